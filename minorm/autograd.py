@@ -1,0 +1,258 @@
+"""Reverse-mode differentiation: operations leave a graph behind, and `backward` walks it once, last first.
+
+Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an
+instance; the instance is the node of the graph: it knows its inputs, and whatever `forward` kept on `self`.
+Each node carries a serial number. Inputs always exist before what is computed from them, so visiting nodes by
+falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
+
+This module knows no operation and not even the Tensor class: a result is built through an input
+(`tensor.spawn(array, creator)`), so the import points downward.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minorm import trace
+
+_serials = itertools.count()
+
+
+class _Mode(threading.local):
+    recording = True  # False inside no_grad
+
+
+_mode = _Mode()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Inside, operations leave no graph behind: results do not require grad. Works as a decorator too."""
+    before, _mode.recording = _mode.recording, False
+    try:
+        yield
+    finally:
+        _mode.recording = before
+
+
+@contextmanager
+def enable_grad() -> Iterator[None]:
+    """Inside, operations leave a graph behind again, also within `no_grad`."""
+    before, _mode.recording = _mode.recording, True
+    try:
+        yield
+    finally:
+        _mode.recording = before
+
+
+def is_grad_enabled() -> bool:
+    """False inside `no_grad`, True otherwise; each thread has its own answer."""
+    return _mode.recording
+
+
+class Function:
+    """One differentiable operation on arrays.
+
+    A subclass writes two methods, `backward` directly below `forward`:
+
+        forward(self, *arrays, **options) -> array, or a tuple of arrays
+        backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
+
+    What backward needs, forward keeps under its own name: `self.x = x`. An array that is an input's or an
+    output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
+    error. An absent input is None. `self.needs[i]` says whether input i wants a gradient, so that backward can
+    skip the others.
+    """
+
+    differentiable = True  # False: the result never requires grad (comparisons, argmax)
+    view = False  # True: the result shares the first input's memory, hence its version counter
+
+    needs: tuple[bool, ...] = ()
+    inputs: tuple[Any, ...] | None = None  # the Tensors (or None), as given; None once freed
+    serial: int = 0
+    outputs: int = 1
+    watched: tuple[tuple[Any, int, str], ...] = ()  # (version counter, its value then, what it was)
+    retained: dict[int, Any]  # output index -> weak reference to a tensor that wants its gradient
+
+    def forward(self, *arrays: Any, **options: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def backward(self, *gradients: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no backward")
+
+    @classmethod
+    def apply(cls, *inputs: Any, **options: Any) -> Any:
+        """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
+        function = cls()
+        wanted = _mode.recording and cls.differentiable
+        function.needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
+        result = function.forward(*[None if x is None else x.data for x in inputs], **options)
+        creator = function if True in function.needs else None
+        spawn = next(x for x in inputs if x is not None).spawn
+        if type(result) is tuple:
+            outputs: Any = tuple([spawn(array, creator, index) for index, array in enumerate(result)])
+        else:
+            outputs = spawn(result, creator, 0)
+        if cls.view:
+            for output in outputs if type(outputs) is tuple else (outputs,):
+                output.version = inputs[0].version
+        if creator is not None:
+            function._connect(inputs, outputs if type(outputs) is tuple else (outputs,))
+        if trace.state.calls is not None:
+            arguments = trace.named_arguments(cls.forward, (function, *inputs), options)
+            del arguments["self"]
+            trace.state.calls.append(trace.Call(cls, arguments, outputs))
+        return outputs
+
+    def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        kept = {id(value) for value in self.__dict__.values()}
+        self.watched = tuple(
+            [
+                (tensor.version, tensor.version.count, role)
+                for role, tensors in (("input", inputs), ("output", outputs))
+                for tensor in tensors
+                if tensor is not None and id(tensor.data) in kept
+            ]
+        )
+        self.inputs = inputs
+        self.outputs = len(outputs)
+        self.serial = next(_serials)
+
+    def retain(self, tensor: Any) -> None:
+        """Ask the walk to leave the gradient of this output in `tensor.grad`."""
+        if "retained" not in self.__dict__:
+            self.retained = {}
+        self.retained[tensor.output_index] = weakref.ref(tensor)
+
+    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
+        """The gradient of every input, after checking that nothing backward needs has changed since."""
+        name = type(self).__name__
+        for version, count, role in self.watched:
+            if version.count != count:
+                raise RuntimeError(
+                    f"backward of {name}: an {role} it needs was changed in place after the forward pass "
+                    f"(version {version.count}, expected {count}); work on a copy, or change it after backward()"
+                )
+        results = self.backward(*gradients)
+        return results if type(results) is tuple else (results,)
+
+    def free(self) -> None:
+        """Let go of everything forward kept."""
+        self.__dict__.clear()
+
+
+class Version:
+    """How often the memory behind a tensor and its views has been changed in place."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class _Sum:
+    """A gradient being collected from several consumers; adds in place once the array is its own."""
+
+    __slots__ = ("array", "owned")
+
+    def __init__(self) -> None:
+        self.array: Any = None
+        self.owned = False
+
+    def add(self, gradient: Any) -> None:
+        if self.array is None:
+            self.array = gradient
+        elif self.owned:
+            self.array += gradient
+        else:
+            self.array = self.array + gradient
+            self.owned = True
+
+
+def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
+    """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it."""
+    if root.creator is None:
+        leaves = {id(root): (root, _collected(gradient))}
+    else:
+        leaves = _walk(root, gradient, retain_graph)
+    given: set[int] = {id(gradient)}
+    for leaf, total in leaves.values():
+        array = total.array
+        if id(array) in given or isinstance(array.base, type(array)) or not array.flags.c_contiguous:
+            array = array.copy()  # no two leaves may share memory: grad is the user's to change
+        given.add(id(array))
+        if leaf.grad is None:
+            leaf.grad = leaf.spawn(array, None, 0)
+        else:
+            leaf.grad = leaf.spawn(leaf.grad.data + array, None, 0)
+
+
+def _collected(gradient: Any) -> _Sum:
+    total = _Sum()
+    total.add(gradient)
+    return total
+
+
+def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, _Sum]]:
+    """Visit creators by falling serial number; returns the leaves with their collected gradients."""
+    leaves: dict[int, tuple[Any, _Sum]] = {}
+    pending: dict[int, list[_Sum]] = {}  # serial -> gradient of each output
+    heap: list[tuple[int, Function]] = []
+
+    def send(tensor: Any, array: Any) -> None:
+        creator = tensor.creator
+        if creator is None:
+            leaves.setdefault(id(tensor), (tensor, _Sum()))[1].add(array)
+            return
+        if creator.inputs is None:
+            raise RuntimeError(
+                f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
+                "call backward(retain_graph=True) the first time to walk it twice"
+            )
+        sums = pending.get(creator.serial)
+        if sums is None:
+            sums = pending[creator.serial] = [_Sum() for _ in range(creator.outputs)]
+            heapq.heappush(heap, (-creator.serial, creator))
+        sums[tensor.output_index].add(array)
+
+    send(root, gradient)
+    while heap:
+        function = heapq.heappop(heap)[1]
+        gradients = [total.array for total in pending.pop(function.serial)]
+        for index, reference in getattr(function, "retained", {}).items():
+            tensor = reference()
+            if tensor is not None and gradients[index] is not None:
+                array = gradients[index]
+                tensor.grad = tensor.spawn(array.copy() if tensor.grad is None else tensor.grad.data + array, None, 0)
+        inputs, needs = function.inputs, function.needs
+        assert inputs is not None
+        for tensor, needed, array in zip(inputs, needs, function.differentiate(gradients), strict=True):
+            if needed and array is not None:
+                if array.shape != tensor.data.shape or array.dtype != tensor.data.dtype:
+                    raise RuntimeError(
+                        f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
+                        f"its input is {tensor.data.dtype}{tensor.data.shape}"
+                    )
+                send(tensor, array)
+        if not retain_graph:
+            function.free()
+    return leaves
+
+
+def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:
+    """The gradients of `function(*inputs)` for each input, leaving every `.grad` as it was."""
+    before = [x.grad for x in inputs]
+    for x in inputs:
+        x.grad = None
+    try:
+        function(*inputs).backward(gradient)
+        return tuple(x.grad for x in inputs)
+    finally:
+        for x, grad in zip(inputs, before, strict=True):
+            x.grad = grad

@@ -1,0 +1,34 @@
+"""The one random generator: initialisation, dropout and shuffling draw from it, `manual_seed` resets it.
+
+Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_generator = np.random.Generator(np.random.PCG64())
+
+
+def manual_seed(seed: int) -> None:
+    """Restart the generator from `seed`; the same seed gives the same numbers on every machine."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"manual_seed: seed must be a non-negative int; got {seed!r}")
+    _generator.bit_generator.state = np.random.PCG64(int(seed)).state
+
+
+def generator() -> np.random.Generator:
+    """The generator itself, for whatever draws."""
+    return _generator
+
+
+def get_state() -> dict[str, Any]:
+    """The generator's state, as nested dicts of strings and integers."""
+    return dict(_generator.bit_generator.state)
+
+
+def set_state(state: dict[str, Any]) -> None:
+    """Put back what `get_state` returned."""
+    _generator.bit_generator.state = state

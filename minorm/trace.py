@@ -1,0 +1,85 @@
+"""Recording: while a trace is open, every operation that runs is written down as a tree of calls.
+
+A model is Python, so the only way to know what it computes is to run it and watch. `minorm.onnx.export`
+opens a trace, runs the model once and then walks the tree: where it knows how to write a call
+(`F.batch_norm`) it does, and where it does not it descends into the calls made inside (`Mul`, `Add`).
+
+    with trace.record() as calls:
+        y = model(x)
+    # calls: list of Call, in execution order, each with its own children
+
+Outside a trace an operation pays one attribute look-up.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+
+
+@dataclass
+class Call:
+    """One operation that ran.
+
+    target     what was called: a function of minorm.functional, or an autograd.Function class
+    arguments  its arguments by name, defaults included
+    result     the Tensor, or the tuple of Tensors, that it returned
+    children   the calls it made itself, in order; empty for an autograd.Function
+    """
+
+    target: Any
+    arguments: dict[str, Any]
+    result: Any = None
+    children: list[Call] = field(default_factory=list)
+
+
+class _State(threading.local):
+    calls: list[Call] | None = None  # where the next call is written, None outside a trace
+
+
+state = _State()
+
+
+@contextmanager
+def record() -> Iterator[list[Call]]:
+    """Open a trace in this thread; yields the list that the outermost calls are appended to."""
+    outer, calls = state.calls, []
+    state.calls = calls
+    try:
+        yield calls
+    finally:
+        state.calls = outer
+
+
+def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def operation(function: AnyCallable) -> AnyCallable:
+    """Decorate a public function so that a trace shows it as one call with children."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        calls = state.calls
+        if calls is None:
+            return function(*args, **kwargs)
+        call = Call(run, named_arguments(function, args, kwargs))
+        calls.append(call)
+        state.calls = call.children
+        try:
+            call.result = function(*args, **kwargs)
+        finally:
+            state.calls = calls
+        return call.result
+
+    return run  # type: ignore[return-value]
