@@ -1,0 +1,38 @@
+"""Output arrays come from a pool: a tensor that dies leaves its memory for the next one of its size.
+
+    y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, seldom a fresh page
+    y = memory.empty_like(x)           # the same for x's shape, type and memory order
+
+A page of fresh memory is zeroed by the kernel at first touch, which costs up to ten times the arithmetic on a large
+tensor, and a training step asks for the same sizes again and again. The memory returns to the pool when the last array
+or view over it dies, in whatever thread that happens. At most `statistics()["limit_bytes"]` lie idle; what is over the
+limit, the longest unused first, goes back to the system, and `empty_cache()` gives all of it back.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import minorm_ext
+
+_pool: Any = minorm_ext.kernels("memory")
+
+empty = _pool.empty
+empty_like = _pool.empty_like
+empty_cache = _pool.empty_cache
+statistics = _pool.statistics
+set_limit = _pool.set_limit
+
+
+def _memory_of_this_process() -> int:
+    """The bytes of memory that the machine, or the container this process runs in, has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            return min(total, int(file.read()))
+    except (OSError, ValueError):  # no such file, or the word "max"
+        return total
+
+
+set_limit(_memory_of_this_process() // 4)
