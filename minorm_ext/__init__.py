@@ -1,0 +1,91 @@
+"""The compiled kernels, one copy for each instruction set: `kernels("norm")` is the best one for this processor.
+
+Every `.pyx` of this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
+(AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do; a wheel
+built on one machine therefore runs, at full speed, on another. `machine` alone is compiled once, because it is asked first.
+
+Kernels take their number of threads as an argument; the number itself lives here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from types import ModuleType
+
+try:
+    from minorm_ext.baseline import machine
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "minorm_ext: the kernels are not compiled; run `pip install -e .` in the checkout, "
+        "or `python setup.py build_ext --inplace` where Cython and setuptools are installed"
+    ) from error
+
+
+def _usable_processors() -> int:
+    """The processors this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_threads = _usable_processors()
+_levels: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
+
+
+def levels() -> tuple[str, ...]:
+    """The instruction sets that were built and that this processor runs, simplest first: `("baseline", "v3", "v4")`."""
+    return _levels
+
+
+@functools.cache
+def kernels(name: str, level: str | None = None) -> ModuleType:
+    """The compiled module `name`.pyx for instruction set `level`; None is the best one for this processor.
+
+    Raises ValueError for a level that is not in `levels()`, ImportError for a module that was not compiled.
+    """
+    if level is None:
+        level = _levels[-1]
+    if level not in _levels:
+        raise ValueError(
+            f"kernels: level={level!r} was not built or is beyond this processor; expected one of {_levels}"
+        )
+    try:
+        return importlib.import_module(f"minorm_ext.{level}.{name}")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"kernels: module {name!r} is not compiled for {level}; "
+            f"run `pip install -e .` or `python setup.py build_ext --inplace --only {name}` in the checkout"
+        ) from error
+
+
+def get_num_threads() -> int:
+    """How many threads a kernel uses; at first, as many as there are processors this process may use."""
+    return _threads
+
+
+def set_num_threads(n: int) -> None:
+    """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
+    global _threads
+    if isinstance(n, bool) or not hasattr(n, "__index__"):
+        raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
+    if n < 1:
+        raise ValueError(f"set_num_threads: n={n}; expected at least 1")
+    _threads = n.__index__()
+
+
+def openmp() -> int:
+    """The OpenMP version of the build as its date, 201511 say; 0 when the build is serial."""
+    return int(machine.openmp())
+
+
+def compiler() -> str:
+    """The compiler that built the kernels, `gcc 12.2.0` say."""
+    return str(machine.compiler())
+
+
+# A forked child has only the thread that forked, but OpenMP would still count on its parent's workers and wait for them
+# for ever. So the workers end before the fork; parent and child each start new ones when they next need them.
+if machine.openmp() and hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=machine.end_threads)

@@ -1,0 +1,1 @@
+"""The kernels as every processor of this architecture can run them."""

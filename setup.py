@@ -1,0 +1,182 @@
+"""Build of the kernels: each minorm_ext/*.pyx is translated to C once and compiled once for each instruction set.
+
+    python setup.py build_ext --inplace                     all kernels, next to their sources
+    python setup.py build_ext --inplace --only conv,pool    these two
+
+Everything else about the package is in pyproject.toml. Generated C and objects stay under build/, and what did not
+change is not built again. Three findings decide what is built: does the compiler work, does OpenMP work, which
+instruction sets does the compiler know. Each is a tiny program that is compiled, not a guess from version numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import platform
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import OptionError, PlatformError
+
+SOURCES = Path("minorm_ext")
+
+# No -ffast-math and no -fassociative-math: gcc folds (x - k) - d into x - (k + d), which is where the accuracy of the
+# statistics comes from, and fast-math drops NaN and sets flush-to-zero for the whole process. No -march=native: wheels
+# travel. The two flags that are on give up errno and floating-point traps, which nobody reads, and no accuracy.
+FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math"]
+LEVELS = {
+    "baseline": [],
+    "v3": ["-march=x86-64-v3"],
+    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+}
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+# machine.pyx finds out what the processor can do, so it is compiled only for every processor.
+BASELINE_ONLY = {"machine"}
+
+C_PROGRAM = "int main(void) { return 0; }\n"
+PYTHON_PROGRAM = "#include <Python.h>\n" + C_PROGRAM
+OPENMP_PROGRAM = """
+#include <omp.h>
+int main(void) {
+    int sum = 0;
+    #pragma omp parallel for num_threads(2) reduction(+:sum)
+    for (int i = 0; i < 10; i++) sum += i;
+    /* Ends the threads before a fork. An OpenMP that cannot (gcc before 9) would hang forked children: better none. */
+    return sum == 45 && omp_pause_resource_all(omp_pause_hard) == 0 ? 0 : 1;
+}
+"""
+
+
+def extensions() -> list[Extension]:
+    """One for each kernel source and instruction set, before anybody has looked at the compiler."""
+    headers = sorted(map(str, SOURCES.glob("*.h")))  # Cython itself follows the .pxd files
+    return [
+        Extension(
+            f"minorm_ext.{level}.{source.stem}",
+            [str(source)],
+            depends=[*headers, "setup.py"],
+            include_dirs=[str(SOURCES)],
+            extra_compile_args=FLAGS + LEVELS[level],
+        )
+        for source in sorted(SOURCES.glob("*.pyx"))
+        for level in (LEVELS if X86 and source.stem not in BASELINE_ONLY else ["baseline"])
+    ]
+
+
+def processors() -> int:
+    """How many compilers to run at once: the processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class BuildKernels(build_ext):
+    """`build_ext` that looks at the compiler first, translates each source once, and compiles on all processors."""
+
+    user_options = [*build_ext.user_options, ("only=", None, "build only these modules (comma separated)")]
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.only = None
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or processors()
+        if self.only:
+            wanted = set(self.only.split(","))
+            known = {module_name(extension) for extension in self.extensions}
+            if unknown := sorted(wanted - known):
+                raise OptionError(
+                    f"--only: no module {', '.join(unknown)} in minorm_ext; there are {', '.join(sorted(known))}"
+                )
+            self.extensions = [extension for extension in self.extensions if module_name(extension) in wanted]
+
+    def build_extensions(self) -> None:
+        # Called once the compiler object exists, which is the first moment to ask it anything.
+        self.require_compiler()
+        openmp = ["-fopenmp"] if self.compiles(OPENMP_PROGRAM, ["-fopenmp"], run=True) else []
+        levels = [level for level in LEVELS if level == "baseline" or (X86 and self.compiles(C_PROGRAM, LEVELS[level]))]
+        print(f"minorm: kernels for {', '.join(levels)}; {'OpenMP' if openmp else 'no OpenMP, so serial'}")
+
+        self.extensions = [extension for extension in self.extensions if level_name(extension) in levels]
+        translated = translate({extension.sources[0] for extension in self.extensions}, self.force, self.parallel)
+        for extension in self.extensions:
+            extension.sources = [translated[extension.sources[0]]]
+            extension.extra_compile_args += openmp
+            extension.extra_link_args += openmp
+            if module_name(extension) == "machine":
+                extension.define_macros.append(("MINORM_LEVELS", f'"{" ".join(levels)}"'))
+                extension.define_macros += [("MINORM_OPENMP", "1")] if openmp else []
+        super().build_extensions()
+
+    def build_extension(self, extension: Extension) -> None:
+        # The copies of a kernel come from one C file, so each level needs its own folder of objects.
+        own = copy.copy(self)
+        own.build_temp = os.path.join(self.build_temp, level_name(extension))
+        super(BuildKernels, own).build_extension(extension)
+
+    def require_compiler(self) -> None:
+        """Stop with one sentence that says what to install."""
+        if self.compiler.compiler_type != "unix":
+            raise PlatformError("minorm: the kernels need gcc or clang; on Windows build inside WSL.")
+        if not self.compiles(C_PROGRAM):
+            command = shlex.join(self.compiler.compiler_so[:1])
+            raise PlatformError(
+                f"minorm: the C compiler `{command}` is missing or does not work; install one, "
+                "on Debian and Ubuntu with `apt-get install gcc libc6-dev`."
+            )
+        if not self.compiles(PYTHON_PROGRAM):
+            version = sysconfig.get_python_version()
+            raise PlatformError(
+                f"minorm: Python.h of Python {version} is missing; install the Python headers, "
+                f"on Debian and Ubuntu with `apt-get install python3-dev` (or python{version}-dev)."
+            )
+
+    def compiles(self, program: str, flags: list[str] | None = None, run: bool = False) -> bool:
+        """Does this C program compile with these flags and, when `run`, also link and end well?"""
+        flags = flags or []
+        includes = [f"-I{folder}" for folder in self.compiler.include_dirs]
+        with tempfile.TemporaryDirectory() as folder:
+            source, output = os.path.join(folder, "probe.c"), os.path.join(folder, "probe")
+            Path(source).write_text(program)
+            compile_only = [] if run else ["-c"]
+            compiler = self.compiler.compiler_so
+            commands = [[*compiler, *includes, *flags, *compile_only, source, "-o", output]]
+            if run:
+                commands.append([output])
+            try:
+                return all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands)
+            except OSError:
+                return False
+
+
+def level_name(extension: Extension) -> str:
+    return extension.name.split(".")[1]
+
+
+def module_name(extension: Extension) -> str:
+    return extension.name.split(".")[2]
+
+
+def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
+    """Cython source -> C file under build/, for all sources; only those that changed are translated."""
+    from Cython.Build import cythonize  # not needed for sdist, and slow to import
+
+    modules = [Extension(f"minorm_ext.{Path(source).stem}", [source]) for source in sorted(sources)]
+    done = cythonize(
+        modules,
+        build_dir="build/cython",
+        nthreads=min(workers, len(modules)) if len(modules) > 1 else 0,
+        force=force,
+        language_level=3,
+        quiet=True,
+    )
+    return dict(zip(sorted(sources), (module.sources[0] for module in done), strict=True))
+
+
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
