@@ -14,6 +14,14 @@ import importlib
 import os
 from types import ModuleType
 
+# Idle OpenMP workers spin before they sleep, by default (libgomp) for 4 ms. A BLAS with threads of its own then finds the
+# processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of 0.2. Not to spin at all makes
+# waking them cost more than a small kernel. 1000 rounds, some 30 us, bridge the Python between two kernels and cost BLAS nearly nothing. libgomp reads
+# this number from the environment as it is loaded, once, and there is no other way in; so it is set for exactly that
+# moment, and not at all for users who set their own.
+_spin = not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+if _spin:
+    os.putenv("GOMP_SPINCOUNT", "1000")
 try:
     from minorm_ext.baseline import machine
 except ModuleNotFoundError as error:
@@ -21,6 +29,9 @@ except ModuleNotFoundError as error:
         "minorm_ext: the kernels are not compiled; run `pip install -e .` in the checkout, "
         "or `python setup.py build_ext --inplace` where Cython and setuptools are installed"
     ) from error
+finally:
+    if _spin:
+        os.unsetenv("GOMP_SPINCOUNT")
 
 
 def _usable_processors() -> int:
