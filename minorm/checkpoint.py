@@ -1,0 +1,176 @@
+"""Checkpoints are safetensors files: arrays by name, plus one JSON text for whatever is not an array. No pickle.
+
+`save` and `load` keep a `state_dict`. `save_training` and `load_training` keep everything that a training run needs
+to go on with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays become
+entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in the
+file's metadata, in which `{"$array": name}` stands where an array was. Python's integers have no limit in it, so
+the 128-bit state of a random generator comes back exactly; a float is written with the digits that read back to
+the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm import tensorfile
+from minorm.atomic import FilePath
+from minorm.tensor import Tensor
+from minorm.tensorfile import Array
+
+TREE = "minorm.tree"  # the metadata key of the JSON text
+MAX_DEPTH = 50
+
+
+def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
+    """Write Tensors or arrays by name to a safetensors file.
+
+    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; nothing nested (`save_training`)
+    metadata    texts by name, for the file's header
+
+    The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
+    error, it stays as it was. A symbolic link stays one: the file it points at is replaced.
+    """
+    arrays = {}
+    for name, value in state_dict.items():
+        array = _array_of(value)
+        if array is None:
+            raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
+                            "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip
+        arrays[name] = array
+    tensorfile.write(arrays, path, metadata)
+
+
+def load(path: FilePath) -> dict[str, Tensor]:
+    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them."""
+    return {name: Tensor(array) for name, array in load_arrays(path).items()}
+
+
+def load_arrays(path: FilePath) -> dict[str, Array]:
+    """As `load`, but NumPy arrays."""
+    return tensorfile.read(path)[0]
+
+
+def load_metadata(path: FilePath) -> dict[str, str]:
+    """The texts that `save` was given as metadata."""
+    return tensorfile.read(path)[1]
+
+
+def save_training(path: FilePath, /, **parts: Any) -> None:
+    """Write the state of a training run to one file, as safely as `save`.
+
+        save_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
+                      random=mn.random.get_state(), epoch=3)
+
+    A part is an object with `state_dict()`, or itself a nest of dicts, lists, tuples, None, bool, numbers, texts,
+    arrays and Tensors.
+    """
+    arrays: dict[str, Array] = {}
+    tree = {name: _pack(_state_of(part), name, arrays, MAX_DEPTH) for name, part in parts.items()}
+    tensorfile.write(arrays, path, {TREE: json.dumps(tree, separators=(",", ":"))})
+
+
+def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
+    """Read what `save_training` wrote: each object given gets its part through `load_state_dict`; returns the rest.
+
+        rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
+        mn.random.set_state(rest["random"])
+
+    The whole file is read and checked before the first object is changed. Parts of the file that are not asked for
+    come back as they were given, those of objects as their state dicts.
+    """
+    arrays, metadata = tensorfile.read(path)
+    try:
+        if TREE not in metadata:
+            raise ValueError("the file holds arrays only; it was not written by save_training, use load")
+        packed = json.loads(metadata[TREE])
+        if not isinstance(packed, dict):
+            raise ValueError("the training state is not an object of parts")
+        tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
+        if missing := parts.keys() - tree.keys():
+            raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"load_training: {path}: {error}") from None
+    for name, part in parts.items():
+        part.load_state_dict(tree.pop(name))
+    return tree
+
+
+def _state_of(part: Any) -> Any:
+    return part.state_dict() if hasattr(part, "state_dict") else part
+
+
+def _array_of(value: Any) -> Array | None:
+    """The NumPy array in `value`, None where there is none."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)
+    return value.numpy() if isinstance(value, Tensor) else None
+
+
+# The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
+# with one of these keys:
+#     {"$tensor": name}  {"$array": name}  {"$scalar": name}    the entry of that name, as a Tensor, array or NumPy scalar
+#     {"$tuple": [...]}  {"$items": [[key, value], ...]}        a tuple; a dict with keys that are not plain texts
+#     {"$float": "nan"}                                         nan, inf, -inf
+
+
+def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
+    """`value` as JSON can hold it; its arrays go into `arrays` under dotted names."""
+    if depth == 0:
+        raise ValueError(f"save_training: {name} is nested more than {MAX_DEPTH} deep, or holds itself")
+    if value is None or isinstance(value, bool) or type(value) in (int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    array = _array_of(value)
+    if array is not None:
+        entry = name
+        while entry in arrays:  # {"a.b": x, "a": {"b": y}}
+            entry += "'"
+        arrays[entry] = array
+        tag = "$tensor" if isinstance(value, Tensor) else "$array" if isinstance(value, np.ndarray) else "$scalar"
+        return {tag: entry}
+    if isinstance(value, (list, tuple)):
+        items = [_pack(item, f"{name}.{i}", arrays, depth - 1) for i, item in enumerate(value)]
+        return items if isinstance(value, list) else {"$tuple": items}
+    if isinstance(value, Mapping):
+        for key in value:
+            if key is not None and type(key) not in (str, int, float, bool):
+                raise TypeError(f"save_training: {name} has the key {key!r}; expected keys that are str, int, float or bool")
+        packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1) for key, item in value.items()}
+        if all(isinstance(key, str) and not key.startswith("$") for key in packed):
+            return packed
+        return {"$items": [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
+    raise TypeError(f"save_training: {name} is a {type(value).__name__}; expected an object with state_dict(), or dicts, "
+                    "lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
+
+
+def _unpack(value: Any, arrays: Mapping[str, Array], depth: int) -> Any:
+    """What `_pack` was given."""
+    if depth == 0:
+        raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list):
+        return [_unpack(item, arrays, depth - 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next(iter(value), "")
+    if len(value) != 1 or not tag.startswith("$"):
+        return {key: _unpack(item, arrays, depth - 1) for key, item in value.items()}
+    content = value[tag]
+    if tag in ("$tensor", "$array", "$scalar") and isinstance(content, str) and content in arrays:
+        array = arrays[content]
+        return Tensor(array) if tag == "$tensor" else array if tag == "$array" else array[()]
+    if tag == "$tuple" and isinstance(content, list):
+        return tuple(_unpack(item, arrays, depth - 1) for item in content)
+    if tag == "$float" and content in ("nan", "inf", "-inf"):
+        return float(content)
+    if tag == "$items" and isinstance(content, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+        keys = [_unpack(key, arrays, 2) for key, _ in content]
+        if all(key is None or isinstance(key, (str, int, float)) for key in keys):
+            return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}
+    raise ValueError(f"the training state holds {tensorfile.short({tag: content})}, which means nothing, "
+                     "or names an entry that is not in the file")  # fmt: skip
