@@ -1,0 +1,128 @@
+"""Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, random
+from minorm.ops.operands import sizes_of
+from minorm.tensor import Tensor
+
+
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A Tensor with a copy of `data`: numbers, nested lists, an array or a Tensor.
+
+    Python floats become float32; arrays keep their type. `device` is "cpu".
+    """
+    source = data.data if isinstance(data, Tensor) else data
+    array = np.array(source, dtype=None if dtype is None else dtypes.check(dtype), order="C")
+    if dtype is None:
+        python_floats = not hasattr(source, "dtype") and array.dtype == np.float64 and not _holds_arrays(source)
+        array = array.astype(dtypes.float32 if python_floats else dtypes.check(array.dtype), copy=False)
+    result = Tensor(array, requires_grad)
+    return result if device is None else result.to(device)
+
+
+def _holds_arrays(data: Any) -> bool:
+    """True for a list with arrays or NumPy scalars in it, whose own type then counts."""
+    if isinstance(data, (list, tuple)):
+        return any(_holds_arrays(item) for item in data)
+    return hasattr(data, "dtype")
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A Tensor around a NumPy array, sharing its memory."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: got {type(array).__name__}; expected a NumPy array; minorm.tensor(data) copies others")
+    if array.dtype != dtypes.check(array.dtype):
+        raise TypeError(
+            f"from_numpy: byte order {array.dtype.byteorder!r} is foreign; expected native; use array.astype(array.dtype.newbyteorder('='))"
+        )
+    return Tensor(array)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A Tensor around another library's CPU array, sharing its memory through DLPack."""
+    return Tensor(np.from_dlpack(source))
+
+
+def as_tensor(data: Any, dtype: Any = None) -> Tensor:
+    """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type."""
+    result = data if isinstance(data, Tensor) else from_numpy(data) if isinstance(data, np.ndarray) else tensor(data)
+    return result if dtype is None else result.to(dtype)
+
+
+def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`size` elements of `fill_value`; float32 unless `dtype` says otherwise."""
+    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    return Tensor(np.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
+
+
+def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    return full(sizes_of("zeros", size), 0, dtype, requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    return full(sizes_of("ones", size), 1, dtype, requires_grad)
+
+
+def empty(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Uninitialised memory."""
+    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    return Tensor(np.empty(sizes_of("empty", size), kind), requires_grad)
+
+
+def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    return full(x.shape, 0, dtype or x.dtype, requires_grad)
+
+
+def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    return full(x.shape, 1, dtype or x.dtype, requires_grad)
+
+
+def full_like(x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    return full(x.shape, fill_value, dtype or x.dtype, requires_grad)
+
+
+def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+    """start, start + step, ... below end; int64 for integers, float32 otherwise."""
+    first, last = (0, start) if end is None else (start, end)
+    whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
+    kind = (dtypes.int64 if whole else dtypes.float32) if dtype is None else dtypes.check(dtype)
+    return Tensor(np.arange(first, last, step).astype(kind))
+
+
+def linspace(start: float, end: float, steps: int, dtype: Any = None) -> Tensor:
+    """`steps` numbers from start to end, both included."""
+    return Tensor(np.linspace(start, end, steps).astype(dtypes.float32 if dtype is None else dtypes.check(dtype)))
+
+
+def eye(n: int, m: int | None = None, dtype: Any = None) -> Tensor:
+    return Tensor(np.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
+
+
+def randn(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Normal with mean 0 and variance 1, drawn from minorm's generator (`manual_seed`)."""
+    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    return Tensor(np.asarray(random.generator().standard_normal(sizes_of("randn", size))).astype(kind), requires_grad)
+
+
+def rand(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Uniform on [0, 1), drawn from minorm's generator."""
+    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    # float32 from the start: a float64 just below 1 would round to 1 in float32
+    source = np.float64 if kind == dtypes.float64 else np.float32
+    return Tensor(np.asarray(random.generator().random(sizes_of("rand", size), source)).astype(kind), requires_grad)
+
+
+def randint(low: int, high: int, size: Any, dtype: Any = None) -> Tensor:
+    """Integers from low to high - 1, drawn from minorm's generator."""
+    kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
+    return Tensor(random.generator().integers(low, high, sizes_of("randint", (size,))).astype(kind))
+
+
+def randperm(n: int) -> Tensor:
+    """0 to n - 1 in random order, drawn from minorm's generator."""
+    return Tensor(random.generator().permutation(n))

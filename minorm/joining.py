@@ -1,0 +1,153 @@
+"""Functions of several Tensors, and the function form of what is usually a method: `minorm.exp(x)` is `x.exp()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minorm import dtypes
+from minorm.ops import elementwise, shape
+from minorm.ops.operands import axis_of, operands
+from minorm.tensor import Tensor, as_tensor
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after the other along `dim`; their other axes must agree."""
+    if not tensors:
+        raise ValueError("cat: no tensors; expected at least one")
+    parts = operands("cat", *tensors, broadcast=False)
+    axis = axis_of("cat", dim, parts[0])
+    for i, part in enumerate(parts):
+        if part.ndim != parts[0].ndim or part.shape[:axis] + part.shape[axis + 1 :] != (
+            parts[0].shape[:axis] + parts[0].shape[axis + 1 :]
+        ):
+            raise ValueError(f"cat: tensor {i} is {part.shape}, tensor 0 is {parts[0].shape}; only axis {axis} may differ")
+    return shape.Cat.apply(*parts, axis=axis)
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors, all of one shape, along a new axis `dim`."""
+    for i, part in enumerate(tensors):
+        if part.shape != tensors[0].shape:
+            raise ValueError(f"stack: tensor {i} is {part.shape}, tensor 0 is {tensors[0].shape}; expected equal shapes")
+    return cat([part.unsqueeze(dim) for part in tensors], dim)
+
+
+def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    return x.split(size, dim)
+
+
+def where(condition: Any, a: Any, b: Any) -> Tensor:
+    """a where the condition holds, b elsewhere; all three broadcast."""
+    chosen = as_tensor(condition)
+    if chosen.dtype != dtypes.bool:
+        raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
+    either = next((v for v in (a, b) if isinstance(v, Tensor)), None)
+    first, second = operands("where", a, b) if either is not None else operands("where", as_tensor(a), b, real=True)
+    return elementwise.Where.apply(chosen, first, second)
+
+
+def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
+    """x with `value` around it. `pad` lists (before, after) from the last axis backwards, as in PyTorch.
+
+    A negative number cuts elements away.
+    """
+    if len(pad) % 2 or len(pad) > 2 * x.ndim:
+        raise ValueError(f"pad: pad={tuple(pad)} has {len(pad)} numbers; expected a pair an axis, for at most {x.ndim} axes")
+    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)][::-1]
+    widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(pairs)
+    for n, (low, high) in zip(x.shape, widths, strict=True):
+        if n + low + high < 0:
+            raise ValueError(f"pad: ({low}, {high}) cuts more than the {n} elements of an axis; x.shape is {x.shape}")
+    return shape.Pad.apply(x, widths=widths, value=value)
+
+
+def maximum(a: Any, b: Any) -> Tensor:
+    """The larger of each pair; NaN if either is."""
+    return elementwise.Maximum.apply(*_pair("maximum", a, b))
+
+
+def minimum(a: Any, b: Any) -> Tensor:
+    """The smaller of each pair; NaN if either is."""
+    return elementwise.Minimum.apply(*_pair("minimum", a, b))
+
+
+def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
+    return operands(operation, a if isinstance(b, Tensor) else as_tensor(a), b)
+
+
+def matmul(a: Tensor, b: Any) -> Tensor:
+    return as_tensor(a) @ b
+
+
+def exp(x: Tensor) -> Tensor:
+    return x.exp()
+
+
+def log(x: Tensor) -> Tensor:
+    return x.log()
+
+
+def sqrt(x: Tensor) -> Tensor:
+    return x.sqrt()
+
+
+def sin(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def cos(x: Tensor) -> Tensor:
+    return x.cos()
+
+
+def abs(x: Tensor) -> Tensor:
+    return x.abs()
+
+
+def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+    return x.clip(min, max)
+
+
+clamp = clip
+
+
+def gather(x: Tensor, dim: int, index: Any) -> Tensor:
+    return x.gather(dim, index)
+
+
+def sum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return x.sum(dim, keepdim)
+
+
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return x.mean(dim, keepdim)
+
+
+def var(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+    return x.var(dim, unbiased, keepdim)
+
+
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return x.argmax(dim, keepdim)
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    return x.flatten(start_dim, end_dim)
+
+
+def reshape(x: Tensor, shape: Any) -> Tensor:
+    return x.reshape(shape)
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    return x.transpose(dim0, dim1)
+
+
+def permute(x: Tensor, dims: Any) -> Tensor:
+    return x.permute(dims)
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    """True where every |a - b| <= atol + rtol * |b|."""
+    left, right = as_tensor(a), as_tensor(b)
+    return bool((abs(left.double() - right.double()) <= abs(right.double()) * rtol + atol).all())

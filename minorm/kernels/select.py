@@ -1,0 +1,12 @@
+"""Arrays choose the backend: NumPy arrays run on the CPU kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.kernels import cpu
+
+
+def backend(array: Any) -> Any:
+    """The backend package for this array: modules norm, conv, pool, elementwise, update, memory."""
+    return cpu

@@ -1,0 +1,326 @@
+"""The operators of a Tensor: each decides axes and types, and applies one Function.
+
+They stand apart from the Tensor itself, which holds an array and its gradient. Names and arguments are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minorm import autograd, dtypes
+from minorm.ops import elementwise, indexing, reduction, shape
+from minorm.ops.matmul import MatMul
+from minorm.ops.operands import axes_of, axis_of, operands, sizes_of
+
+if TYPE_CHECKING:
+    from minorm.tensor import Tensor
+
+
+class Extreme(NamedTuple):
+    """What `x.max(dim)` and `x.min(dim)` return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Operators:
+    """What a Tensor can do: arithmetic, reductions, changes of shape, reading elements."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # what the Tensor provides
+        data: Any
+        shape: tuple[int, ...]
+        ndim: int
+        spawn: Any
+
+        def numel(self) -> int: ...
+
+    # Arithmetic
+
+    def __add__(self, other: Any) -> Tensor:
+        return elementwise.Add.apply(*operands("add", self, other))
+
+    def __radd__(self, other: Any) -> Tensor:
+        return elementwise.Add.apply(*operands("add", other, self))
+
+    def __sub__(self, other: Any) -> Tensor:
+        return elementwise.Sub.apply(*operands("sub", self, other))
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return elementwise.Sub.apply(*operands("sub", other, self))
+
+    def __mul__(self, other: Any) -> Tensor:
+        return elementwise.Mul.apply(*operands("mul", self, other))
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return elementwise.Mul.apply(*operands("mul", other, self))
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return elementwise.Div.apply(*operands("div", self, other, real=True))
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return elementwise.Div.apply(*operands("div", other, self, real=True))
+
+    def __pow__(self, other: Any) -> Tensor:
+        return elementwise.Pow.apply(*operands("pow", self, other))
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return elementwise.Pow.apply(*operands("pow", other, self))
+
+    def __matmul__(self, other: Any) -> Tensor:
+        a, b = operands("matmul", self, other, broadcast=False)
+        if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+            raise ValueError(f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one")
+        return MatMul.apply(a, b)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return operands("matmul", other, self, broadcast=False)[0] @ self
+
+    def __neg__(self) -> Tensor:
+        return elementwise.Neg.apply(self)
+
+    def __abs__(self) -> Tensor:
+        return elementwise.Abs.apply(self)
+
+    def abs(self) -> Tensor:
+        return elementwise.Abs.apply(self)
+
+    def exp(self) -> Tensor:
+        return elementwise.Exp.apply(_real(self))
+
+    def log(self) -> Tensor:
+        return elementwise.Log.apply(_real(self))
+
+    def sqrt(self) -> Tensor:
+        return elementwise.Sqrt.apply(_real(self))
+
+    def sin(self) -> Tensor:
+        return elementwise.Sin.apply(_real(self))
+
+    def cos(self) -> Tensor:
+        return elementwise.Cos.apply(_real(self))
+
+    def pow(self, exponent: Any) -> Tensor:
+        return self**exponent
+
+    def matmul(self, other: Any) -> Tensor:
+        return self @ other
+
+    def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
+        """Elements below `min` become min, above `max` become max; either may be absent."""
+        if min is None and max is None:
+            raise ValueError("clip: min and max are both None; expected at least one bound")
+        return elementwise.Clip.apply(self, low=min, high=max)
+
+    clamp = clip
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _compare("equal", self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _compare("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _compare("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _compare("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _compare("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _compare("greater_equal", self, other)
+
+    # Reductions
+
+    def sum(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return reduction.Sum.apply(self, axes=axes_of("sum", dim, self), keepdims=keepdim)
+
+    def mean(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return reduction.Mean.apply(_real(self), axes=axes_of("mean", dim, self), keepdims=keepdim)
+
+    def var(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+        """Variance over `dim`; divides by N - 1, or by N for unbiased=False."""
+        centred = self - self.mean(dim, keepdim=True)
+        squares = (centred * centred).sum(dim, keepdim)
+        count = self.numel() // max(1, squares.numel())
+        return squares / max(0, count - 1 if unbiased else count)
+
+    def std(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+        return self.var(dim, unbiased, keepdim).sqrt()
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return reduction.Max.apply(_filled("amax", self), axes=axes_of("amax", dim, self), keepdims=keepdim)
+
+    def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return reduction.Min.apply(_filled("amin", self), axes=axes_of("amin", dim, self), keepdims=keepdim)
+
+    def max(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The largest element; with `dim`, the pair (values, indices) along it."""
+        return self.amax() if dim is None else self._along(self.argmax(dim, True), dim, keepdim)
+
+    def min(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The smallest element; with `dim`, the pair (values, indices) along it."""
+        return self.amin() if dim is None else self._along(self.argmin(dim, True), dim, keepdim)
+
+    def _along(self, indices: Tensor, dim: int, keepdim: bool) -> Extreme:
+        values = self.gather(dim, indices)
+        return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        return reduction.ArgMax.apply(_filled("argmax", self), axis=dim, keepdims=keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        return reduction.ArgMin.apply(_filled("argmin", self), axis=dim, keepdims=keepdim)
+
+    def all(self) -> Tensor:
+        return self.spawn(self.data.all(), None, 0)
+
+    def any(self) -> Tensor:
+        return self.spawn(self.data.any(), None, 0)
+
+    # Shapes
+
+    def reshape(self, *sizes: Any) -> Tensor:
+        target = sizes_of("reshape", sizes)
+        known = int(np.prod([n for n in target if n != -1], dtype=np.int64))
+        if target.count(-1) == 1 and known and self.numel() % known == 0:
+            target = tuple(self.numel() // known if n == -1 else n for n in target)
+        elif -1 in target or known != self.numel():
+            raise ValueError(f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}")
+        return shape.Reshape.apply(self, shape=target)
+
+    view = reshape
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """Axes start_dim to end_dim, both included, become one."""
+        if self.ndim == 0:
+            return self.reshape(1)
+        first, last = (axis_of("flatten", d, self) for d in (start_dim, end_dim))
+        if first > last:
+            raise ValueError(f"flatten: start_dim={start_dim} lies after end_dim={end_dim}; shape is {self.shape}")
+        inner = int(np.prod(self.shape[first : last + 1], dtype=np.int64))
+        return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
+
+    def permute(self, *order: Any) -> Tensor:
+        wanted = tuple(axis_of("permute", d, self) for d in sizes_of("permute", order))
+        if sorted(wanted) != list(range(self.ndim)):
+            raise ValueError(f"permute: order {wanted} is no permutation of the {self.ndim} axes of {self.shape}")
+        return shape.Permute.apply(self, order=wanted)
+
+    @property
+    def T(self) -> Tensor:
+        """All axes in reverse order."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two axes exchanged."""
+        return self.transpose(-2, -1)
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        order = list(range(self.ndim))
+        a, b = axis_of("transpose", dim0, self), axis_of("transpose", dim1, self)
+        order[a], order[b] = order[b], order[a]
+        return self.permute(*order)
+
+    def unsqueeze(self, dim: int) -> Tensor:
+        place = dim + self.ndim + 1 if dim < 0 else dim
+        if not 0 <= place <= self.ndim:
+            raise ValueError(f"unsqueeze: dim={dim} is out of range for shape {self.shape}")
+        return self.reshape(*self.shape[:place], 1, *self.shape[place:])
+
+    def squeeze(self, dim: int | None = None) -> Tensor:
+        """Without the axes of length 1, or without axis `dim` if its length is 1."""
+        gone = range(self.ndim) if dim is None else (axis_of("squeeze", dim, self),)
+        return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
+
+    def expand(self, *sizes: Any) -> Tensor:
+        """Axes of length 1 repeated to `sizes` without a copy; -1 keeps an axis as it is."""
+        wanted = sizes_of("expand", sizes)
+        old = (1,) * (len(wanted) - self.ndim) + self.shape
+        target = tuple(o if n == -1 else n for n, o in zip(wanted, old, strict=False))
+        if len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
+            raise ValueError(f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch")
+        return shape.Expand.apply(self, shape=target)
+
+    def repeat(self, *counts: Any) -> Tensor:
+        wanted = sizes_of("repeat", counts)
+        if len(wanted) < self.ndim:
+            raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
+        return shape.Repeat.apply(self, counts=wanted)
+
+    def flip(self, *dims: Any) -> Tensor:
+        return shape.Flip.apply(self, axes=tuple(axis_of("flip", d, self) for d in sizes_of("flip", dims)))
+
+    def split(self, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """Pieces of `size` along `dim`, the last one possibly shorter; or of the sizes in a list."""
+        axis = axis_of("split", dim, self)
+        length = self.shape[axis]
+        if isinstance(size, int) and size < 1:
+            raise ValueError(f"split: size={size}; expected at least 1")
+        sizes = [min(size, length - i) for i in range(0, length, size)] if isinstance(size, int) else list(size)
+        if sum(sizes) != length:
+            raise ValueError(f"split: sizes {sizes} sum to {sum(sizes)}; axis {axis} of {self.shape} has {length}")
+        ends = np.cumsum(sizes).tolist()
+        before = (slice(None),) * axis
+        return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+        """`chunks` pieces along `dim` of equal size, the last one possibly shorter."""
+        return self.split(max(1, -(-self.shape[dim] // chunks)), dim)
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        before = (slice(None),) * axis_of("unbind", dim, self)
+        return tuple(self[(*before, i)] for i in range(self.shape[dim]))
+
+    # Elements
+
+    def __getitem__(self, index: Any) -> Tensor:
+        where = plain(index)
+        function: type[autograd.Function] = indexing.GetItem if indexing.is_basic(where) else indexing.Take
+        try:
+            return function.apply(self, index=where)
+        except IndexError as error:
+            raise IndexError(f"index: {error}; x.shape is {self.shape}") from None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("iter: a 0-d tensor cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def gather(self, dim: int, index: Any) -> Tensor:
+        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on."""
+        axis = axis_of("gather", dim, self)
+        where = index if hasattr(index, "spawn") else self.spawn(np.asarray(index), None, 0)
+        if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
+            raise ValueError(
+                f"gather: index is {where.dtype} of shape {where.shape}; expected integers with the {self.ndim} axes of x, {self.shape}"
+            )
+        return indexing.Gather.apply(self, where, axis=axis)
+
+
+def _compare(relation: str, a: Any, b: Any) -> Tensor:
+    return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
+
+
+def _real(x: Tensor) -> Tensor:
+    return x if x.data.dtype in dtypes.FLOATS else x.to(dtypes.float32)
+
+
+def _filled(operation: str, x: Tensor) -> Tensor:
+    if x.data.size == 0:
+        raise ValueError(f"{operation}: an empty tensor has no extreme; shape is {x.shape}")
+    return x
+
+
+def plain(value: Any) -> Any:
+    """Arrays in place of the Tensors of an index or a value."""
+    if hasattr(value, "spawn"):
+        return value.data
+    return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

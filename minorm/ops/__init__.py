@@ -1,0 +1,1 @@
+"""Differentiable operations, one Function each: forward, and backward directly below it."""

@@ -1,0 +1,292 @@
+"""Arithmetic, element by element, on operands that broadcast against each other.
+
+The gradient of a broadcast operand is the sum of the full gradient over the axes it was stretched along.
+`gradient_of` takes that sum block by block, so that reducing a 100 MB gradient to a bias needs no 100 MB product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.kernels.select import backend
+
+BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
+
+
+def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """`array` summed over the axes along which an operand of `shape` was broadcast to it."""
+    return array if array.shape == shape else backend(array).elementwise.sum_to(array, shape)
+
+
+def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
+    """`rule(*arrays)` summed to `shape`; a large one in blocks along its longest axis, in a fixed order."""
+    full = np.broadcast_shapes(*[a.shape for a in arrays])
+    if full == shape or np.prod(full, dtype=np.int64) <= BLOCK:
+        return sum_to(rule(*arrays), shape)
+    axis = int(np.argmax(full))
+    length = full[axis]
+    step = max(1, BLOCK * length // int(np.prod(full, dtype=np.int64)))
+    arrays = tuple(np.broadcast_to(a, full) for a in arrays)
+    kept = axis - (len(full) - len(shape))  # where that axis lies in `shape`, if it does
+    summed = kept < 0 or shape[kept] != length
+    accumulate = dtypes.compute_type(arrays[0].dtype)
+    total: Any = np.zeros(shape, accumulate)
+    for start in range(0, length, step):
+        block = (slice(None),) * axis + (slice(start, start + step),)
+        part = rule(*[a[block] for a in arrays])
+        if summed:
+            total += sum_to(part, shape)
+        else:
+            target = (slice(None),) * kept + (slice(start, start + step),)
+            total[target] = sum_to(part, shape[:kept] + (part.shape[axis],) + shape[kept + 1 :])
+    return total.astype(arrays[0].dtype, copy=False)
+
+
+class Add(Function):
+    """a + b"""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.shapes = a.shape, b.shape
+        return backend(a).elementwise.add(a, b)
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return sum_to(dy, a) if self.needs[0] else None, sum_to(dy, b) if self.needs[1] else None
+
+
+class Sub(Function):
+    """a - b"""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.shapes = a.shape, b.shape
+        return a - b
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return sum_to(dy, a) if self.needs[0] else None, -sum_to(dy, b) if self.needs[1] else None
+
+
+class Mul(Function):
+    """a * b"""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.a, self.b = a, b
+        return backend(a).elementwise.mul(a, b)
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.a, self.b
+        return (
+            gradient_of(a.shape, np.multiply, dy, b) if self.needs[0] else None,
+            gradient_of(b.shape, np.multiply, dy, a) if self.needs[1] else None,
+        )
+
+
+class Div(Function):
+    """a / b"""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.a, self.b = a, b
+        return a / b
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.a, self.b
+        return (
+            gradient_of(a.shape, np.divide, dy, b) if self.needs[0] else None,
+            gradient_of(b.shape, lambda g, a, b: -g * (a / b) / b, dy, a, b) if self.needs[1] else None,
+        )
+
+
+class Pow(Function):
+    """a ** b; at a = 0 the gradient for b is 0, and that for a is 0 where b = 0."""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.a, self.b = a, b
+        return a**b
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.a, self.b
+        one = a.dtype.type(1)
+
+        def for_base(g: Any, a: Any, b: Any) -> Any:
+            return g * np.where(b == 0, 0 * one, b * a ** np.where(b == 0, one, b - one))
+
+        def for_exponent(g: Any, a: Any, b: Any) -> Any:
+            return g * a**b * np.log(np.where(a == 0, one, a))
+
+        return (
+            gradient_of(a.shape, for_base, dy, a, b) if self.needs[0] else None,
+            gradient_of(b.shape, for_exponent, dy, a, b) if self.needs[1] else None,
+        )
+
+
+class Maximum(Function):
+    """max(a, b), NaN if either is; where they are equal each gets half the gradient, as in PyTorch."""
+
+    ufunc = np.maximum
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.a, self.b = a, b
+        return self.ufunc(a, b)
+
+    def chosen(self, g: Any, this: Any, other: Any) -> Any:
+        share = np.where(this == other, 0.5, self.ufunc(this, other) == this)
+        return (g * share).astype(g.dtype, copy=False)
+
+    def backward(self, dy: Any) -> Any:
+        a, b = self.a, self.b
+        return (
+            gradient_of(a.shape, self.chosen, dy, a, b) if self.needs[0] else None,
+            gradient_of(b.shape, self.chosen, dy, b, a) if self.needs[1] else None,
+        )
+
+
+class Minimum(Maximum):
+    """min(a, b), NaN if either is; ties share the gradient."""
+
+    ufunc = np.minimum
+
+
+class Where(Function):
+    """a where the condition holds, b elsewhere. The condition is the first input and gets no gradient."""
+
+    def forward(self, condition: Any, a: Any, b: Any) -> Any:
+        self.condition, self.shapes = condition, (a.shape, b.shape)
+        return np.where(condition, a, b)
+
+    def backward(self, dy: Any) -> Any:
+        zero = np.zeros((), dy.dtype)
+        a, b = self.shapes
+        return (
+            None,
+            gradient_of(a, lambda g, c: np.where(c, g, zero), dy, self.condition) if self.needs[1] else None,
+            gradient_of(b, lambda g, c: np.where(c, zero, g), dy, self.condition) if self.needs[2] else None,
+        )
+
+
+class Clip(Function):
+    """min(max(x, low), high); the gradient passes where low <= x <= high. A bound of None is absent."""
+
+    def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
+        self.x, self.low, self.high = x, low, high
+        bound = x.dtype.type
+        return np.clip(x, None if low is None else bound(low), None if high is None else bound(high))
+
+    def backward(self, dy: Any) -> Any:
+        x, bound = self.x, self.x.dtype.type
+        inside = np.ones(x.shape, bool)
+        if self.low is not None:
+            inside &= x >= bound(self.low)
+        if self.high is not None:
+            inside &= x <= bound(self.high)
+        return dy * inside.astype(dy.dtype)
+
+
+class Neg(Function):
+    """-x"""
+
+    def forward(self, x: Any) -> Any:
+        return -x
+
+    def backward(self, dy: Any) -> Any:
+        return -dy
+
+
+class Abs(Function):
+    """|x|; its slope at 0 is 0."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return abs(x)
+
+    def backward(self, dy: Any) -> Any:
+        return dy * np.sign(self.x)
+
+
+class Exp(Function):
+    """e^x"""
+
+    def forward(self, x: Any) -> Any:
+        self.y = np.exp(x)
+        return self.y
+
+    def backward(self, dy: Any) -> Any:
+        return dy * self.y
+
+
+class Log(Function):
+    """Natural logarithm."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.log(x)
+
+    def backward(self, dy: Any) -> Any:
+        return dy / self.x
+
+
+class Sqrt(Function):
+    """Square root."""
+
+    def forward(self, x: Any) -> Any:
+        self.y = np.sqrt(x)
+        return self.y
+
+    def backward(self, dy: Any) -> Any:
+        return dy / (self.y + self.y)
+
+
+class Sin(Function):
+    """sin x, x in radians."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.sin(x)
+
+    def backward(self, dy: Any) -> Any:
+        return dy * np.cos(self.x)
+
+
+class Cos(Function):
+    """cos x, x in radians."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.cos(x)
+
+    def backward(self, dy: Any) -> Any:
+        return -dy * np.sin(self.x)
+
+
+class Cast(Function):
+    """The same values in another element type; the gradient is cast back."""
+
+    def forward(self, x: Any, *, dtype: Any) -> Any:
+        self.dtype = x.dtype
+        return x.astype(dtype)
+
+    def backward(self, dy: Any) -> Any:
+        return dy.astype(self.dtype)
+
+
+class Copy(Function):
+    """The same values in memory of their own."""
+
+    def forward(self, x: Any) -> Any:
+        return x.copy()
+
+    def backward(self, dy: Any) -> Any:
+        return dy
+
+
+class Compare(Function):
+    """A comparison: `relation` is the name of a NumPy ufunc that gives bools; not differentiable."""
+
+    differentiable = False
+
+    def forward(self, a: Any, b: Any, *, relation: str) -> Any:
+        return getattr(np, relation)(a, b)

@@ -1,0 +1,95 @@
+"""What the arguments of an operation mean: the element type that operands share, axes, sizes.
+
+Scalars take the tensors' float type, integers promote to the float, and two float types raise, naming both:
+a model must not change its precision because somebody wrote a constant.
+
+A Tensor is told by its `spawn`; this module does not know the class.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.ops.elementwise import Cast
+
+
+def operands(operation: str, *values: Any, real: bool = False, broadcast: bool = True) -> tuple[Any, ...]:
+    """Tensors, arrays and scalars as Tensors of one element type whose shapes broadcast; one must be a Tensor.
+
+    real=True wants a float result: integers alone become float32.
+    """
+    like = next(v for v in values if hasattr(v, "spawn"))
+    common = like.data.dtype
+    if common not in dtypes.FLOATS or not all(_agrees(v, common) for v in values):
+        common = _common_type(operation, values, real)
+    result = tuple([_convert(operation, v, common, like) for v in values])
+    shape = like.data.shape
+    if broadcast and not all(t.data.shape == shape or t.data.shape == () for t in result):
+        try:
+            np.broadcast_shapes(*[t.shape for t in result])
+        except ValueError:
+            shapes = " and ".join(str(t.shape) for t in result)
+            raise ValueError(
+                f"{operation}: shapes {shapes} do not broadcast; expected equal lengths or 1, aligned from the last axis"
+            ) from None
+    return result
+
+
+def _agrees(value: Any, dtype: Any) -> bool:
+    """True where `value` leaves the type of the operation as it is: of that type already, or a scalar."""
+    return getattr(value, "dtype", dtype) == dtype or (isinstance(value, np.generic) and value.dtype.kind != "c")
+
+
+def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
+    arrays = [v for v in values if hasattr(v, "dtype") and not isinstance(v, np.generic)]
+    scalars = [v for v in values if not hasattr(v, "dtype") or isinstance(v, np.generic)]
+    floats = {v.dtype for v in arrays} & dtypes.FLOATS
+    if len(floats) > 1:
+        names = " and ".join(str(v.dtype) for v in arrays)
+        raise TypeError(f"{operation}: operands are {names}; expected one float type; convert one with x.to(dtype)")
+    if floats:
+        return floats.pop()
+    if real or any(isinstance(v, (float, np.floating)) for v in scalars):
+        return dtypes.float32
+    return np.result_type(*[v.dtype for v in arrays], *[v for v in scalars if isinstance(v, (bool, int))])
+
+
+def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
+    if hasattr(value, "spawn"):
+        return value if value.data.dtype == dtype else Cast.apply(value, dtype=dtype)
+    if not isinstance(value, (numbers.Number, np.ndarray, np.generic, list, tuple)):
+        raise TypeError(f"{operation}: operand is {type(value).__name__}; expected a Tensor, an array or a number")
+    return like.spawn(np.asarray(value, dtype), None, 0)
+
+
+def axis_of(operation: str, dim: int, x: Any) -> int:
+    """`dim` counted from the front; IndexError where x has no such axis."""
+    if not -x.ndim <= dim < x.ndim:
+        raise IndexError(
+            f"{operation}: dim={dim} is out of range for shape {x.shape}; expected {-x.ndim} to {x.ndim - 1}"
+        )
+    return dim % x.ndim
+
+
+def axes_of(operation: str, dim: int | tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
+    """One axis, several, or for None all of them, counted from the front."""
+    if dim is None:
+        return tuple(range(x.ndim))
+    axes = tuple([axis_of(operation, d, x) for d in ((dim,) if isinstance(dim, int) else dim)])
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{operation}: dim={dim} names an axis twice; x.shape is {x.shape}")
+    return axes
+
+
+def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """The integers of f(2, 3) and of f((2, 3)) alike."""
+    if len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer)):
+        sizes = tuple(sizes[0])
+    try:
+        return tuple([n.__index__() for n in sizes])
+    except AttributeError:
+        raise TypeError(f"{operation}: {sizes} holds something that is no integer") from None

@@ -1,0 +1,99 @@
+"""Operations that move elements and compute nothing: the gradient is moved back the same way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import Function
+from minorm.ops.elementwise import sum_to
+
+
+class Reshape(Function):
+    """The same elements, in row-major order, under another shape."""
+
+    view = True
+
+    def forward(self, x: Any, *, shape: tuple[int, ...]) -> Any:
+        self.shape = x.shape
+        return x.reshape(shape)
+
+    def backward(self, dy: Any) -> Any:
+        return dy.reshape(self.shape)
+
+
+class Permute(Function):
+    """Axes in another order: result axis i is input axis order[i]."""
+
+    view = True
+
+    def forward(self, x: Any, *, order: tuple[int, ...]) -> Any:
+        self.order = order
+        return x.transpose(order)
+
+    def backward(self, dy: Any) -> Any:
+        return dy.transpose([int(i) for i in np.argsort(self.order)])
+
+
+class Expand(Function):
+    """Axes of length 1, and new leading axes, repeated without a copy."""
+
+    view = True
+
+    def forward(self, x: Any, *, shape: tuple[int, ...]) -> Any:
+        self.shape = x.shape
+        return np.broadcast_to(x, shape)
+
+    def backward(self, dy: Any) -> Any:
+        return sum_to(dy, self.shape)
+
+
+class Flip(Function):
+    """Elements in reverse order along `axes`."""
+
+    def forward(self, x: Any, *, axes: tuple[int, ...]) -> Any:
+        self.axes = axes
+        return np.flip(x, axes).copy()
+
+    def backward(self, dy: Any) -> Any:
+        return np.flip(dy, self.axes)
+
+
+class Cat(Function):
+    """Several arrays joined along an existing axis."""
+
+    def forward(self, *arrays: Any, axis: int) -> Any:
+        self.axis, self.lengths = axis, [a.shape[axis] for a in arrays]
+        return np.concatenate(arrays, axis)
+
+    def backward(self, dy: Any) -> Any:
+        return tuple(np.split(dy, np.cumsum(self.lengths)[:-1], self.axis))
+
+
+class Pad(Function):
+    """`widths[i] = (before, after)` elements of `value` around axis i; a negative width cuts elements away."""
+
+    def forward(self, x: Any, *, widths: tuple[tuple[int, int], ...], value: float) -> Any:
+        self.shape, self.widths = x.shape, widths
+        cut = x[tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(x.shape, widths, strict=True))]
+        grown = [(max(0, lo), max(0, hi)) for lo, hi in widths]
+        return np.pad(cut, grown, constant_values=x.dtype.type(value))
+
+    def backward(self, dy: Any) -> Any:
+        sides = list(zip(dy.shape, self.widths, strict=True))
+        inner = dy[tuple(slice(max(0, lo), n - max(0, hi)) for n, (lo, hi) in sides)]
+        return np.pad(inner, [(max(0, -lo), max(0, -hi)) for lo, hi in self.widths])
+
+
+class Repeat(Function):
+    """The whole array laid `counts[i]` times one after the other along axis i."""
+
+    def forward(self, x: Any, *, counts: tuple[int, ...]) -> Any:
+        self.shape = (1,) * (len(counts) - x.ndim) + x.shape
+        self.original, self.counts = x.shape, counts
+        return np.tile(x, counts)
+
+    def backward(self, dy: Any) -> Any:
+        pairs = [m for pair in zip(self.counts, self.shape, strict=True) for m in pair]
+        return dy.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2))).astype(dy.dtype).reshape(self.original)

@@ -1,0 +1,281 @@
+"""Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
+
+    x.data           the NumPy array (on a GPU, the CuPy array)
+    x.requires_grad  whether backward() should leave a gradient in x.grad
+    x.creator        the Function that computed x; None for a leaf
+
+Names and arguments are PyTorch's. What differs: `numpy()` works on a tensor that requires grad, and two float
+tensors of different types never mix silently.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minorm import autograd, dtypes
+from minorm.autograd import Version
+from minorm.operators import Operators, plain
+from minorm.ops import elementwise
+
+Real: TypeAlias = float  # inside the class, `float` is the method
+
+
+class Tensor(Operators):
+    """An n-dimensional array that remembers how it was computed.
+
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
+    """
+
+    __slots__ = ("__weakref__", "creator", "data", "grad", "output_index", "requires_grad", "version")
+    __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
+
+    def __init__(self, data: Any, requires_grad: bool = False) -> None:
+        if not isinstance(data, np.ndarray):
+            raise TypeError(f"Tensor: data is {type(data).__name__}; expected a NumPy array (minorm.tensor(data) makes one)")
+        if requires_grad and data.dtype not in dtypes.FLOATS:
+            raise TypeError(f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first")
+        self.data: Any = data
+        self.requires_grad = requires_grad
+        self.grad: Tensor | None = None
+        self.creator: autograd.Function | None = None
+        self.output_index = 0
+        self.version = Version()
+
+    @staticmethod
+    def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
+        """The Tensor of a result: how autograd, which does not know this class, makes one."""
+        self = Tensor.__new__(Tensor)
+        self.data = array if type(array) is np.ndarray else np.asarray(array)
+        self.requires_grad = creator is not None
+        self.grad = None
+        self.creator = creator
+        self.output_index = index
+        self.version = Version()
+        return self
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.data.ndim
+
+    @property
+    def device(self) -> str:
+        """ "cpu" for a NumPy array."""
+        return "cpu"
+
+    @property
+    def is_leaf(self) -> bool:
+        """True where nothing differentiable computed it: backward() stops here."""
+        return self.creator is None
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return self.ndim
+
+    def numel(self) -> int:
+        return int(self.data.size)
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len: a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        body = np.array2string(self.data, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
+        notes = "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
+        if self.creator is not None:
+            notes += f", creator={type(self.creator).__name__}"
+        elif self.requires_grad:
+            notes += ", requires_grad=True"
+        return f"tensor({body}{notes})"
+
+    # Out to other libraries
+
+    def numpy(self) -> Any:
+        """The array itself, not a copy, whether or not the tensor requires grad."""
+        return self.data
+
+    def item(self) -> Any:
+        """The one element, as a Python number."""
+        if self.data.size != 1:
+            raise ValueError(f"item: only a tensor of one element has an item; shape is {self.shape}")
+        return self.data.reshape(()).item()
+
+    def tolist(self) -> Any:
+        return self.data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.data, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
+        if self.dtype == dtypes.bfloat16:
+            raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
+        array = self.data
+        if any(step < 0 for step in array.strides) or not array.flags.writeable:
+            array = array.copy()  # a consumer may abort on a negative stride, and must not write to read-only memory
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        if self.data.size != 1:
+            raise ValueError(f"bool: the truth of {self.numel()} elements is ambiguous; use x.all() or x.any()")
+        return bool(self.data.reshape(()))
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if dtypes.is_float(self.dtype):
+            raise TypeError(f"index: a {self.dtype} tensor is no index; expected integers")
+        return int(self.item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # Gradients
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
+
+        gradient: weights of self's elements, of its shape; may be left out where self has one element.
+        The graph is freed on the way unless retain_graph=True.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("backward: the tensor does not require grad; nothing it was computed from does")
+        if gradient is None:
+            if self.data.size != 1:
+                raise RuntimeError(
+                    f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
+                    "call loss.sum().backward() or pass gradient of that shape"
+                )
+            weights = np.ones(self.shape, self.dtype)
+        else:
+            weights = gradient.data if isinstance(gradient, Tensor) else np.asarray(gradient, self.dtype)
+            if weights.shape != self.shape or weights.dtype != self.dtype:
+                raise ValueError(
+                    f"backward: gradient is {weights.dtype} of shape {weights.shape}; expected {self.dtype} of shape {self.shape}"
+                )
+        autograd.backward(self, weights, retain_graph)
+
+    def detach(self) -> Tensor:
+        """The same memory, outside the graph."""
+        result = self.spawn(self.data, None, 0)
+        result.version = self.version
+        return result
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set requires_grad on a leaf; returns self."""
+        if self.creator is not None:
+            raise RuntimeError("requires_grad_: only a leaf's flag can be changed; use x.detach() for a leaf")
+        if requires_grad and not dtypes.is_float(self.dtype):
+            raise TypeError(f"requires_grad_: only floats can require grad; dtype is {self.dtype}")
+        self.requires_grad = requires_grad
+        return self
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this intermediate result in `.grad` when backward passes through."""
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad: the tensor does not require grad")
+        if self.creator is not None:
+            self.creator.retain(self)
+
+    # Changes in place: never recorded, so only outside the graph; they count up the version that backward checks
+
+    def _change(self, operation: str) -> Any:
+        if self.requires_grad and autograd.is_grad_enabled():
+            raise RuntimeError(
+                f"{operation}: the tensor requires grad and a change in place is not recorded; "
+                "do it inside minorm.no_grad(), or compute a new tensor"
+            )
+        self.version.count += 1
+        return self.data
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._change("x[index] = value")[plain(index)] = plain(value)
+
+    def copy_(self, source: Any) -> Tensor:
+        """Overwrite with the values of `source`, broadcast and cast to this type."""
+        self._change("copy_")[...] = plain(source)
+        return self
+
+    def fill_(self, value: Real) -> Tensor:
+        self._change("fill_").fill(value)
+        return self
+
+    def zero_(self) -> Tensor:
+        return self.fill_(0)
+
+    def add_(self, other: Any, *, alpha: Real = 1) -> Tensor:
+        self._change("add_")[...] += self.dtype.type(alpha) * plain(other)
+        return self
+
+    def mul_(self, other: Any) -> Tensor:
+        self._change("mul_")[...] *= plain(other)
+        return self
+
+    # Types and devices
+
+    def to(self, *targets: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """The same values in another element type or on another device; self where nothing changes."""
+        for target in targets:
+            if isinstance(target, str) and target.split(":")[0] in ("cpu", "cuda"):
+                device = target
+            elif isinstance(target, Tensor):
+                dtype, device = target.dtype, target.device
+            else:
+                dtype = target
+        if device is not None and device != self.device:
+            raise RuntimeError(
+                f"to: device {device!r} is not available; this build computes on 'cpu'. "
+                "The CUDA backend will need CuPy: pip install 'minorm[cuda12]' or 'minorm[cuda13]', as your driver is"
+            )
+        if dtype is None or dtypes.check(dtype) == self.dtype:
+            return self
+        return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
+
+    def float(self) -> Tensor:
+        return self.to(dtypes.float32)
+
+    def double(self) -> Tensor:
+        return self.to(dtypes.float64)
+
+    def half(self) -> Tensor:
+        return self.to(dtypes.float16)
+
+    def long(self) -> Tensor:
+        return self.to(dtypes.int64)
+
+    def cpu(self) -> Tensor:
+        return self.to("cpu")
+
+    def clone(self) -> Tensor:
+        return elementwise.Copy.apply(self)
+
+    def contiguous(self) -> Tensor:
+        """Self, or a copy in row-major order."""
+        return self if self.data.flags.c_contiguous else self.clone()
+
+
+def as_tensor(value: Any) -> Tensor:
+    """`value` itself if it is a Tensor, else a Tensor around np.asarray(value)."""
+    return value if isinstance(value, Tensor) else Tensor(np.asarray(value))

@@ -1,0 +1,75 @@
+"""Checking gradients against finite differences: the oracle that knows nothing of the graph.
+
+The slope of a function along direction v is (f(x + h v) - f(x - h v)) / 2h, whose error is O(h^2) + O(rounding / h).
+`gradcheck` compares it with backward()'s for every single element, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import no_grad
+from minorm.tensor import Tensor
+
+
+def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
+    """The gradient of sum(f(*inputs) * weights) for input `which`, one element at a time."""
+    x = inputs[which]
+    gradient = np.zeros(x.shape, np.float64)
+    original = x.data.copy()
+    with no_grad():
+        for index in np.ndindex(*x.shape):
+            sides = []
+            for step in (h, -h):
+                shifted = original.copy()
+                shifted[index] += step
+                arguments = [Tensor(shifted) if i == which else t for i, t in enumerate(inputs)]
+                sides.append(float((f(*arguments).data * weights).sum()))
+            gradient[index] = (sides[0] - sides[1]) / (2 * h)
+    return gradient
+
+
+def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
+    """Check every gradient of `f(*inputs)`; returns the largest error, relative to 1 + the largest slope.
+
+    inputs: float64 arrays, or Tensors (those that do not require grad are held fixed). f may return several
+    Tensors; each is weighted with random numbers, so that no error can hide in a sum.
+    AssertionError where an error exceeds `tolerance`, naming the input and the two values.
+    """
+    tensors = tuple(Tensor(x.copy(), True) if isinstance(x, np.ndarray) else x for x in inputs)
+    for i, x in enumerate(tensors):
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype != np.float64:
+            raise TypeError(f"gradcheck: input {i} is {x.dtype}; expected float64, finite differences need its digits")
+    rng = np.random.default_rng(seed)
+
+    def outputs(*arguments: Any) -> tuple[Tensor, ...]:
+        result = f(*arguments)
+        return result if isinstance(result, tuple) else (result,)
+
+    worst = 0.0
+    for number in range(len(outputs(*tensors))):
+        y = outputs(*tensors)[number]
+        if not y.requires_grad:
+            continue
+        weights = rng.standard_normal(y.shape)
+        for x in tensors:
+            if isinstance(x, Tensor):
+                x.grad = None
+        y.backward(np.asarray(weights, y.dtype))
+        for i, x in enumerate(tensors):
+            if not (isinstance(x, Tensor) and x.requires_grad):
+                continue
+            expected = numerical_gradient(lambda *a: outputs(*a)[number], tensors, i, weights, h)
+            got = np.zeros(x.shape) if x.grad is None else x.grad.data
+            error = np.abs(got - expected) / (1 + np.abs(expected).max(initial=0.0))
+            worst = max(worst, float(error.max(initial=0.0)))
+            if not worst <= tolerance:
+                where = np.unravel_index(int(np.nan_to_num(error, nan=np.inf).argmax()), error.shape)
+                raise AssertionError(
+                    f"gradcheck: output {number}, input {i} at {tuple(map(int, where))}: backward says {got[where]}, "
+                    f"finite differences say {expected[where]} (relative error {worst:.2e}, tolerance {tolerance:.0e})"
+                )
+    return worst
