@@ -150,7 +150,9 @@ class BuildKernels(build_ext):
             if run:
                 commands.append([output])
             try:
-                return all(subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands)
+                return all(
+                    subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands
+                )
             except OSError:
                 return False
 

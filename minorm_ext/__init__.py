@@ -23,7 +23,7 @@ _spin = not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 if _spin:
     os.putenv("GOMP_SPINCOUNT", "1000")
 try:
-    from minorm_ext.baseline import machine
+    machine = importlib.import_module("minorm_ext.baseline.machine")
 except ModuleNotFoundError as error:
     raise ImportError(
         "minorm_ext: the kernels are not compiled; run `pip install -e .` in the checkout, "
@@ -78,7 +78,7 @@ def get_num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
-    global _threads
+    global _threads  # noqa: PLW0603  the one number that is state here
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
     if n < 1:

@@ -1,5 +1,5 @@
 # cython: language_level=3, binding=False
-"""What this build has and what this processor can: asked before any other kernel is loaded, so built for every processor.
+"""What this build has and what this processor can: asked before any other kernel, so built for every processor.
 
 The build bakes its findings in as macros: MINORM_LEVELS names the instruction sets it compiled for, MINORM_OPENMP
 says that OpenMP passed the probe.

@@ -1,0 +1,63 @@
+"""What this installation can do and how many threads it uses: the first thing to send with a report of a problem.
+
+The number of threads is the only setting. No result depends on it.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Literal
+
+import numpy as np
+import threadpoolctl
+
+import minorm_ext
+
+__version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
+
+
+def get_num_threads() -> int:
+    """How many threads the kernels use; at first, as many as there are processors this process may use."""
+    return minorm_ext.get_num_threads()
+
+
+def set_num_threads(n: int) -> None:
+    """Let the kernels use n threads from now on; results stay the same to the bit. ValueError below 1."""
+    minorm_ext.set_num_threads(n)
+
+
+def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
+    """Print what this installation was built for and found, as `numpy.show_config` does.
+
+    `mode="dicts"` prints nothing and returns the same as a dictionary. ValueError for another mode.
+    """
+    if mode not in ("stdout", "dicts"):
+        raise ValueError(f"show_config: mode={mode!r}; expected 'stdout' or 'dicts'")
+    facts = _facts()
+    if mode == "dicts":
+        return facts
+    width = max(map(len, facts))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in facts.items()))  # noqa: T201  printing is its purpose
+    return None
+
+
+def _facts() -> dict[str, Any]:
+    openmp = minorm_ext.openmp()
+    return {
+        "minorm": __version__,
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        "numpy": np.__version__,
+        "kernels": minorm_ext.levels()[-1],
+        "usable": ", ".join(minorm_ext.levels()),
+        "compiler": minorm_ext.compiler(),
+        "openmp": f"yes ({openmp})" if openmp else "no: the build is serial, kernels use one thread",
+        "threads": get_num_threads(),
+        "blas": _blas(),
+    }
+
+
+def _blas() -> str:
+    """The BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
+    found = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    names = [f"{lib['internal_api']} {lib['version']} ({lib['num_threads']} threads)" for lib in found]
+    return ", ".join(names) or "not known"
