@@ -113,9 +113,10 @@ def _array_of(value: Any) -> Array | None:
 
 # The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
 # with one of these keys:
-#     {"$tensor": name}  {"$array": name}  {"$scalar": name}    the entry of that name, as a Tensor, array or NumPy scalar
-#     {"$tuple": [...]}  {"$items": [[key, value], ...]}        a tuple; a dict with keys that are not plain texts
-#     {"$float": "nan"}                                         nan, inf, -inf
+#     $tensor, $array, $scalar: name     the entry of that name, as a Tensor, an array or a NumPy scalar
+#     $tuple: [...]                      a tuple
+#     $items: [[key, value], ...]        a dict with keys that are not texts, or are texts that start with $
+#     $float: "nan", "inf" or "-inf"
 
 
 def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
@@ -140,13 +141,13 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if key is not None and type(key) not in (str, int, float, bool):
-                raise TypeError(f"save_training: {name} has the key {key!r}; expected keys that are str, int, float or bool")
+                raise TypeError(f"save_training: {name} has the key {key!r}; expected str, int, float or bool")
         packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1) for key, item in value.items()}
         if all(isinstance(key, str) and not key.startswith("$") for key in packed):
             return packed
         return {"$items": [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
-    raise TypeError(f"save_training: {name} is a {type(value).__name__}; expected an object with state_dict(), or dicts, "
-                    "lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
+    raise TypeError(f"save_training: {name} is a {type(value).__name__}; expected an object with state_dict(), "
+                    "or dicts, lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
 
 
 def _unpack(value: Any, arrays: Mapping[str, Array], depth: int) -> Any:
@@ -168,9 +169,13 @@ def _unpack(value: Any, arrays: Mapping[str, Array], depth: int) -> Any:
         return tuple(_unpack(item, arrays, depth - 1) for item in content)
     if tag == "$float" and content in ("nan", "inf", "-inf"):
         return float(content)
-    if tag == "$items" and isinstance(content, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+    if tag == "$items" and isinstance(content, list) and all(map(_is_pair, content)):
         keys = [_unpack(key, arrays, 2) for key, _ in content]
         if all(key is None or isinstance(key, (str, int, float)) for key in keys):
             return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}
     raise ValueError(f"the training state holds {tensorfile.short({tag: content})}, which means nothing, "
                      "or names an entry that is not in the file")  # fmt: skip
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2

@@ -20,7 +20,8 @@ import stat
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def _little_endian_bytes(array: Array) -> memoryview[Any]:
     flat = np.ascontiguousarray(array).reshape(-1)
     if swap:
         flat = flat.byteswap()
-    return memoryview(flat.view(np.uint8))  # bfloat16 itself has no buffer protocol
+    return flat.view(np.uint8).data  # bfloat16 itself has no buffer protocol
 
 
 def _is_little_endian(dtype: np.dtype[Any]) -> bool:
@@ -121,7 +122,7 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
             raise ValueError(f"load: {name}: {error}") from None
 
 
-def _read(file: BinaryIO, size: int) -> tuple[dict[str, Array], dict[str, str]]:
+def _read(file: BufferedReader, size: int) -> tuple[dict[str, Array], dict[str, str]]:
     header, data_start = _read_header(file, size)
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
@@ -133,7 +134,7 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Array], dict[str, str]]:
     for name, (dtype, shape, start, end) in entries.items():
         array = np.empty(shape, dtype)
         file.seek(data_start + start)
-        if end > start and file.readinto(memoryview(array.reshape(-1).view(np.uint8))) != end - start:
+        if end > start and file.readinto(array.reshape(-1).view(np.uint8).data) != end - start:
             raise ValueError(f"entry {name!r}: the file became shorter while it was read")
         if dtype == dtypes.bool and array.view(np.uint8).max(initial=0) > 1:
             raise ValueError(f"entry {name!r} is BOOL with bytes other than 0 and 1")
@@ -141,10 +142,10 @@ def _read(file: BinaryIO, size: int) -> tuple[dict[str, Array], dict[str, str]]:
     return arrays, metadata
 
 
-def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
+def _read_header(file: BufferedReader, size: int) -> tuple[dict[str, Any], int]:
     """The parsed header and the place where the data starts."""
     if size < 8:
-        raise ValueError(f"the file has {size} bytes; a safetensors file starts with 8 bytes that give its header's length")
+        raise ValueError(f"the file has {size} bytes; a safetensors file starts with 8 that give its header's length")
     (length,) = struct.unpack("<Q", file.read(8))
     if length > size - 8:
         raise ValueError(f"the first 8 bytes say that the header has {length} bytes; only {size - 8} follow: "
@@ -173,7 +174,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
-        raise _Duplicate(next(name for name, _ in pairs if name in seen or seen.add(name)))
+        for name, _ in pairs:
+            if name in seen:
+                raise _Duplicate(name)
+            seen.add(name)
     return found
 
 
@@ -199,7 +203,7 @@ def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ValueError(f"entry {name!r} has data_offsets {short(offsets)}; expected [start, end] with start <= end")
     start, end = offsets
-    if math.prod(axis or 1 for axis in shape) * dtype.itemsize >= 1 << 63:  # NumPy cannot make these, even with a 0 axis
+    if math.prod(axis or 1 for axis in shape) * dtype.itemsize >= 1 << 63:  # NumPy's limit, even with a 0 axis
         raise ValueError(f"entry {name!r} has shape {short(shape)}, larger than any array can be")
     if end - start != (expected := math.prod(shape) * dtype.itemsize):
         raise ValueError(f"entry {name!r}: data_offsets {offsets} hold {end - start} bytes; "
@@ -222,7 +226,7 @@ def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) 
     if at > size:
         raise ValueError(f"the entries take {at} bytes and the file holds {size}: it is truncated")
     if at < size:
-        raise ValueError(f"the entries take {at} bytes and the file holds {size}: {size - at} bytes too many at its end")
+        raise ValueError(f"the entries take {at} bytes and the file holds {size}: {size - at} too many at its end")
 
 
 _repr = reprlib.Repr()

@@ -171,7 +171,7 @@ def test_a_file_survives_200_kills(tmp_path: Path) -> None:
     trials = 200
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLER), str(tmp_path / "model.safetensors"), str(trials)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     changed, broken, lost = map(int, run.stdout.split())
