@@ -11,9 +11,19 @@ cdef extern from *:
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
     static int minorm_pause(void) { return omp_pause_resource_all(omp_pause_hard); }
+    static int minorm_team(int threads) {
+        int team = 1;
+        #pragma omp parallel num_threads(threads)
+        {
+            #pragma omp single
+            team = omp_get_num_threads();
+        }
+        return team;
+    }
     #else
     static int minorm_openmp(void) { return 0; }
     static int minorm_pause(void) { return 0; }
+    static int minorm_team(int threads) { return 1; }
     #endif
 
     #if defined(__clang__)
@@ -52,6 +62,7 @@ cdef extern from *:
     """
     int minorm_openmp() nogil
     int minorm_pause() nogil
+    int minorm_team(int threads) nogil
     int minorm_has_v3() nogil
     int minorm_has_v4() nogil
     const char* MINORM_COMPILER
@@ -85,3 +96,11 @@ def compiler():
 def end_threads():
     """End the calling thread's OpenMP workers; its next parallel loop starts new ones. True when that worked."""
     return minorm_pause() == 0
+
+
+def team(int threads):
+    """How many threads a parallel loop really gets when it asks for this many; always 1 in a serial build."""
+    cdef int size
+    with nogil:
+        size = minorm_team(threads)
+    return size

@@ -1,0 +1,175 @@
+"""The choice of kernels, the number of threads, and what a fork leaves of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import minorm_ext
+from minorm_ext.baseline import machine
+
+
+def in_a_new_process(program: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=folder,
+        env=os.environ | environment,
+    )
+
+
+def test_levels_are_ordered_and_begin_with_the_baseline() -> None:
+    known = ("baseline", "v3", "v4")
+    levels = minorm_ext.levels()
+    assert levels[0] == "baseline"
+    assert list(levels) == sorted(levels, key=known.index)
+    assert set(levels) <= set(machine.built_levels())
+
+
+def test_levels_are_those_the_processor_has() -> None:
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next(set(line.split()) for line in file if line.startswith("flags"))
+    except (OSError, StopIteration):
+        pytest.skip("no processor flags to compare with")
+    v3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+    v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+    assert machine.supports("v3") == (v3 <= flags)
+    assert machine.supports("v4") == (v4 <= flags)
+    assert machine.supports("baseline")
+
+
+def test_kernels_takes_the_best_level_and_remembers() -> None:
+    module = minorm_ext.kernels("memory")
+    assert module.__name__ == f"minorm_ext.{minorm_ext.levels()[-1]}.memory"
+    assert minorm_ext.kernels("memory") is module
+
+
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_kernels_of_a_given_level(level: str) -> None:
+    assert minorm_ext.kernels("memory", level=level).__name__ == f"minorm_ext.{level}.memory"
+
+
+def test_unknown_level_and_module_say_what_there_is() -> None:
+    with pytest.raises(
+        ValueError, match=r"level='v9' was not built or is beyond this processor; expected one of \('base"
+    ):
+        minorm_ext.kernels("memory", level="v9")
+    with pytest.raises(ImportError, match=r"module 'nothing' is not compiled for .*--only nothing"):
+        minorm_ext.kernels("nothing")
+
+
+def test_threads_start_as_the_processors_of_this_process_and_can_be_set() -> None:
+    program = "import minorm_ext, os; print(minorm_ext.get_num_threads() == len(os.sched_getaffinity(0)))"
+    if hasattr(os, "sched_getaffinity"):
+        assert in_a_new_process(program).stdout == "True\n"
+    before = minorm_ext.get_num_threads()
+    try:
+        minorm_ext.set_num_threads(3)
+        assert minorm_ext.get_num_threads() == 3
+    finally:
+        minorm_ext.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_threads_respect_a_smaller_affinity() -> None:
+    program = """
+        import os
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        import minorm_ext
+        print(minorm_ext.get_num_threads())
+    """
+    assert in_a_new_process(program).stdout == "1\n"
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_threads_below_one(n: int) -> None:
+    with pytest.raises(ValueError, match=rf"set_num_threads: n={n}; expected at least 1"):
+        minorm_ext.set_num_threads(n)
+
+
+@pytest.mark.parametrize("n", [1.5, "2", None, True])
+def test_threads_of_a_wrong_type(n: object) -> None:
+    with pytest.raises(TypeError, match="set_num_threads: n is a .*; expected an integer of at least 1"):
+        minorm_ext.set_num_threads(n)  # type: ignore[arg-type]
+
+
+def test_a_parallel_loop_gets_its_threads() -> None:
+    assert machine.team(1) == 1
+    assert machine.team(3) == (3 if minorm_ext.openmp() else 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("where", ["main thread", "other thread"])
+def test_forked_children_compute(where: str) -> None:
+    """Without ending the workers before a fork the first child would wait for them for ever."""
+    program = f"""
+        import os, signal, threading, warnings
+        warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads: that is the point here
+        from minorm_ext.baseline import machine
+        import minorm_ext
+
+        def main():
+            expected = machine.team(3)
+            for _ in range(20):
+                assert machine.team(3) == expected
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(5)
+                    os._exit(0 if machine.team(3) == expected else 1)
+                assert os.waitpid(child, 0)[1] == 0
+                assert machine.team(3) == expected
+            print("done", flush=True)
+
+        if {where!r} == "other thread":
+            machine.team(2)  # the main thread has workers of its own
+            thread = threading.Thread(target=main)
+            thread.start()
+            thread.join()
+        else:
+            main()
+    """
+    result = in_a_new_process(program)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+@pytest.mark.skipif(not minorm_ext.compiler().startswith("gcc"), reason="libgomp alone is asked")
+def test_idle_workers_sleep_soon_and_the_environment_is_left_alone() -> None:
+    program = "import minorm_ext, os; os.system('echo left: $GOMP_SPINCOUNT'); print(os.environ.get('GOMP_SPINCOUNT'))"
+    result = in_a_new_process(program, OMP_DISPLAY_ENV="verbose")
+    if minorm_ext.openmp() and not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
+        assert "GOMP_SPINCOUNT = '1000'" in result.stderr
+        assert result.stdout.split("\n")[:2] == ["left:", "None"]
+
+
+@pytest.mark.skipif(not minorm_ext.openmp(), reason="a serial build")
+def test_the_users_own_waiting_is_respected() -> None:
+    result = in_a_new_process("import minorm_ext", OMP_DISPLAY_ENV="verbose", GOMP_SPINCOUNT="77")
+    assert "GOMP_SPINCOUNT = '1000'" not in result.stderr
+
+
+def test_small_numbers_survive_the_import() -> None:
+    """A library linked with -ffast-math would switch the whole process to flush-to-zero as it is loaded."""
+    program = """
+        import minorm_ext
+        for level in minorm_ext.levels():
+            minorm_ext.kernels("memory", level=level)
+        print(5e-324 * 1.0 != 0.0, 2.2e-308 / 4.0 != 0.0)
+    """
+    assert in_a_new_process(program).stdout == "True True\n"
+
+
+def test_not_compiled_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "minorm_ext").mkdir()
+    shutil.copy(minorm_ext.__file__, tmp_path / "minorm_ext")
+    result = in_a_new_process("import minorm_ext", folder=tmp_path)
+    assert "ImportError: minorm_ext: the kernels are not compiled; run `pip install -e .`" in result.stderr
