@@ -1,0 +1,27 @@
+"""Images and labels in memory, readers for the usual files, and the DataLoader. Nothing here opens a network."""
+
+from __future__ import annotations
+
+from minorm.data.cifar import load_cifar10
+from minorm.data.dataset import ArrayDataset, Subset, random_split
+from minorm.data.digits import load_digits, split_digits
+from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
+from minorm.data.loader import DataLoader
+from minorm.data.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip
+
+__all__ = [
+    "ArrayDataset",
+    "Compose",
+    "DataLoader",
+    "Normalize",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "Subset",
+    "load_cifar10",
+    "load_digits",
+    "load_fashion_mnist",
+    "load_mnist",
+    "random_split",
+    "read_idx",
+    "split_digits",
+]

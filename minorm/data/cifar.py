@@ -1,0 +1,66 @@
+"""CIFAR-10, the binary version: a label byte and 3 x 32 x 32 pixel bytes an image, and nothing else.
+
+The version for Python is a pickle, and reading a pickle runs whatever program is in it, so it is never read.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from minorm.data.dataset import Array, ArrayDataset, FilePath
+
+RECORD = 1 + 3 * 32 * 32
+MOST = 10_000  # images a file
+TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+TEST = "test_batch.bin"
+
+
+def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+    """(train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
+
+    They may also lie in its folder cifar-10-batches-bin. Images N x 3 x 32 x 32 are read as float32 from 0 to 1,
+    labels are int64. ValueError if a file is no whole number of images or holds other labels than 0 to 9.
+    """
+    found = _find(os.fsdecode(folder))
+    train = [_read(os.path.join(found, name)) for name in TRAIN]
+    return _dataset(np.concatenate(train)), _dataset(_read(os.path.join(found, TEST)))
+
+
+def _find(folder: str) -> str:
+    for place in (folder, os.path.join(folder, "cifar-10-batches-bin")):
+        if os.path.isfile(os.path.join(place, TRAIN[0])):
+            missing = [name for name in (*TRAIN, TEST) if not os.path.isfile(os.path.join(place, name))]
+            if missing:
+                raise FileNotFoundError(f"load_cifar10: {place!r} lacks {', '.join(missing)}")
+            return place
+    for place in (folder, os.path.join(folder, "cifar-10-batches-py")):
+        if os.path.isfile(os.path.join(place, "data_batch_1")):
+            raise ValueError(f"load_cifar10: {place!r} holds the version for Python: pickles, which can "
+                             "run any program and are never read. Put the binary version there")  # fmt: skip
+    raise FileNotFoundError(f"load_cifar10: found no {TRAIN[0]} in {folder!r} nor in its folder cifar-10-batches-bin; "
+                            "nothing is downloaded, put the binary version of CIFAR-10 there")  # fmt: skip
+
+
+def _read(path: str) -> Array:
+    """The records of one file, uint8, N x 3073."""
+    size = os.path.getsize(path)
+    if size == 0 or size % RECORD or size > MOST * RECORD:
+        raise ValueError(f"load_cifar10: {path} has {size} bytes; "
+                         f"expected {RECORD} an image and at most {MOST} images ({MOST * RECORD} bytes)")  # fmt: skip
+    with open(path, "rb") as file:
+        records = np.frombuffer(file.read(size), np.uint8)
+    if records.size != size:
+        raise ValueError(f"load_cifar10: {path} became shorter while it was read")
+    records = records.reshape(-1, RECORD)
+    if records[:, 0].max() > 9:
+        raise ValueError(
+            f"load_cifar10: {path} has the label {records[:, 0].max()}; expected 0 to 9: it is not CIFAR-10"
+        )
+    return records
+
+
+def _dataset(records: Array) -> ArrayDataset:
+    images = np.ascontiguousarray(records[:, 1:]).reshape(-1, 3, 32, 32)
+    return ArrayDataset(images, records[:, 0].astype(np.int64), scale=255)

@@ -1,0 +1,113 @@
+"""A dataset is anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
+
+`read_batch` asks a dataset for its `batch(indices)` method and falls back to reading and stacking single samples.
+That one method is what keeps the DataLoader out of a Python loop over samples.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minorm import dtypes
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+FilePath: TypeAlias = str | os.PathLike[str]
+
+
+class ArrayDataset:
+    """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
+
+    arrays  arrays or Tensors with the same first axis
+    scale   divide the first array by this when it is read, and read it as float32: images can stay bytes, a quarter
+            of the memory, and come out between 0 and 1 with scale=255
+
+    `dataset[i]` is the tuple of the i-th entries; i may be a slice: `images, labels = dataset[:]`.
+    """
+
+    def __init__(self, *arrays: Any, scale: float | None = None) -> None:
+        self.arrays: tuple[Array, ...] = tuple(_native(np.asarray(array)) for array in arrays)
+        self.scale = None if scale is None else np.float32(scale)
+        lengths = [array.shape[0] if array.ndim else None for array in self.arrays]
+        if not lengths or None in lengths or len(set(lengths)) != 1:
+            raise ValueError(f"ArrayDataset: the arrays have shapes {[array.shape for array in self.arrays]}; "
+                             "expected at least one array and the same first axis in all")  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.arrays[0].shape[0]
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return self._scaled([array[index] for array in self.arrays])
+
+    def batch(self, indices: Array) -> tuple[Any, ...]:
+        """The samples at these positions, each array in one copy."""
+        return self._scaled([array.take(indices, axis=0) for array in self.arrays])
+
+    def _scaled(self, entries: list[Any]) -> tuple[Any, ...]:
+        if self.scale is not None:
+            entries[0] = np.divide(entries[0], self.scale, dtype=np.float32)
+        return tuple(entries)
+
+
+class Subset:
+    """Some samples of another dataset, in the order of `indices`."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:
+        self.dataset = dataset
+        self.indices = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if self.indices.size and not (self.indices.min() >= 0 and self.indices.max() < len(dataset)):
+            raise IndexError(f"Subset: indices lie between {self.indices.min()} and {self.indices.max()}; "
+                             f"expected 0 to {len(dataset) - 1}, the dataset has {len(dataset)} samples")  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = self.indices[index]
+        return self.dataset[int(chosen)] if chosen.ndim == 0 else self.batch(np.arange(len(self))[index])
+
+    def batch(self, indices: Array) -> Any:
+        """The samples at these positions of the subset."""
+        return read_batch(self.dataset, self.indices[indices])
+
+
+def random_split(dataset: Any, fraction: float, seed: int) -> tuple[Subset, Subset]:
+    """Two Subsets, a random `fraction` of the samples and the rest; the same ones for the same seed."""
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"random_split: fraction={fraction}; expected a number from 0 to 1")
+    order = np.random.default_rng(seed).permutation(len(dataset))
+    first = round(len(dataset) * fraction)
+    return Subset(dataset, np.sort(order[:first])), Subset(dataset, np.sort(order[first:]))
+
+
+def read_batch(dataset: Any, indices: Array) -> Any:
+    """The samples at `indices`: a tuple of arrays where samples are tuples, one array where they are not."""
+    if hasattr(dataset, "batch"):
+        return dataset.batch(indices)
+    samples = [dataset[i] for i in indices.tolist()]
+    if not samples:
+        raise ValueError("read_batch: there are no indices; expected at least one for a dataset without a batch method")
+    if not isinstance(samples[0], (tuple, list)):
+        return _stack(samples, "the sample")
+    if len({len(sample) for sample in samples}) != 1:
+        raise ValueError(f"DataLoader: the samples of a batch have {sorted({len(s) for s in samples})} parts; "
+                         "expected the same number in each")  # fmt: skip
+    return tuple(_stack(list(parts), f"part {i} of the sample") for i, parts in enumerate(zip(*samples, strict=True)))
+
+
+def _native(array: Array) -> Array:
+    """The array in the machine's byte order; TypeError where no Tensor can hold it."""
+    return array.astype(dtypes.check(array.dtype), copy=False)
+
+
+def _stack(parts: list[Any], what: str) -> Array:
+    arrays = [np.asarray(part) for part in parts]
+    if len({array.shape for array in arrays}) != 1:
+        raise ValueError(f"DataLoader: {what} has shapes {sorted({array.shape for array in arrays})} within one batch; "
+                         "expected the same shape in every sample")  # fmt: skip
+    if isinstance(parts[0], float) and not isinstance(parts[0], np.generic):
+        return np.stack(arrays).astype(np.float32)  # Python floats become float32, as in minorm.tensor
+    return np.stack(arrays)

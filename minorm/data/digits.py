@@ -1,0 +1,24 @@
+"""scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels that come inside its wheel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm.data.dataset import ArrayDataset, Subset, random_split
+
+
+def load_digits() -> ArrayDataset:
+    """Images 1797 x 1 x 8 x 8, float32 from 0 to 1, and labels 0 to 9, int64. ImportError without scikit-learn."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise ImportError("load_digits: the digits come with scikit-learn, which is not installed; "
+                          "pip install 'minorm[demo]'") from error  # fmt: skip
+    found = datasets.load_digits()
+    images = (found.images / 16).astype(np.float32)[:, np.newaxis]
+    return ArrayDataset(images, found.target.astype(np.int64))
+
+
+def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
+    """(train, test): a random `fraction` of the digits and the rest, the same for the same seed."""
+    return random_split(load_digits(), fraction, seed)

@@ -1,0 +1,118 @@
+"""IDX files, the format of MNIST and Fashion-MNIST, gzipped or not: a header that is checked before it is believed.
+
+    2 bytes      zero
+    1 byte       the element type
+    1 byte       the number of axes
+    4 bytes each the axes, big-endian
+    the rest     the elements, C order, big-endian
+
+A plain file must have exactly the size that its header says. A gzipped one is read piece by piece, never further
+than the header says, so a header or a compressed stream that lies costs no more memory than there is content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import numpy as np
+
+from minorm.data.dataset import Array, ArrayDataset, FilePath
+
+TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+GZIP_RATIO = 1032  # no deflate stream grows more than this
+PIECE = 1 << 20
+
+
+def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
+    """The array in an IDX file, plain or gzipped. ValueError if the file is not exactly what its header says.
+
+    max_bytes  refuse a header that asks for more
+    """
+    size = os.path.getsize(path)
+    try:
+        with open(path, "rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if not zipped:
+                return _read(file, size, max_bytes)
+            with gzip.GzipFile(fileobj=file) as inner:
+                return _read(inner, size * GZIP_RATIO, max_bytes, exact=False)
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"read_idx: {os.fsdecode(path)}: {error}") from None
+
+
+def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool = True) -> Array:
+    """The array; the whole file has `room` bytes, or at most so many where it is not `exact`."""
+    start = file.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
+        raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
+    dtype, axes = np.dtype(TYPES[start[2]]), start[3]
+    lengths = file.read(4 * axes)
+    if len(lengths) < 4 * axes:
+        raise ValueError(f"the header breaks off: {axes} axes take {4 * axes} bytes, {len(lengths)} are there")
+    shape = struct.unpack(f">{axes}I", lengths)
+
+    header, data = 4 + 4 * axes, math.prod(shape) * dtype.itemsize
+    if math.prod(axis or 1 for axis in shape) * dtype.itemsize > max_bytes:
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}")
+    if header + data > room or (exact and header + data < room):
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
+                         f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
+    content = bytearray()
+    while len(content) < data:
+        piece = file.read(min(PIECE, data - len(content)))
+        if not piece:
+            raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; {len(content)} are there")
+        content += piece
+    if file.read(1):  # at the end of a gzipped file this also compares its checksum
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; there are more")
+    return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+    """(train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 read as float32 from 0 to 1.
+
+    The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
+    in the folder itself or where torchvision puts them. Labels are int64.
+    """
+    places = [".", "raw", "MNIST/raw"]
+    return _load_part("load_mnist", folder, places, "train"), _load_part("load_mnist", folder, places, "t10k")
+
+
+def load_fashion_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+    """As load_mnist, for Fashion-MNIST: files of the same names and sizes."""
+    name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
+    return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
+
+
+def _load_part(name: str, folder: FilePath, places: Sequence[str], part: str) -> ArrayDataset:
+    images_path = _find(name, folder, places, f"{part}-images", "idx3-ubyte")
+    labels_path = _find(name, folder, places, f"{part}-labels", "idx1-ubyte")
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (28, 28):
+        raise ValueError(
+            f"{name}: {images_path} has {images.dtype} of shape {images.shape}; expected uint8, (N, 28, 28)"
+        )
+    if labels.dtype != np.uint8 or labels.shape != images.shape[:1]:
+        raise ValueError(f"{name}: {labels_path} has {labels.dtype} of shape {labels.shape}; "
+                         f"expected uint8, ({len(images)},), a label for each image")  # fmt: skip
+    if labels.max(initial=0) > 9:
+        raise ValueError(f"{name}: {labels_path} has the label {labels.max()}; expected 0 to 9")
+    return ArrayDataset(images[:, np.newaxis], labels.astype(np.int64), scale=255)
+
+
+def _find(name: str, folder: FilePath, places: Sequence[str], stem: str, ending: str) -> str:
+    names = [f"{stem}-{ending}", f"{stem}.{ending}", f"{stem}-{ending}.gz", f"{stem}.{ending}.gz"]
+    for place in places:
+        for candidate in names:
+            path = os.path.normpath(os.path.join(os.fsdecode(folder), place, candidate))
+            if os.path.isfile(path):
+                return path
+    raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {os.fsdecode(folder)!r} nor in its folders "
+                            f"{', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip

@@ -1,0 +1,134 @@
+"""DataLoader: a dataset in batches of Tensors, in an order that three integers decide.
+
+Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
+from (seed, epoch), the transforms of one batch from one made from (seed, epoch, batch). Nothing else is remembered,
+so a run that stops anywhere goes on with the batches it would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm import random
+from minorm.data.dataset import Array, read_batch
+from minorm.data.transforms import Transform
+from minorm.tensor import Tensor
+
+
+class DataLoader:
+    """Iterates over a dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
+
+    dataset     an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are stacked; a sample is a
+                tuple of arrays or numbers, or one array
+    batch_size  samples a batch; the last one of an epoch may be smaller
+    shuffle     a new random order each epoch
+    drop_last   leave out the last batch if it is smaller
+    transform   `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms)
+    seed        decides every order and transform; without it, it is drawn from `generator`, or from the generator
+                that `manual_seed` sets
+
+    `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
+    training step and the next batch. After `load_state_dict` the next `iter` goes on from there.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        transform: Transform | None = None,
+        seed: int | None = None,
+        generator: np.random.Generator | None = None,
+    ) -> None:
+        if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
+            raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
+            raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
+        if seed is not None and generator is not None:
+            raise ValueError("DataLoader: got both seed and generator; expected one of them")
+        if transform is not None and not callable(transform):
+            raise TypeError(
+                f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)"
+            )
+        self.dataset = dataset
+        self.batch_size = int(batch_size)
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.transform = transform
+        if seed is None and (shuffle or transform is not None):
+            seed = int((generator or random.generator()).integers(1 << 63))
+        self.seed = 0 if seed is None else int(seed)
+        self._place = (0, 0)  # (epoch, batch) that the iteration has reached
+        self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return len(self.dataset) // self.batch_size if self.drop_last else -(-len(self.dataset) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, first = self._next
+        self._place = (epoch, first)
+        self._next = (epoch + 1, 0)
+        return self._batches(epoch, first)
+
+    def _batches(self, epoch: int, first: int) -> Iterator[Any]:
+        order = self._order(epoch)
+        for index in range(first, len(self)):
+            batch = read_batch(self.dataset, order[index * self.batch_size : (index + 1) * self.batch_size])
+            if self.transform is not None:
+                batch = self._transformed(batch, np.random.default_rng((self.seed, epoch, index)))
+            self._place = (epoch, index + 1)
+            yield tuple(_tensor(part) for part in batch) if isinstance(batch, tuple) else _tensor(batch)
+        self._place = (epoch + 1, 0)
+
+    def _order(self, epoch: int) -> Array:
+        count = len(self.dataset)
+        return np.random.default_rng((self.seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
+
+    def _transformed(self, batch: Any, generator: np.random.Generator) -> Any:
+        assert self.transform is not None
+        if not isinstance(batch, tuple):
+            return self.transform(batch, generator)
+        return (self.transform(batch[0], generator), *batch[1:])
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is being read, or, between two, the one that comes next; the first is 0."""
+        return self._place[0]
+
+    def state_dict(self) -> dict[str, int]:
+        """The place that the iteration has reached, in plain integers."""
+        epoch, batch = self._place
+        return {
+            "seed": self.seed,
+            "epoch": epoch,
+            "batch": batch,
+            "batch_size": self.batch_size,
+            "length": len(self.dataset),
+        }
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from the place of `state_dict`: the next `iter` yields what is left of that epoch.
+
+        In the middle of an epoch the dataset's length and the batch size must be the same as then.
+        """
+        expected = self.state_dict()
+        sizes = all(isinstance(value, (int, np.integer)) and value >= 0 for value in state.values())
+        if state.keys() != expected.keys() or not sizes:
+            raise ValueError(f"DataLoader.load_state_dict: got {dict(state)}; "
+                             f"expected non-negative ints for {list(expected)}")  # fmt: skip
+        for name in ("batch_size", "length"):
+            if state["batch"] and state[name] != expected[name]:
+                raise ValueError(f"DataLoader.load_state_dict: the state was taken within an epoch with "
+                                 f"{name}={state[name]}; this loader has {name}={expected[name]}")  # fmt: skip
+        self.seed = int(state["seed"])
+        epoch, batch = int(state["epoch"]), int(state["batch"])
+        self._place = self._next = (epoch, batch) if batch < len(self) else (epoch + 1, 0)
+
+
+def _tensor(part: Any) -> Tensor:
+    return Tensor(part if isinstance(part, np.ndarray) else np.asarray(part))
