@@ -80,11 +80,11 @@ class BuildKernels(build_ext):
 
     user_options: ClassVar = [*build_ext.user_options, ("only=", None, "build only these modules (comma separated)")]
 
-    def initialize_options(self) -> None:
+    def initialize_options(self) -> None:  # noqa: D102  the four below are steps that build_ext documents
         super().initialize_options()
         self.only = None
 
-    def finalize_options(self) -> None:
+    def finalize_options(self) -> None:  # noqa: D102
         super().finalize_options()
         self.parallel = self.parallel or processors()
         if self.only:
@@ -96,7 +96,7 @@ class BuildKernels(build_ext):
                 )
             self.extensions = [extension for extension in self.extensions if module_name(extension) in wanted]
 
-    def build_extensions(self) -> None:
+    def build_extensions(self) -> None:  # noqa: D102
         # Called once the compiler object exists, which is the first moment to ask it anything.
         self.require_compiler()
         openmp = ["-fopenmp"] if self.compiles(OPENMP_PROGRAM, ["-fopenmp"], run=True) else []
@@ -114,7 +114,7 @@ class BuildKernels(build_ext):
                 extension.define_macros += [("MINORM_OPENMP", "1")] if openmp else []
         super().build_extensions()
 
-    def build_extension(self, extension: Extension) -> None:
+    def build_extension(self, extension: Extension) -> None:  # noqa: D102
         # The copies of a kernel come from one C file, so each level needs its own folder of objects.
         own = copy.copy(self)
         own.build_temp = os.path.join(self.build_temp, level_name(extension))
@@ -158,10 +158,12 @@ class BuildKernels(build_ext):
 
 
 def level_name(extension: Extension) -> str:
+    """`v3` of `minorm_ext.v3.conv`."""
     return extension.name.split(".")[1]
 
 
 def module_name(extension: Extension) -> str:
+    """`conv` of `minorm_ext.v3.conv`."""
     return extension.name.split(".")[2]
 
 

@@ -1,8 +1,8 @@
 """The compiled kernels, one copy for each instruction set: `kernels("norm")` is the best one for this processor.
 
 Every `.pyx` of this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
-(AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do; a wheel
-built on one machine therefore runs, at full speed, on another. `machine` alone is compiled once, because it is asked first.
+(AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
+a wheel built on one machine runs at full speed on another. `machine` alone is compiled once: it is asked first.
 
 Kernels take their number of threads as an argument; the number itself lives here.
 """
@@ -14,11 +14,12 @@ import importlib
 import os
 from types import ModuleType
 
-# Idle OpenMP workers spin before they sleep, by default (libgomp) for 4 ms. A BLAS with threads of its own then finds the
-# processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of 0.2. Not to spin at all makes
-# waking them cost more than a small kernel. 1000 rounds, some 30 us, bridge the Python between two kernels and cost BLAS nearly nothing. libgomp reads
-# this number from the environment as it is loaded, once, and there is no other way in; so it is set for exactly that
-# moment, and not at all for users who set their own.
+# Idle OpenMP workers spin before they sleep; libgomp's spin for 4 ms unless told otherwise. A BLAS with threads of
+# its own then finds the processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of
+# 0.2. With no spinning at all, waking them costs more than a small kernel does. 1000 rounds, some 30 us, bridge the
+# Python between two kernels and cost BLAS nearly nothing. libgomp reads this number from the environment once, while
+# it is loaded, and there is no other way in; so it is set for exactly that moment, and not at all for users who set
+# their own.
 _spin = not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 if _spin:
     os.putenv("GOMP_SPINCOUNT", "1000")

@@ -60,9 +60,7 @@ def test_kernels_of_a_given_level(level: str) -> None:
 
 
 def test_unknown_level_and_module_say_what_there_is() -> None:
-    with pytest.raises(
-        ValueError, match=r"level='v9' was not built or is beyond this processor; expected one of \('base"
-    ):
+    with pytest.raises(ValueError, match=r"level='v9' was not built or is beyond this processor; expected one of"):
         minorm_ext.kernels("memory", level="v9")
     with pytest.raises(ImportError, match=r"module 'nothing' is not compiled for .*--only nothing"):
         minorm_ext.kernels("nothing")
@@ -99,7 +97,7 @@ def test_threads_below_one(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1.5, "2", None, True])
 def test_threads_of_a_wrong_type(n: object) -> None:
-    with pytest.raises(TypeError, match="set_num_threads: n is a .*; expected an integer of at least 1"):
+    with pytest.raises(TypeError, match=r"set_num_threads: n is a .*; expected an integer of at least 1"):
         minorm_ext.set_num_threads(n)  # type: ignore[arg-type]
 
 
