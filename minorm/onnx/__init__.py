@@ -1,0 +1,16 @@
+"""minorm.onnx: models out to ONNX (and, with the reader, in). Needs the extra: pip install "minorm[onnx]".
+
+    minorm.onnx.export(model, x, "model.onnx")
+"""
+
+try:
+    import onnx as _onnx  # noqa: F401  the package, not this one
+except ImportError as error:
+    raise ImportError("minorm.onnx needs the onnx package; install it with: pip install 'minorm[onnx]'") from error
+
+from minorm.onnx import rules  # noqa: F401  importing it registers them
+from minorm.onnx.checking import Report, verify
+from minorm.onnx.errors import ExportError, VerifyError
+from minorm.onnx.exporting import export
+
+__all__ = ["ExportError", "Report", "VerifyError", "export", "verify"]

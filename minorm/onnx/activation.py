@@ -1,0 +1,126 @@
+"""Activations. Where an operator is newer than the opset, its formula in older operators."""
+
+from __future__ import annotations
+
+import math
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.arithmetic import clip
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.shape import reshape, transpose
+from minorm.onnx.sizes import product
+
+
+@writes(F.relu, "Relu", since=(6, 13, 14))
+def write_relu(g: Graph, x: Value) -> Value:
+    return g.add("Relu", x)
+
+
+@writes(F.relu6, "Clip", since=(6, 11, 12, 13))
+def write_relu6(g: Graph, x: Value) -> Value:
+    return clip(g, x, 0, 6)
+
+
+@writes(F.leaky_relu, "LeakyRelu", since=(6, 16))
+def write_leaky_relu(g: Graph, x: Value, negative_slope: float) -> Value:
+    return g.add("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@writes(F.elu, "Elu", since=(6, 22))
+def write_elu(g: Graph, x: Value, alpha: float) -> Value:
+    return g.add("Elu", x, alpha=float(alpha))
+
+
+@writes(F.sigmoid, "Sigmoid", since=(6, 13))
+def write_sigmoid(g: Graph, x: Value) -> Value:
+    return g.add("Sigmoid", x)
+
+
+@writes(F.tanh, "Tanh", since=(6, 13))
+def write_tanh(g: Graph, x: Value) -> Value:
+    return g.add("Tanh", x)
+
+
+@writes(F.silu, "Swish", since=(24,))
+def write_silu_24(g: Graph, x: Value) -> Value:
+    return g.add("Swish", x, shape=x.shape, alpha=1.0)
+
+
+@lowers(F.silu)
+def lower_silu(g: Graph, x: Value) -> Value:
+    return g.add("Mul", x, g.add("Sigmoid", x))
+
+
+@writes(F.hardswish, "HardSwish", since=(14, 22))
+def write_hardswish_14(g: Graph, x: Value) -> Value:
+    return g.add("HardSwish", x, shape=x.shape)
+
+
+@lowers(F.hardswish)
+def lower_hardswish(g: Graph, x: Value) -> Value:
+    return g.add("Mul", x, g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5))
+
+
+@writes(F.hardsigmoid, "HardSigmoid", since=(6, 22))
+def write_hardsigmoid(g: Graph, x: Value) -> Value:
+    return g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@writes(F.softplus, "Softplus", since=(1, 22))
+def write_softplus(g: Graph, x: Value, beta: float, threshold: float) -> Value:
+    # Above the threshold of 20 the two forms differ by less than 3e-9, beneath float32's last place.
+    if threshold < 15 or (x.dtype == dtypes.float64 and threshold < 36):
+        raise Decline(f"Softplus has no threshold; {threshold} is low enough to change the result")
+    if beta == 1:
+        return g.add("Softplus", x)
+    return g.add("Div", g.add("Softplus", g.add("Mul", x, g.scalar(beta, x))), g.scalar(beta, x))
+
+
+# Gelu
+
+
+@writes(F.gelu, "Gelu", since=(20,))
+def write_gelu_20(g: Graph, x: Value, approximate: str) -> Value:
+    return g.add("Gelu", x, shape=x.shape, approximate=approximate)
+
+
+@lowers(F.gelu)
+def lower_gelu(g: Graph, x: Value, approximate: str) -> Value:
+    half, one = g.scalar(0.5, x), g.scalar(1, x)
+    if approximate == "tanh":
+        cube = g.add("Mul", x, g.add("Mul", x, x))
+        inner = g.add("Add", x, g.add("Mul", cube, g.scalar(0.044715, x)))
+        bend = g.add("Tanh", g.add("Mul", inner, g.scalar(math.sqrt(2 / math.pi), x)))
+    else:
+        bend = g.add("Erf", g.add("Mul", x, g.scalar(math.sqrt(0.5), x)))
+    return g.add("Mul", g.add("Mul", x, half), g.add("Add", bend, one))
+
+
+# Softmax. 13: along one axis. Before: the tensor is flattened to a matrix at `axis`, and each row is one softmax.
+
+
+def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
+    """Softmax or LogSoftmax along one axis, in the form of the opset."""
+    axis %= x.ndim
+    if g.has(operator, 13):
+        return g.add(operator, x, axis=axis)
+    if axis == x.ndim - 1:
+        return g.add(operator, x, axis=axis)
+    if all(n == 1 for n in x.known_shape[axis + 1 :]):
+        return g.add(operator, x, axis=axis)
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+    back = [order.index(i) for i in range(x.ndim)]
+    return transpose(g, g.add(operator, transpose(g, x, order), axis=x.ndim - 1), back)
+
+
+@writes(F.softmax, "Softmax", since=(1, 11, 13))
+def write_softmax(g: Graph, x: Value, dim: int) -> Value:
+    return softmax(g, "Softmax", x, dim)
+
+
+@writes(F.log_softmax, "LogSoftmax", since=(1, 11, 13))
+def write_log_softmax(g: Graph, x: Value, dim: int) -> Value:
+    return softmax(g, "LogSoftmax", x, dim)

@@ -1,0 +1,19 @@
+"""What can go wrong between a model and its ONNX form."""
+
+from __future__ import annotations
+
+
+class ExportError(ValueError):
+    """The model cannot be written as ONNX; the message lists every reason at once."""
+
+
+class VerifyError(ValueError):
+    """What the runtime computes from the file is not what the model computes."""
+
+
+class Decline(Exception):
+    """Raised by a writing rule that does not fit this call at this opset: the next rule is tried."""
+
+
+class Unstable(Exception):
+    """Two runs of one model took different paths, so that no single graph describes both."""

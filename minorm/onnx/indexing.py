@@ -1,0 +1,100 @@
+"""Indexing: x[1:3, None] as Slice, Squeeze and Unsqueeze; x[indices] as Gather; gather along an axis as GatherElements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.shape import INT_MAX, INT_MIN, slice_, squeeze, unsqueeze
+from minorm.onnx.sizes import Length, Size, size_of
+from minorm.ops import indexing as ops
+
+
+def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
+    """The index with `...` written out as full slices, one entry an axis of x (None entries take none)."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    place = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
+    return parts[:place] + [slice(None)] * (ndim - used) + parts[place + 1 :]
+
+
+@lowers(ops.GetItem)
+def write_getitem(g: Graph, x: Value, index: Any) -> Value:
+    axes: list[int] = []
+    starts: list[Length] = []
+    ends: list[Length] = []
+    steps: list[int] = []
+    shape = list(x.known_shape)
+    gone, new, kept, axis = [], [], 0, 0
+    for part in _axis_by_axis(index, x.ndim):
+        if part is None:
+            new.append(kept)
+            kept += 1
+            continue
+        if isinstance(part, slice):
+            kept += 1
+            step = 1 if part.step is None else int(part.step)
+            start, end = part.start, part.stop
+            if start is None:
+                start = 0 if step > 0 else -1
+            if end is None:
+                end = INT_MAX if step > 0 else INT_MIN
+        else:
+            gone.append(axis)
+            start, step = part, 1
+            end = INT_MAX if not isinstance(part, Size) and part == -1 else part + 1
+        if (start, end, step) != (0, INT_MAX, 1):
+            axes, starts, ends, steps = [*axes, axis], [*starts, start], [*ends, end], [*steps, step]
+            shape[axis] = _taken(x.known_shape[axis], start, end, step)
+        axis += 1
+    y = unsqueeze(g, squeeze(g, slice_(g, x, axes, starts, ends, steps, tuple(shape)), gone), new)
+    return g.add("Identity", x) if y is x else y
+
+
+def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
+    """How many elements a slice takes of an axis, in every run."""
+    count = next((len(n.values) for n in (length, start, end) if isinstance(n, Size)), 1)
+    runs = [[n.values[r] if isinstance(n, Size) else n for n in (length, start, end)] for r in range(count)]
+    # An end of INT_MIN going backwards means "to the first element", which Python writes as None.
+    return size_of([len(range(*slice(a, None if b == INT_MIN else b, step).indices(n))) for n, a, b in runs])
+
+
+@writes(ops.Take, "Gather", since=(1, 11, 13))
+def write_take(g: Graph, x: Value, index: Any) -> Value:
+    parts = _axis_by_axis(index, x.ndim)
+    arrays = [i for i, part in enumerate(parts) if isinstance(part, (np.ndarray, Value))]
+    others = [part for i, part in enumerate(parts) if i not in arrays]
+    if len(arrays) != 1 or any(part != slice(None) for part in others):
+        raise Decline("only x[:, ..., indices] with one array among full slices has an ONNX form (Gather)")
+    axis = arrays[0]
+    where = parts[axis]
+    if isinstance(where, np.ndarray):
+        if where.dtype == dtypes.bool:
+            raise Decline("a mask gives a shape that depends on the values; use minorm.where")
+        lowest = x.known_shape[axis]
+        if (where < 0).any():
+            where = np.where(where < 0, where + int(lowest), where)
+        where = g.constant(where, np.int64, "indices")
+    elif where.dtype == dtypes.bool:
+        raise Decline("a mask gives a shape that depends on the values; use minorm.where")
+    elif not g.has("Gather", 11):
+        g.warn("before opset 11 Gather does not count negative indices from the end; indices must not be negative")
+    return _gather(g, x, where, axis)
+
+
+def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
+    if where.dtype not in (dtypes.int32, dtypes.int64):
+        where = g.cast(where, dtypes.int64)
+    return g.add("Gather", x, where, shape=g.result.shape, axis=axis)
+
+
+@writes(ops.Gather, "GatherElements", since=(11, 13))
+def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        index = g.cast(index, dtypes.int64)
+    return g.add("GatherElements", x, index, shape=index.shape, axis=axis)

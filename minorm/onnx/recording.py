@@ -1,0 +1,154 @@
+"""Running the model to see what it computes, several times, and leaving no mark on it.
+
+One run gives the operations. A run in which a free axis (the batch) has another length tells which lengths and
+numbers follow that axis; a run on other values tells what was computed from the input behind minorm's back, by
+`x.numpy()` or `x.item()`, and would silently become a constant. Modes, buffers and the random generator are put
+back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, random, trace
+from minorm.autograd import no_grad
+from minorm.nn import Module
+from minorm.onnx.errors import ExportError
+from minorm.tensor import Tensor
+from minorm.trace import Call
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What stands in the trace for a module's forward: the calls made inside are its children."""
+
+    path: str
+
+
+@dataclass
+class Run:
+    """One run: the arguments, the calls made, what came out."""
+
+    args: tuple[Any, ...]
+    calls: list[Call]
+    result: Any
+
+
+def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
+    """Run `model(*args)` and write down its calls, as a tree of modules and operations."""
+    known = [a for a in args if isinstance(a, Tensor)]
+    if isinstance(model, Module):
+        known += [*model.parameters(), *model.buffers()]
+    before = {id(tensor.version): tensor.version.count for tensor in known}
+    with no_grad(), _scopes(model), trace.record() as calls:
+        result = model(*args)
+    ignored = {id(b.version) for b in model.buffers()} if isinstance(model, Module) else set()
+    _refuse_changes(calls, before, ignored)
+    return Run(args, calls, result)
+
+
+def _refuse_changes(calls: list[Call], before: dict[int, int], ignored: set[int]) -> None:
+    """`x[i] = 0` leaves no trace, but it counts up the version of the tensor it changes."""
+    for call in calls:
+        for tensor in tensors_of(call.result):
+            if tensor.version.count != before.get(id(tensor.version), 0) and id(tensor.version) not in ignored:
+                raise ExportError(
+                    f"export: a result of {name_of(call.target)} of shape {tensor.shape} was changed in place, which a "
+                    "trace cannot record; compute a new tensor instead (minorm.where, minorm.cat, x * mask)"
+                )
+        _refuse_changes(call.children, before, ignored)
+
+
+@contextmanager
+def _scopes(model: Callable[..., Any]) -> Iterator[None]:
+    """While open, each module's forward appears in the trace as a call of its Scope."""
+    with ExitStack() as stack:
+        for path, module in model.named_modules() if isinstance(model, Module) else ():
+            stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
+            module.__dict__["forward"] = _scoped(module.forward, Scope(path))
+        yield
+
+
+def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        attributes.pop(name, None)
+    else:
+        attributes[name] = value
+
+
+def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        outer = trace.state.calls
+        call = Call(scope, {})
+        if outer is not None:
+            outer.append(call)
+            trace.state.calls = call.children
+        try:
+            call.result = forward(*args, **kwargs)
+        finally:
+            trace.state.calls = outer
+        return call.result
+
+    return run
+
+
+@contextmanager
+def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
+    """Put the model in the mode to export; on leaving, modes, buffers and random numbers are as they were."""
+    numbers = random.get_state()
+    modules = list(model.modules()) if isinstance(model, Module) else []
+    modes = [(module, module.training) for module in modules]
+    buffers = [
+        (module, name, buffer, buffer.data, buffer.data.copy(), buffer.version.count)
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        if isinstance(model, Module):
+            model.train(training)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for module, name, buffer, array, contents, version in buffers:
+            np.copyto(array, contents)
+            buffer.data, buffer.version.count = array, version
+            setattr(module, name, buffer)
+        random.set_state(numbers)
+
+
+def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
+    """`tensor` repeated along some axes to other lengths."""
+    array = tensor.data
+    for axis, length in lengths.items():
+        array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
+    return Tensor(np.ascontiguousarray(array))
+
+
+def disturbed(tensor: Tensor) -> Tensor:
+    """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
+    array = np.ascontiguousarray(np.flip(tensor.data))
+    return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """The Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, Sequence) and not isinstance(result, str):
+        return [tensor for part in result for tensor in tensors_of(part)]
+    return []
+
+
+def name_of(target: Any) -> str:
+    """How an operation is called in messages."""
+    if isinstance(target, Scope):
+        return f"module {target.path or 'model'}"
+    return str(getattr(target, "__qualname__", target)).split(".")[-1]
