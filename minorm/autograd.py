@@ -66,8 +66,8 @@ class Function:
 
     What backward needs, forward keeps under its own name: `self.x = x`. An array that is an input's or an
     output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
-    error. An absent input is None. `self.needs[i]` says whether input i wants a gradient, so that backward can
-    skip the others.
+    error. The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether
+    input i wants a gradient, so that backward can skip the others.
     """
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
@@ -81,9 +81,11 @@ class Function:
     retained: dict[int, Any]  # output index -> weak reference to a tensor that wants its gradient
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
+        """Compute the result from the inputs' arrays."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def backward(self, *gradients: Any) -> Any:
+        """Compute the inputs' gradients from the results'."""
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     @classmethod
@@ -91,35 +93,31 @@ class Function:
         """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
         function = cls()
         wanted = _mode.recording and cls.differentiable
-        function.needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
+        function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
         result = function.forward(*[None if x is None else x.data for x in inputs], **options)
-        creator = function if True in function.needs else None
-        spawn = next(x for x in inputs if x is not None).spawn
-        if type(result) is tuple:
-            outputs: Any = tuple([spawn(array, creator, index) for index, array in enumerate(result)])
-        else:
-            outputs = spawn(result, creator, 0)
+        creator = function if True in needs else None
+        spawn = inputs[0].spawn
+        several = type(result) is tuple
+        outputs = (
+            tuple([spawn(a, creator, i) for i, a in enumerate(result)]) if several else (spawn(result, creator, 0),)
+        )
         if cls.view:
-            for output in outputs if type(outputs) is tuple else (outputs,):
+            for output in outputs:
                 output.version = inputs[0].version
         if creator is not None:
-            function._connect(inputs, outputs if type(outputs) is tuple else (outputs,))
+            function._connect(inputs, outputs)
+        answer = outputs if several else outputs[0]
         if trace.state.calls is not None:
             arguments = trace.named_arguments(cls.forward, (function, *inputs), options)
             del arguments["self"]
-            trace.state.calls.append(trace.Call(cls, arguments, outputs))
-        return outputs
+            trace.state.calls.append(trace.Call(cls, arguments, answer))
+        return answer
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-        kept = {id(value) for value in self.__dict__.values()}
-        self.watched = tuple(
-            [
-                (tensor.version, tensor.version.count, role)
-                for role, tensors in (("input", inputs), ("output", outputs))
-                for tensor in tensors
-                if tensor is not None and id(tensor.data) in kept
-            ]
-        )
+        kept = [id(value) for value in self.__dict__.values()]
+        watched = [(x.version, x.version.count, "input") for x in inputs if x is not None and id(x.data) in kept]
+        watched += [(y.version, y.version.count, "output") for y in outputs if id(y.data) in kept]
+        self.watched = tuple(watched)
         self.inputs = inputs
         self.outputs = len(outputs)
         self.serial = next(_serials)

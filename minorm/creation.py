@@ -35,10 +35,13 @@ def _holds_arrays(data: Any) -> bool:
 def from_numpy(array: Any) -> Tensor:
     """A Tensor around a NumPy array, sharing its memory."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy: got {type(array).__name__}; expected a NumPy array; minorm.tensor(data) copies others")
+        raise TypeError(
+            f"from_numpy: got {type(array).__name__}; expected a NumPy array; minorm.tensor(data) copies others"
+        )
     if array.dtype != dtypes.check(array.dtype):
         raise TypeError(
-            f"from_numpy: byte order {array.dtype.byteorder!r} is foreign; expected native; use array.astype(array.dtype.newbyteorder('='))"
+            f"from_numpy: byte order {array.dtype.byteorder!r} is foreign; expected native; "
+            "use array.astype(array.dtype.newbyteorder('='))"
         )
     return Tensor(array)
 
@@ -61,10 +64,12 @@ def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = 
 
 
 def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`size` zeros, float32 unless `dtype` says otherwise."""
     return full(sizes_of("zeros", size), 0, dtype, requires_grad)
 
 
 def ones(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`size` ones, float32 unless `dtype` says otherwise."""
     return full(sizes_of("ones", size), 1, dtype, requires_grad)
 
 
@@ -75,14 +80,17 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
 
 
 def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of x's shape and, unless given, type."""
     return full(x.shape, 0, dtype or x.dtype, requires_grad)
 
 
 def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of x's shape and, unless given, type."""
     return full(x.shape, 1, dtype or x.dtype, requires_grad)
 
 
 def full_like(x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`fill_value` in x's shape and, unless given, type."""
     return full(x.shape, fill_value, dtype or x.dtype, requires_grad)
 
 
@@ -100,6 +108,7 @@ def linspace(start: float, end: float, steps: int, dtype: Any = None) -> Tensor:
 
 
 def eye(n: int, m: int | None = None, dtype: Any = None) -> Tensor:
+    """Ones on the diagonal of n rows and m columns (m = n unless given)."""
     return Tensor(np.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 

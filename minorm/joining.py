@@ -21,7 +21,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if part.ndim != parts[0].ndim or part.shape[:axis] + part.shape[axis + 1 :] != (
             parts[0].shape[:axis] + parts[0].shape[axis + 1 :]
         ):
-            raise ValueError(f"cat: tensor {i} is {part.shape}, tensor 0 is {parts[0].shape}; only axis {axis} may differ")
+            raise ValueError(
+                f"cat: tensor {i} is {part.shape}, tensor 0 is {parts[0].shape}; only axis {axis} may differ"
+            )
     return shape.Cat.apply(*parts, axis=axis)
 
 
@@ -29,11 +31,14 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis `dim`."""
     for i, part in enumerate(tensors):
         if part.shape != tensors[0].shape:
-            raise ValueError(f"stack: tensor {i} is {part.shape}, tensor 0 is {tensors[0].shape}; expected equal shapes")
+            raise ValueError(
+                f"stack: tensor {i} is {part.shape}, tensor 0 is {tensors[0].shape}; expected equal shapes"
+            )
     return cat([part.unsqueeze(dim) for part in tensors], dim)
 
 
 def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """x.split(size, dim)"""
     return x.split(size, dim)
 
 
@@ -53,7 +58,9 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     A negative number cuts elements away.
     """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
-        raise ValueError(f"pad: pad={tuple(pad)} has {len(pad)} numbers; expected a pair an axis, for at most {x.ndim} axes")
+        raise ValueError(
+            f"pad: pad={tuple(pad)} has {len(pad)} numbers; expected a pair an axis, for at most {x.ndim} axes"
+        )
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)][::-1]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(pairs)
     for n, (low, high) in zip(x.shape, widths, strict=True):
@@ -77,34 +84,42 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 
 
 def matmul(a: Tensor, b: Any) -> Tensor:
+    """a @ b"""
     return as_tensor(a) @ b
 
 
 def exp(x: Tensor) -> Tensor:
+    """x.exp()"""
     return x.exp()
 
 
 def log(x: Tensor) -> Tensor:
+    """x.log()"""
     return x.log()
 
 
 def sqrt(x: Tensor) -> Tensor:
+    """x.sqrt()"""
     return x.sqrt()
 
 
 def sin(x: Tensor) -> Tensor:
+    """x.sin()"""
     return x.sin()
 
 
 def cos(x: Tensor) -> Tensor:
+    """x.cos()"""
     return x.cos()
 
 
 def abs(x: Tensor) -> Tensor:
+    """x.abs()"""
     return x.abs()
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+    """x.clip(min, max)"""
     return x.clip(min, max)
 
 
@@ -112,38 +127,47 @@ clamp = clip
 
 
 def gather(x: Tensor, dim: int, index: Any) -> Tensor:
+    """x.gather(dim, index)"""
     return x.gather(dim, index)
 
 
 def sum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """x.sum(dim, keepdim)"""
     return x.sum(dim, keepdim)
 
 
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """x.mean(dim, keepdim)"""
     return x.mean(dim, keepdim)
 
 
 def var(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+    """x.var(dim, unbiased, keepdim)"""
     return x.var(dim, unbiased, keepdim)
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """x.argmax(dim, keepdim)"""
     return x.argmax(dim, keepdim)
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """x.flatten(start_dim, end_dim)"""
     return x.flatten(start_dim, end_dim)
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:
+    """x.reshape(shape)"""
     return x.reshape(shape)
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """x.transpose(dim0, dim1)"""
     return x.transpose(dim0, dim1)
 
 
 def permute(x: Tensor, dims: Any) -> Tensor:
+    """x.permute(dims)"""
     return x.permute(dims)
 
 

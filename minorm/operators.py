@@ -26,18 +26,20 @@ class Extreme(NamedTuple):
     indices: Tensor
 
 
-class Operators:
+class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     """What a Tensor can do: arithmetic, reductions, changes of shape, reading elements."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:  # what the Tensor provides
         data: Any
-        shape: tuple[int, ...]
-        ndim: int
         spawn: Any
 
-        def numel(self) -> int: ...
+        @property
+        def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+        @property
+        def ndim(self) -> int: ...  # noqa: D102
+        def numel(self) -> int: ...  # noqa: D102
 
     # Arithmetic
 
@@ -74,7 +76,9 @@ class Operators:
     def __matmul__(self, other: Any) -> Tensor:
         a, b = operands("matmul", self, other, broadcast=False)
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
-            raise ValueError(f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one")
+            raise ValueError(
+                f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one"
+            )
         return MatMul.apply(a, b)
 
     def __rmatmul__(self, other: Any) -> Tensor:
@@ -87,27 +91,35 @@ class Operators:
         return elementwise.Abs.apply(self)
 
     def abs(self) -> Tensor:
+        """|x|, element by element."""
         return elementwise.Abs.apply(self)
 
     def exp(self) -> Tensor:
+        """e^x."""
         return elementwise.Exp.apply(_real(self))
 
     def log(self) -> Tensor:
+        """The natural logarithm."""
         return elementwise.Log.apply(_real(self))
 
     def sqrt(self) -> Tensor:
+        """The square root."""
         return elementwise.Sqrt.apply(_real(self))
 
     def sin(self) -> Tensor:
+        """The sine of x in radians."""
         return elementwise.Sin.apply(_real(self))
 
     def cos(self) -> Tensor:
+        """The cosine of x in radians."""
         return elementwise.Cos.apply(_real(self))
 
     def pow(self, exponent: Any) -> Tensor:
+        """x ** exponent."""
         return self**exponent
 
     def matmul(self, other: Any) -> Tensor:
+        """x @ other."""
         return self @ other
 
     def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
@@ -139,9 +151,11 @@ class Operators:
     # Reductions
 
     def sum(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """The sum over `dim`: an axis, several, or None for all."""
         return reduction.Sum.apply(self, axes=axes_of("sum", dim, self), keepdims=keepdim)
 
     def mean(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """The mean over `dim`: an axis, several, or None for all."""
         return reduction.Mean.apply(_real(self), axes=axes_of("mean", dim, self), keepdims=keepdim)
 
     def var(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
@@ -152,12 +166,15 @@ class Operators:
         return squares / max(0, count - 1 if unbiased else count)
 
     def std(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+        """The square root of `var`."""
         return self.var(dim, unbiased, keepdim).sqrt()
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """The largest element over `dim`; equal ones share the gradient."""
         return reduction.Max.apply(_filled("amax", self), axes=axes_of("amax", dim, self), keepdims=keepdim)
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """The smallest element over `dim`; equal ones share the gradient."""
         return reduction.Min.apply(_filled("amin", self), axes=axes_of("amin", dim, self), keepdims=keepdim)
 
     def max(self, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -173,20 +190,25 @@ class Operators:
         return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """The index of the first largest element along `dim`, or in the flattened tensor."""
         return reduction.ArgMax.apply(_filled("argmax", self), axis=dim, keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """The index of the first smallest element along `dim`, or in the flattened tensor."""
         return reduction.ArgMin.apply(_filled("argmin", self), axis=dim, keepdims=keepdim)
 
     def all(self) -> Tensor:
+        """True where every element is true."""
         return self.spawn(self.data.all(), None, 0)
 
     def any(self) -> Tensor:
+        """True where at least one element is true."""
         return self.spawn(self.data.any(), None, 0)
 
     # Shapes
 
     def reshape(self, *sizes: Any) -> Tensor:
+        """The same elements in row-major order under another shape; -1 stands for what is left over."""
         target = sizes_of("reshape", sizes)
         known = int(np.prod([n for n in target if n != -1], dtype=np.int64))
         if target.count(-1) == 1 and known and self.numel() % known == 0:
@@ -208,6 +230,7 @@ class Operators:
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
     def permute(self, *order: Any) -> Tensor:
+        """The axes in another order: axis i of the result is axis order[i]."""
         wanted = tuple(axis_of("permute", d, self) for d in sizes_of("permute", order))
         if sorted(wanted) != list(range(self.ndim)):
             raise ValueError(f"permute: order {wanted} is no permutation of the {self.ndim} axes of {self.shape}")
@@ -224,12 +247,14 @@ class Operators:
         return self.transpose(-2, -1)
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """Axes dim0 and dim1 exchanged."""
         order = list(range(self.ndim))
         a, b = axis_of("transpose", dim0, self), axis_of("transpose", dim1, self)
         order[a], order[b] = order[b], order[a]
         return self.permute(*order)
 
     def unsqueeze(self, dim: int) -> Tensor:
+        """A new axis of length 1 at `dim`."""
         place = dim + self.ndim + 1 if dim < 0 else dim
         if not 0 <= place <= self.ndim:
             raise ValueError(f"unsqueeze: dim={dim} is out of range for shape {self.shape}")
@@ -246,16 +271,20 @@ class Operators:
         old = (1,) * (len(wanted) - self.ndim) + self.shape
         target = tuple(o if n == -1 else n for n, o in zip(wanted, old, strict=False))
         if len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
-            raise ValueError(f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch")
+            raise ValueError(
+                f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch"
+            )
         return shape.Expand.apply(self, shape=target)
 
     def repeat(self, *counts: Any) -> Tensor:
+        """The whole tensor laid out counts[i] times along axis i."""
         wanted = sizes_of("repeat", counts)
         if len(wanted) < self.ndim:
             raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
         return shape.Repeat.apply(self, counts=wanted)
 
     def flip(self, *dims: Any) -> Tensor:
+        """The elements along `dims` in reverse order."""
         return shape.Flip.apply(self, axes=tuple(axis_of("flip", d, self) for d in sizes_of("flip", dims)))
 
     def split(self, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -276,6 +305,7 @@ class Operators:
         return self.split(max(1, -(-self.shape[dim] // chunks)), dim)
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The slices along `dim`, without it."""
         before = (slice(None),) * axis_of("unbind", dim, self)
         return tuple(self[(*before, i)] for i in range(self.shape[dim]))
 
@@ -300,7 +330,8 @@ class Operators:
         where = index if hasattr(index, "spawn") else self.spawn(np.asarray(index), None, 0)
         if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
             raise ValueError(
-                f"gather: index is {where.dtype} of shape {where.shape}; expected integers with the {self.ndim} axes of x, {self.shape}"
+                f"gather: index is {where.dtype} of shape {where.shape}; "
+                f"expected integers with the {self.ndim} axes of x, {self.shape}"
             )
         return indexing.Gather.apply(self, where, axis=axis)
 
@@ -309,11 +340,11 @@ def _compare(relation: str, a: Any, b: Any) -> Tensor:
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
 
 
-def _real(x: Tensor) -> Tensor:
+def _real(x: Any) -> Tensor:
     return x if x.data.dtype in dtypes.FLOATS else x.to(dtypes.float32)
 
 
-def _filled(operation: str, x: Tensor) -> Tensor:
+def _filled(operation: str, x: Any) -> Tensor:
     if x.data.size == 0:
         raise ValueError(f"{operation}: an empty tensor has no extreme; shape is {x.shape}")
     return x

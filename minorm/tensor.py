@@ -33,9 +33,13 @@ class Tensor(Operators):
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if not isinstance(data, np.ndarray):
-            raise TypeError(f"Tensor: data is {type(data).__name__}; expected a NumPy array (minorm.tensor(data) makes one)")
+            raise TypeError(
+                f"Tensor: data is {type(data).__name__}; expected a NumPy array (minorm.tensor(data) makes one)"
+            )
         if requires_grad and data.dtype not in dtypes.FLOATS:
-            raise TypeError(f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first")
+            raise TypeError(
+                f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"
+            )
         self.data: Any = data
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
@@ -59,19 +63,22 @@ class Tensor(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
         return self.data.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The element type, one of minorm's (a NumPy dtype)."""
         return self.data.dtype
 
     @property
     def ndim(self) -> int:
+        """How many axes."""
         return self.data.ndim
 
     @property
     def device(self) -> str:
-        """ "cpu" for a NumPy array."""
+        """Where the elements are: "cpu" for a NumPy array."""
         return "cpu"
 
     @property
@@ -80,12 +87,15 @@ class Tensor(Operators):
         return self.creator is None
 
     def size(self, dim: int | None = None) -> Any:
+        """The shape, or the length of axis `dim`."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
+        """How many axes."""
         return self.ndim
 
     def numel(self) -> int:
+        """How many elements."""
         return int(self.data.size)
 
     def __len__(self) -> int:
@@ -115,6 +125,7 @@ class Tensor(Operators):
         return self.data.reshape(()).item()
 
     def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
         return self.data.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -173,7 +184,8 @@ class Tensor(Operators):
             weights = gradient.data if isinstance(gradient, Tensor) else np.asarray(gradient, self.dtype)
             if weights.shape != self.shape or weights.dtype != self.dtype:
                 raise ValueError(
-                    f"backward: gradient is {weights.dtype} of shape {weights.shape}; expected {self.dtype} of shape {self.shape}"
+                    f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
+                    f"expected {self.dtype} of shape {self.shape}"
                 )
         autograd.backward(self, weights, retain_graph)
 
@@ -219,17 +231,21 @@ class Tensor(Operators):
         return self
 
     def fill_(self, value: Real) -> Tensor:
+        """Set every element to `value`."""
         self._change("fill_").fill(value)
         return self
 
     def zero_(self) -> Tensor:
+        """Set every element to 0."""
         return self.fill_(0)
 
     def add_(self, other: Any, *, alpha: Real = 1) -> Tensor:
+        """Add alpha * other."""
         self._change("add_")[...] += self.dtype.type(alpha) * plain(other)
         return self
 
     def mul_(self, other: Any) -> Tensor:
+        """Multiply by `other`."""
         self._change("mul_")[...] *= plain(other)
         return self
 
@@ -254,21 +270,27 @@ class Tensor(Operators):
         return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
     def float(self) -> Tensor:
+        """As float32."""
         return self.to(dtypes.float32)
 
     def double(self) -> Tensor:
+        """As float64."""
         return self.to(dtypes.float64)
 
     def half(self) -> Tensor:
+        """As float16."""
         return self.to(dtypes.float16)
 
     def long(self) -> Tensor:
+        """As int64."""
         return self.to(dtypes.int64)
 
     def cpu(self) -> Tensor:
+        """On the CPU."""
         return self.to("cpu")
 
     def clone(self) -> Tensor:
+        """The same values in memory of their own; gradients pass through."""
         return elementwise.Copy.apply(self)
 
     def contiguous(self) -> Tensor:

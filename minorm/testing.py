@@ -49,6 +49,9 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
         result = f(*arguments)
         return result if isinstance(result, tuple) else (result,)
 
+    def output(number: int) -> Callable[..., Tensor]:
+        return lambda *arguments: outputs(*arguments)[number]
+
     worst = 0.0
     for number in range(len(outputs(*tensors))):
         y = outputs(*tensors)[number]
@@ -62,14 +65,15 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
         for i, x in enumerate(tensors):
             if not (isinstance(x, Tensor) and x.requires_grad):
                 continue
-            expected = numerical_gradient(lambda *a: outputs(*a)[number], tensors, i, weights, h)
+            expected = numerical_gradient(output(number), tensors, i, weights, h)
             got = np.zeros(x.shape) if x.grad is None else x.grad.data
             error = np.abs(got - expected) / (1 + np.abs(expected).max(initial=0.0))
-            worst = max(worst, float(error.max(initial=0.0)))
-            if not worst <= tolerance:
+            largest = float(error.max(initial=0.0))
+            if not largest <= tolerance:  # written so that NaN is an error too
                 where = np.unravel_index(int(np.nan_to_num(error, nan=np.inf).argmax()), error.shape)
                 raise AssertionError(
                     f"gradcheck: output {number}, input {i} at {tuple(map(int, where))}: backward says {got[where]}, "
-                    f"finite differences say {expected[where]} (relative error {worst:.2e}, tolerance {tolerance:.0e})"
+                    f"finite differences say {expected[where]} (error {largest:.2e}, tolerance {tolerance:.0e})"
                 )
+            worst = max(worst, largest)
     return worst

@@ -50,8 +50,8 @@ state = _State()
 @contextmanager
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
-    outer, calls = state.calls, []
-    state.calls = calls
+    calls: list[Call] = []
+    outer, state.calls = state.calls, calls
     try:
         yield calls
     finally:

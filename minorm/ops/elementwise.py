@@ -43,7 +43,7 @@ def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) 
             total += sum_to(part, shape)
         else:
             target = (slice(None),) * kept + (slice(start, start + step),)
-            total[target] = sum_to(part, shape[:kept] + (part.shape[axis],) + shape[kept + 1 :])
+            total[target] = sum_to(part, (*shape[:kept], part.shape[axis], *shape[kept + 1 :]))
     return total.astype(arrays[0].dtype, copy=False)
 
 
@@ -75,14 +75,17 @@ class Mul(Function):
     """a * b"""
 
     def forward(self, a: Any, b: Any) -> Any:
-        self.a, self.b = a, b
+        self.shapes = a.shape, b.shape
+        self.a = a if self.needs[1] else None  # each factor is kept only for the other's gradient
+        self.b = b if self.needs[0] else None
         return backend(a).elementwise.mul(a, b)
 
     def backward(self, dy: Any) -> Any:
-        a, b = self.a, self.b
+        multiply = backend(dy).elementwise.mul
+        a, b = self.shapes
         return (
-            gradient_of(a.shape, np.multiply, dy, b) if self.needs[0] else None,
-            gradient_of(b.shape, np.multiply, dy, a) if self.needs[1] else None,
+            gradient_of(a, multiply, dy, self.b) if self.needs[0] else None,
+            gradient_of(b, multiply, dy, self.a) if self.needs[1] else None,
         )
 
 
@@ -127,7 +130,7 @@ class Pow(Function):
 class Maximum(Function):
     """max(a, b), NaN if either is; where they are equal each gets half the gradient, as in PyTorch."""
 
-    ufunc = np.maximum
+    ufunc: Any = np.maximum
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b

@@ -52,7 +52,7 @@ class Mean(Function):
 class Max(Function):
     """The largest element over `axes`; equal ones share the gradient, as in PyTorch's amax."""
 
-    extreme = staticmethod(np.max)
+    extreme: Any = staticmethod(np.max)
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes

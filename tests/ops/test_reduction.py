@@ -1,0 +1,77 @@
+"""Reductions against NumPy and PyTorch over every set of axes, gradients against finite differences."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.testing import gradcheck
+
+AXES = [None, *range(-1, 3), *itertools.combinations(range(3), 2), (0, 1, 2), ()]
+
+
+@pytest.mark.parametrize("dim", AXES)
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_sum_mean_amax_amin(dim, keepdim, rng) -> None:
+    x = rng.standard_normal((2, 3, 4))
+    t = mn.tensor(x)
+    for ours, theirs in ((t.sum, x.sum), (t.mean, x.mean), (t.amax, x.max), (t.amin, x.min)):
+        np.testing.assert_allclose(ours(dim, keepdim).data, theirs(axis=dim, keepdims=keepdim), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "var", "std"])
+@pytest.mark.parametrize("dim", [None, 1, (0, 2)])
+def test_gradients(name, dim, rng) -> None:
+    gradcheck(lambda x: getattr(x, name)(dim), rng.standard_normal((2, 3, 4)))
+    gradcheck(lambda x: getattr(x, name)(dim, keepdim=True), rng.standard_normal((2, 3, 4)))
+
+
+def test_var_divides_by_n_minus_1_unless_told() -> None:
+    x = mn.tensor([1.0, 2.0, 4.0])
+    assert x.var().item() == pytest.approx(np.var([1, 2, 4], ddof=1))
+    assert x.var(unbiased=False).item() == pytest.approx(np.var([1, 2, 4]))
+
+
+def test_max_with_dim_gives_values_and_indices(rng) -> None:
+    x = rng.standard_normal((3, 5))
+    values, indices = mn.tensor(x).max(1)
+    np.testing.assert_array_equal(values.data, x.max(1))
+    np.testing.assert_array_equal(indices.data, x.argmax(1))
+    assert mn.tensor(x).min(0, keepdim=True).indices.shape == (1, 5)
+    gradcheck(lambda t: t.max(1).values, x)
+
+
+def test_equal_maxima_share_the_gradient_as_in_torch() -> None:
+    torch = pytest.importorskip("torch")
+    data = [[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]
+    ours, theirs = mn.tensor(data, requires_grad=True), torch.tensor(data, requires_grad=True)
+    ours.amax(1).sum().backward()
+    theirs.amax(1).sum().backward()
+    np.testing.assert_array_equal(ours.grad.data, theirs.grad.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_are_summed_in_float32(dtype) -> None:
+    assert float(mn.ones(10_000, dtype=dtype).sum().data) == pytest.approx(10_000, rel=2**-8)
+    assert float(mn.ones(70_000, dtype=dtype).mean().data) == 1.0
+
+
+def test_integers_sum_to_int64() -> None:
+    assert mn.tensor([1, 2, 3]).sum().dtype == mn.int64
+    assert mn.tensor([True, True]).sum().item() == 2
+
+
+def test_errors_name_dim_and_shape() -> None:
+    with pytest.raises(IndexError, match=r"sum: dim=3 is out of range for shape \(2, 3\)"):
+        mn.zeros(2, 3).sum(3)
+    with pytest.raises(ValueError, match=r"mean: dim=\(0, -2\) names an axis twice"):
+        mn.zeros(2, 3).mean((0, -2))
+    with pytest.raises(ValueError, match=r"amax: an empty tensor has no extreme; shape is \(0, 3\)"):
+        mn.zeros(0, 3).amax()
+
+
+def test_the_mean_of_nothing_is_nan_without_a_warning() -> None:
+    assert np.isnan(mn.zeros(0).mean().item())

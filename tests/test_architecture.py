@@ -1,0 +1,165 @@
+"""Who may import whom, read from the syntax tree of every file: each import points downward.
+
+The table is the one of docs/architecture.md. A package may always import from itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTHING: set[str] = set()
+EVERYWHERE = {"dtypes"}  # the names of the element types: every layer may use them
+
+# What each part may import of ours, besides itself and `dtypes`; listed bottom up, so that an arrow can only point
+# to a line above.
+MAY_IMPORT: dict[str, set[str]] = {
+    "minorm_ext": NOTHING,
+    "dtypes": NOTHING,
+    "nest": NOTHING,
+    "equation": NOTHING,
+    "trace": NOTHING,
+    "random": NOTHING,
+    "running": NOTHING,
+    "atomic": NOTHING,
+    "autograd": {"trace"},
+    "kernels": {"nest", "equation", "minorm_ext"},
+    "ops": {"autograd", "kernels", "nest", "equation"},
+    "operators": {"ops", "autograd"},
+    "tensor": {"operators", "ops", "autograd"},
+    "creation": {"tensor", "ops", "random"},
+    "joining": {"tensor", "ops"},
+    "testing": {"tensor", "autograd"},
+    "functional": {"tensor", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
+    "nn": {"functional", "tensor", "running", "random", "autograd"},
+    "optim": {"tensor", "kernels"},
+    "data": {"tensor", "random"},
+    "tensorfile": {"atomic"},
+    "checkpoint": {"tensor", "tensorfile", "atomic", "random"},
+    "onnx": {"nn", "functional", "tensor", "ops", "trace", "autograd", "atomic", "running", "random"},
+    "config": {"kernels", "minorm_ext"},
+    "models": {"nn"},
+    "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},
+    "progress": {"training"},
+    "plots": {"training"},
+}
+TOP = {"__init__", "cli", "explain"}  # may import anything below
+
+
+def part_of(module: str) -> str | None:
+    """The part that a dotted module name belongs to, None if it is not ours."""
+    names = module.split(".")
+    if names[0] == "minorm_ext":
+        return "minorm_ext"
+    if names[0] == "minorm":
+        return names[1] if len(names) > 1 else "__init__"
+    return None
+
+
+def sources() -> list[Path]:
+    return sorted(p for folder in ("minorm", "minorm_ext") for p in (ROOT / folder).rglob("*.py"))
+
+
+def owner(path: Path) -> str:
+    relative = path.relative_to(ROOT).with_suffix("").parts
+    return "minorm_ext" if relative[0] == "minorm_ext" else relative[1]
+
+
+def is_typing_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import, but for those a type checker alone sees."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if is_typing_only(node):
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import; write the whole name"
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def test_the_table_only_points_upward_in_the_list() -> None:
+    seen: set[str] = set()
+    for part, allowed in MAY_IMPORT.items():
+        assert allowed <= seen, f"{part} may import {sorted(allowed - seen)}, listed below it"
+        seen.add(part)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downward(path: Path) -> None:
+    part = owner(path)
+    if part in TOP:
+        return
+    assert part in MAY_IMPORT, f"{part} has no line in the table of this test and of docs/architecture.md"
+    allowed = MAY_IMPORT[part] | EVERYWHERE | {part}
+    for line, name in imports(ast.parse(path.read_text())):
+        target = part_of(name)
+        if target == "__init__" and name != "minorm":
+            target = part_of(name + ".")
+        assert target is None or target in allowed, (
+            f"{path.name}:{line} imports {name}; {part} may import {sorted(allowed)}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("package", "where"),
+    [
+        ("cupy", ("minorm/kernels/gpu", "minorm/kernels/select.py")),
+        ("onnx", ("minorm/onnx/", "minorm/cli")),
+        ("onnxruntime", ("minorm/onnx/", "minorm/cli")),
+        ("torch", ()),
+        ("pickle", ()),
+        ("rich", ("minorm/cli", "minorm/progress")),
+        ("matplotlib", ("minorm/cli", "minorm/plots")),
+        ("sklearn", ("minorm/data/digits.py",)),
+    ],
+)
+def test_a_foreign_package_is_named_only_where_it_belongs(package: str, where: tuple[str, ...]) -> None:
+    for path in sources():
+        relative = path.relative_to(ROOT).as_posix()
+        for line, name in imports(ast.parse(path.read_text())):
+            if name.split(".")[0] == package:
+                assert relative.startswith(where or ("nowhere",)), f"{relative}:{line} imports {package}"
+
+
+def test_no_import_of_ours_hides_inside_a_function() -> None:
+    """An import inside a function usually dodges a cycle; foreign extras are the only ones allowed there."""
+    for path in sources():
+        if owner(path) in TOP:
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for line, name in imports(function):
+                    assert part_of(name) is None, f"{path.name}:{line} imports {name} inside {function.name}"
+
+
+def test_cython_sources_never_cimport_numpy_and_no_flag_breaks_floats() -> None:
+    for path in (ROOT / "minorm_ext").glob("*.p*x*"):
+        assert "cimport numpy" not in path.read_text(), path.name
+    setup = (ROOT / "setup.py").read_text()
+    flags = [n.value for n in ast.walk(ast.parse(setup)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    for forbidden in ("-ffast-math", "-fassociative-math", "-march=native", "-Ofast"):
+        assert forbidden not in flags
+
+
+def test_no_print_and_no_environment_variable_in_the_library() -> None:
+    """One exception: libgomp takes its spin count from the environment alone, as minorm_ext/__init__.py explains."""
+    for path in sources():
+        relative = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+                assert relative.startswith(("minorm/cli", "minorm/config.py")), f"{relative}:{node.lineno} prints"
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+                assert relative == "minorm_ext/__init__.py", f"{relative}:{node.lineno} reads an environment variable"

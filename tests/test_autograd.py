@@ -1,0 +1,228 @@
+"""The backward walk: order, accumulation, depth, freeing, versions, modes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.autograd import Function
+
+
+def leaf(*values: float) -> mn.Tensor:
+    return mn.tensor(list(values), requires_grad=True)
+
+
+def test_a_diamond_adds_both_paths() -> None:
+    x = leaf(3.0)
+    a, b = x * 2.0, x * x
+    (a * b).sum().backward()  # 2x * x^2 -> 6 x^2
+    assert x.grad.item() == 54.0
+
+
+def test_a_tensor_used_many_times_accumulates() -> None:
+    x = leaf(1.0, 2.0)
+    (x + x + x + x * x).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [5.0, 7.0])
+
+
+def test_two_backwards_add_up_in_grad() -> None:
+    x = leaf(1.0)
+    for _ in range(3):
+        (x * 2.0).backward()
+    assert x.grad.item() == 6.0
+
+
+def test_a_chain_of_20000_operations_works_and_is_freed() -> None:
+    x = leaf(1.0)
+    y = x
+    for _ in range(20_000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad.item() == 1.0
+    del y
+    y = x
+    for _ in range(20_000):
+        y = y * 1.0
+    del y  # an unwalked chain is freed without recursion too
+
+
+def test_leaves_never_share_gradient_memory() -> None:
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    (a + b).sum().backward()
+    a.grad.mul_(10.0)
+    np.testing.assert_array_equal(b.grad.data, [1.0, 1.0])
+
+
+def test_the_gradient_given_is_not_kept() -> None:
+    x = leaf(1.0, 2.0)
+    weights = np.ones(2, np.float32)
+    x.backward(weights)
+    x.grad.mul_(5.0)
+    np.testing.assert_array_equal(weights, [1.0, 1.0])
+
+
+def test_a_second_backward_names_the_operation_and_the_way_out() -> None:
+    y = leaf(1.0) * 2.0
+    y.backward()
+    with pytest.raises(RuntimeError, match=r"graph of Mul was freed.*retain_graph=True"):
+        y.backward()
+
+
+def test_retain_graph_walks_twice() -> None:
+    x = leaf(2.0)
+    y = x * x
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.item() == 8.0
+
+
+def test_backward_frees_what_forward_kept() -> None:
+    class Keep(Function):
+        def forward(self, x):
+            self.extra = Big()
+            Keep.seen = weakref.ref(self.extra)
+            return x.copy()
+
+        def backward(self, dy):
+            return dy
+
+    class Big:
+        pass
+
+    y = Keep.apply(leaf(1.0))
+    assert Keep.seen() is not None
+    y.backward()
+    gc.collect()
+    assert Keep.seen() is None
+
+
+def test_an_in_place_change_of_a_kept_input_is_an_error() -> None:
+    x = leaf(1.0, 2.0)
+    h = x * 1.0
+    y = h * h
+    h.detach()[0] = 9.0
+    with pytest.raises(
+        RuntimeError, match=r"backward of Mul: an input it needs was changed in place.*version 1, expected 0"
+    ):
+        y.sum().backward()
+
+
+def test_an_in_place_change_of_a_kept_output_is_an_error() -> None:
+    x = leaf(1.0)
+    y = x.exp()
+    z = y * 2.0
+    with mn.no_grad():
+        y.mul_(3.0)
+    with pytest.raises(RuntimeError, match="backward of Exp: an output it needs was changed in place"):
+        z.backward()
+
+
+def test_an_in_place_change_that_backward_does_not_need_is_fine() -> None:
+    x = leaf(1.0)
+    h = x * 1.0
+    y = h + 1.0
+    h.detach().fill_(7.0)
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_a_view_shares_the_version() -> None:
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    h = x * 1.0
+    y = h * h
+    h.detach().reshape(2, 2)[0, 0] = 5.0
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.sum().backward()
+
+
+def test_in_place_on_a_tensor_in_the_graph_is_refused() -> None:
+    x = leaf(1.0)
+    with pytest.raises(RuntimeError, match=r"fill_: the tensor requires grad.*no_grad"):
+        x.fill_(2.0)
+    with mn.no_grad():
+        x.fill_(2.0)
+    assert x.item() == 2.0
+
+
+def test_no_grad_leaves_no_graph_and_nests() -> None:
+    x = leaf(1.0)
+    with mn.no_grad():
+        assert not (x * 2.0).requires_grad
+        with mn.enable_grad():
+            assert (x * 2.0).requires_grad
+        assert not mn.is_grad_enabled()
+    assert (x * 2.0).requires_grad
+
+
+def test_no_grad_is_a_decorator_and_ends_with_an_error() -> None:
+    @mn.no_grad()
+    def evaluate(x):
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        evaluate(leaf(1.0))
+    assert mn.is_grad_enabled()
+
+
+def test_the_mode_belongs_to_its_thread() -> None:
+    seen = []
+    with mn.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(mn.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_retain_grad_of_an_intermediate() -> None:
+    x = leaf(3.0)
+    h = x * 2.0
+    h.retain_grad()
+    (h * h).backward()
+    assert h.grad.item() == 12.0
+    assert x.grad.item() == 24.0
+
+
+def test_several_outputs_get_their_own_gradients() -> None:
+    class Both(Function):
+        def forward(self, x):
+            return x * 2, x * 3
+
+        def backward(self, first, second):
+            zero = np.zeros(1, np.float32)
+            return 2 * (zero if first is None else first) + 3 * (zero if second is None else second)
+
+    x = leaf(1.0)
+    two, three = Both.apply(x)
+    three.backward()
+    assert x.grad.item() == 3.0
+    x.grad = None
+    two, three = Both.apply(x)
+    (two + three).backward()
+    assert x.grad.item() == 5.0
+
+
+def test_a_wrong_gradient_shape_names_the_operation() -> None:
+    class Wrong(Function):
+        def forward(self, x):
+            return x * 2
+
+        def backward(self, dy):
+            return dy.reshape(1, -1)
+
+    with pytest.raises(
+        RuntimeError, match=r"backward of Wrong: gradient is float32\(1, 2\), its input is float32\(2,\)"
+    ):
+        Wrong.apply(leaf(1.0, 2.0)).sum().backward()
+
+
+def test_float16_gradients_keep_their_type() -> None:
+    for dtype in (mn.float16, mn.bfloat16, mn.float32, mn.float64):
+        x = mn.tensor([1.0, 2.0], dtype=dtype, requires_grad=True)
+        (x * 2.0 + 1.0).sum().backward()
+        assert x.grad.dtype == dtype
+        np.testing.assert_array_equal(x.grad.data.astype(np.float32), [2.0, 2.0])

@@ -1,0 +1,37 @@
+"""The function form of methods, and functions of several Tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minorm as mn
+
+
+@pytest.mark.parametrize("name", ["exp", "sqrt", "sin", "cos", "abs", "sum", "mean", "var", "flatten", "argmax"])
+def test_function_and_method_agree(name, rng) -> None:
+    x = mn.tensor(rng.uniform(0.1, 1, (3, 4)))
+    np.testing.assert_array_equal(getattr(mn, name)(x).data, getattr(x, name)().data)
+
+
+def test_functions_with_arguments(rng) -> None:
+    x = mn.tensor(rng.standard_normal((3, 4)))
+    np.testing.assert_array_equal(mn.transpose(x, 0, 1).data, x.data.T)
+    np.testing.assert_array_equal(mn.permute(x, (1, 0)).data, x.data.T)
+    np.testing.assert_array_equal(mn.reshape(x, (2, 6)).data, x.data.reshape(2, 6))
+    np.testing.assert_array_equal(mn.clamp(x, 0, 1).data, x.data.clip(0, 1))
+    np.testing.assert_array_equal(mn.gather(x, 0, [[0, 1]]).data, [[x.data[0, 0], x.data[1, 1]]])
+    np.testing.assert_array_equal(mn.matmul(x, x.T).data, x.data @ x.data.T)
+    assert [p.shape for p in mn.split(x, 2)] == [(2, 4), (1, 4)]
+
+
+def test_allclose() -> None:
+    assert mn.allclose(mn.ones(2), np.ones(2))
+    assert not mn.allclose(mn.ones(2), [1.0, 1.1])
+    assert not mn.allclose(mn.tensor(float("nan")), 0.0)
+
+
+def test_cat_promotes_integers_and_refuses_two_floats() -> None:
+    assert mn.cat([mn.ones(2), mn.tensor([1, 2])]).dtype == mn.float32
+    with pytest.raises(TypeError, match="cat: operands are float32 and float64"):
+        mn.cat([mn.ones(2), mn.ones(2, dtype=mn.float64)])

@@ -1,0 +1,211 @@
+"""Tensor: construction, types, operators with scalars and arrays, exports to NumPy and DLPack, repr."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import minorm as mn
+
+
+def test_python_floats_become_float32_and_arrays_keep_their_type() -> None:
+    assert mn.tensor([1.0, 2.0]).dtype == mn.float32
+    assert mn.tensor([1, 2]).dtype == mn.int64
+    assert mn.tensor([True]).dtype == mn.bool
+    assert mn.tensor(np.ones(2)).dtype == mn.float64
+    assert mn.tensor(np.float64(2.0)).dtype == mn.float64
+    assert mn.tensor([1.0], dtype=mn.bfloat16).dtype == mn.bfloat16
+
+
+def test_tensor_copies_and_from_numpy_shares() -> None:
+    array = np.zeros(3, np.float32)
+    copied, shared = mn.tensor(array), mn.from_numpy(array)
+    array[0] = 1
+    assert copied[0].item() == 0
+    assert shared[0].item() == 1
+
+
+def test_unsupported_types_are_named() -> None:
+    with pytest.raises(TypeError, match=r"tensor: dtype complex128 is not supported; expected one of bfloat16, bool"):
+        mn.tensor(np.zeros(2, np.complex128))
+    with pytest.raises(TypeError, match="from_numpy: byte order '>' is foreign"):
+        mn.from_numpy(np.zeros(2, ">f4"))
+    with pytest.raises(TypeError, match=r"Tensor: only floats can require grad; dtype is int64"):
+        mn.tensor([1], requires_grad=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_scalars_take_the_tensors_float_type(dtype: str) -> None:
+    x = mn.ones(2, dtype=dtype)
+    for result in (
+        x + 1,
+        1 + x,
+        x * 2.5,
+        2.5 * x,
+        x - np.float64(1),
+        np.float64(1) - x,
+        x / 3,
+        3 / x,
+        x**2,
+        2**x,
+        x + np.int64(3),
+    ):
+        assert result.dtype == x.dtype, result
+
+
+def test_integers_promote_to_the_float_on_either_side() -> None:
+    x, n = mn.ones(2), mn.tensor([1, 2])
+    assert (x + n).dtype == (n + x).dtype == mn.float32
+    assert (n + n).dtype == mn.int64
+    assert (n / n).dtype == mn.float32
+    assert (n + 0.5).dtype == mn.float32
+
+
+def test_arrays_on_either_side_give_tensors() -> None:
+    x, a = mn.ones(2, 3), np.arange(3, dtype=np.float32)
+    for result in (x + a, a + x, a * x, a - x, x / (a + 1)):
+        assert isinstance(result, mn.Tensor)
+        assert result.shape == (2, 3)
+    np.testing.assert_array_equal((a - x).data[0], a - 1)
+
+
+def test_two_float_types_raise_naming_both() -> None:
+    with pytest.raises(TypeError, match=r"add: operands are float32 and float64; expected one float type"):
+        mn.ones(2) + mn.ones(2, dtype=mn.float64)
+    with pytest.raises(TypeError, match=r"matmul: operands are float16 and float32"):
+        mn.ones(2, 2, dtype=mn.float16) @ mn.ones(2, 2)
+
+
+def test_shapes_that_do_not_broadcast_are_named() -> None:
+    with pytest.raises(ValueError, match=r"mul: shapes \(2, 3\) and \(4,\) do not broadcast"):
+        mn.ones(2, 3) * mn.ones(4)
+    with pytest.raises(ValueError, match=r"matmul: a is \(2, 3\), b is \(2, 3\)"):
+        mn.ones(2, 3) @ mn.ones(2, 3)
+
+
+def test_an_operand_of_another_kind_is_named() -> None:
+    with pytest.raises(TypeError, match="add: operand is str; expected a Tensor, an array or a number"):
+        mn.ones(2) + "three"
+
+
+def test_numpy_and_asarray_work_though_grad_is_required() -> None:
+    x = mn.ones(2, requires_grad=True)
+    assert x.numpy() is x.data
+    assert np.asarray(x) is x.data
+    assert np.asarray(x, np.float64).dtype == np.float64
+    assert np.array(x, copy=True) is not x.data
+
+
+def test_dlpack_to_numpy_shares_and_a_negative_stride_is_copied() -> None:
+    x = mn.tensor([1.0, 2.0, 3.0])
+    np.from_dlpack(x)[0] = 9  # type: ignore[index]
+    assert x[0].item() == 9
+    back = mn.from_numpy(x.data[::-1])
+    np.testing.assert_array_equal(np.from_dlpack(back), [3, 2, 9])
+
+
+def test_dlpack_refuses_what_it_cannot_carry() -> None:
+    with pytest.raises(BufferError, match=r"requires grad.*x.detach\(\)"):
+        np.from_dlpack(mn.ones(2, requires_grad=True))
+    with pytest.raises(BufferError, match=r"bfloat16.*x.to\(minorm.float32\)"):
+        mn.ones(2, dtype=mn.bfloat16).__dlpack__()
+
+
+def test_dlpack_with_torch_both_ways() -> None:
+    torch = pytest.importorskip("torch")
+    x = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
+    theirs = torch.from_dlpack(x)
+    theirs[0, 0] = 7
+    assert x[0, 0].item() == 7
+    assert torch.from_dlpack(mn.from_numpy(x.data[::-1])).tolist() == x.data[::-1].tolist()
+    assert mn.from_dlpack(torch.ones(3)).shape == (3,)
+
+
+def test_repr_shows_values_type_and_origin() -> None:
+    assert repr(mn.tensor([1.0, 2.5])) == "tensor([1. , 2.5])"
+    assert (
+        repr(mn.tensor([1.0], dtype=mn.float64, requires_grad=True))
+        == "tensor([1.], dtype=float64, requires_grad=True)"
+    )
+    assert repr(mn.tensor([1.0], requires_grad=True) * 2) == "tensor([2.], creator=Mul)"
+    assert "..." in repr(mn.zeros(1000))
+
+
+def test_item_bool_float_len_index() -> None:
+    assert mn.tensor(2.5).item() == 2.5
+    assert float(mn.tensor([2.5])) == 2.5
+    assert [10, 20, 30][mn.tensor(1)] == 20
+    assert len(mn.zeros(4, 2)) == 4
+    with pytest.raises(ValueError, match=r"item: only a tensor of one element has an item; shape is \(2,\)"):
+        mn.zeros(2).item()
+    with pytest.raises(ValueError, match="truth of 2 elements is ambiguous"):
+        bool(mn.zeros(2))
+    with pytest.raises(TypeError, match="a 0-d tensor has no length"):
+        len(mn.tensor(1.0))
+    with pytest.raises(TypeError, match="a float32 tensor is no index"):
+        [1, 2][mn.tensor(1.0)]
+
+
+def test_backward_argument_errors() -> None:
+    x = mn.ones(2, requires_grad=True)
+    with pytest.raises(
+        RuntimeError, match=r"backward: gradient is needed for a tensor that is not a scalar; shape is \(2,\)"
+    ):
+        (x * 2).backward()
+    with pytest.raises(
+        ValueError, match=r"backward: gradient is float32 of shape \(3,\); expected float32 of shape \(2,\)"
+    ):
+        (x * 2).backward(np.ones(3))
+    with pytest.raises(RuntimeError, match="backward: the tensor does not require grad"):
+        mn.ones(1).backward()
+
+
+def test_detach_shares_memory_and_leaves_the_graph() -> None:
+    x = mn.ones(2, requires_grad=True)
+    y = (x * 2).detach()
+    assert not y.requires_grad
+    assert y.creator is None
+    d = x.detach()
+    d[0] = 5.0
+    assert x[0].item() == 5.0
+
+
+def test_requires_grad_of_a_result_cannot_be_changed() -> None:
+    y = mn.ones(2, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="only a leaf's flag can be changed"):
+        y.requires_grad_(False)
+
+
+def test_to_changes_type_and_names_a_missing_device() -> None:
+    x = mn.ones(2, requires_grad=True)
+    assert x.to(mn.float32) is x
+    y = x.to(mn.float64)
+    y.sum().backward()
+    assert x.grad.dtype == mn.float32
+    with pytest.raises(RuntimeError, match=r"to: device 'cuda' is not available.*minorm\[cuda12\]"):
+        x.to("cuda")
+
+
+def test_in_place_methods_outside_the_graph() -> None:
+    x = mn.zeros(3)
+    x.fill_(2.0).mul_(3.0).add_(1.0, alpha=2.0)
+    x[1] = mn.tensor(-1.0)
+    x.copy_(x.data[::-1].copy())
+    np.testing.assert_array_equal(x.data, [8, -1, 8])
+    assert x.version.count == 5
+
+
+def test_tensors_hash_by_identity() -> None:
+    x, y = mn.ones(2), mn.ones(2)
+    assert len({x, y, x}) == 2
+    assert copy.copy(x).shape == (2,)
+
+
+def test_iteration_and_unpacking() -> None:
+    a, b = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert a.tolist() == [1, 2]
+    assert b.tolist() == [3, 4]
+    with pytest.raises(TypeError, match="0-d tensor cannot be iterated"):
+        iter(mn.tensor(1.0))
