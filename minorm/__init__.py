@@ -9,6 +9,8 @@ Names, arguments and state_dict keys are PyTorch's wherever the meaning is the s
 """
 
 from minorm.autograd import enable_grad, is_grad_enabled, no_grad
+from minorm.checkpoint import load, save
+from minorm.config import __version__, get_num_threads, set_num_threads, show_config
 from minorm.creation import (
     arange,
     as_tensor,
@@ -74,5 +76,3 @@ from minorm.joining import (
 )
 from minorm.random import manual_seed
 from minorm.tensor import Tensor
-
-__version__ = "0.1.0"
