@@ -1,0 +1,38 @@
+"""What every functional asks of its arguments before it computes: Tensors, of one float type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm import dtypes
+from minorm.tensor import Tensor
+
+
+def floats(operation: str, **tensors: Any) -> None:
+    """Raise TypeError unless these are Tensors (or None, but for the first) of one and the same float type."""
+    first, common = "", None
+    for name, x in tensors.items():
+        if x is None and common is not None:
+            continue
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
+            )
+        dtype = x.data.dtype
+        if common is None:
+            first, common = name, dtype
+            if dtype not in dtypes.FLOATS:
+                raise TypeError(
+                    f"{operation}: {name} is {dtype}; expected a float type; convert it with {name}.float()"
+                )
+        elif dtype != common:
+            raise TypeError(
+                f"{operation}: {name} is {dtype}, {first} is {common}; expected one float type; "
+                f"convert one, for example {first}.to(minorm.{dtype}) or module.to(minorm.{common})"
+            )
+
+
+def number(operation: str, name: str, value: Any) -> None:
+    """Raise TypeError unless `value` is a real Python or NumPy number."""
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{operation}: {name} is {value!r}; expected a number")

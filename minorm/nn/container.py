@@ -1,0 +1,156 @@
+"""Containers: modules whose children are numbered (Sequential, ModuleList) or named by the user (ModuleDict)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minorm.nn.module import Module
+
+
+class _Numbered(Module):
+    """Children in an order, with what a list can do; Sequential and ModuleList differ only in how they are built."""
+
+    def _keys(self) -> list[str]:
+        return list(self._kinds)
+
+    def _key(self, index: int) -> str:
+        keys = self._keys()
+        if not -len(keys) <= index < len(keys):
+            raise IndexError(f"{type(self).__name__}: index {index} is out of range; it holds {len(keys)} modules")
+        return keys[index]
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter([self.__dict__[name] for name in self._kinds])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            part = type(self)()
+            for name in self._keys()[index]:
+                part.add_module(name if isinstance(self, Sequential) else str(len(part)), self.__dict__[name])
+            return part
+        return self.__dict__[self._key(index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self.add_module(self._key(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        for name in self._keys()[index] if isinstance(index, slice) else [self._key(index)]:
+            delattr(self, name)
+        if all(name.isdigit() for name in self._kinds):  # names stay 0, 1, 2 ... as PyTorch's do
+            self._renumber(list(self))
+
+    def _renumber(self, modules: list[Module]) -> None:
+        for name in self._keys():
+            delattr(self, name)
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> Any:
+        """Add a module at the end; returns the container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Add several modules at the end; returns the container."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Add a module before position `index`; returns the container."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._renumber(modules)
+        return self
+
+
+class Sequential(_Numbered):
+    """y = last(... second(first(x))): layers one after the other.
+
+    `Sequential(a, b)` names them "0", "1"; `Sequential({"conv": a, "act": b})` takes the names of the dict.
+    Indexing gives a layer, slicing gives a Sequential of the same layers.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            if len(args) == 1 and isinstance(args[0], (list, tuple)):
+                raise TypeError(
+                    f"Sequential: got one {type(args[0]).__name__}; expected modules as separate arguments; "
+                    "unpack it: Sequential(*layers)"
+                )
+            self.extend(args)
+
+    def forward(self, x: Any) -> Any:
+        """The last layer's result."""
+        for name in self._kinds:
+            x = self.__dict__[name](x)
+        return x
+
+
+class ModuleList(_Numbered):
+    """A list of modules that the parent knows of; has no forward of its own."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self.extend(modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A list is not a function."""
+        raise NotImplementedError("ModuleList has no forward; loop over it, or use nn.Sequential")
+
+
+class ModuleDict(Module):
+    """A dict of modules that the parent knows of; has no forward of its own."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._kinds))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kinds
+
+    def __getitem__(self, name: str) -> Module:
+        if name not in self._kinds:
+            raise KeyError(f"ModuleDict has no module {name!r}; it holds: {', '.join(self._kinds) or 'none'}")
+        return self.__dict__[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        delattr(self, name)
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Add or replace modules by name."""
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def keys(self) -> Iterator[str]:
+        """The names, in order."""
+        return iter(self)
+
+    def values(self) -> Iterator[Module]:
+        """The modules, in order."""
+        return iter([self.__dict__[name] for name in self._kinds])
+
+    def items(self) -> Iterator[tuple[str, Module]]:
+        """Names and modules, in order."""
+        return iter([(name, self.__dict__[name]) for name in self._kinds])
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A dict is not a function."""
+        raise NotImplementedError("ModuleDict has no forward; call its modules by name")

@@ -1,0 +1,214 @@
+"""Convolution layers: they own weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
+
+weight is (out, in / groups, *kernel), transposed (in, out / groups, *kernel); both and the bias (out) start uniform on
++-1 / sqrt(weight.shape[1] * kernel elements), as PyTorch's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.nn import init
+from minorm.nn.module import Module
+from minorm.nn.parameter import check_sizes, uninitialized
+from minorm.tensor import Tensor
+
+Size = int | Sequence[int]
+
+
+def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
+    """An int for every axis, or one int an axis, as a tuple."""
+    sizes = (value,) * axes if isinstance(value, (int, np.integer)) else tuple(value) if value is not None else ()
+    if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
+        raise TypeError(f"{layer}: {name} is {value!r}; expected an int, or {axes} ints, one for each axis")
+    if min(sizes) < least:
+        raise ValueError(f"{layer}: {name} is {value!r}; expected at least {least}")
+    return tuple(int(n) for n in sizes)
+
+
+class _Conv(Module):
+    """What the six layers share: checking, the parameters, printing."""
+
+    axes: ClassVar[int]
+    transposed: ClassVar[bool] = False
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size | str,
+        dilation: Size,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        layer = type(self).__name__
+        check_sizes(layer, in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{layer}: groups={groups} must divide in_channels={in_channels} and out_channels={out_channels}"
+            )
+        if padding_mode != "zeros":
+            raise ValueError(f"{layer}: padding_mode is {padding_mode!r}; expected 'zeros', the only one there is")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = sizes_of(layer, "kernel_size", kernel_size, self.axes)
+        self.stride = sizes_of(layer, "stride", stride, self.axes)
+        self.dilation = sizes_of(layer, "dilation", dilation, self.axes)
+        self.padding = self._padding(layer, padding)
+        self.output_padding: tuple[int, ...] = (0,) * self.axes
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = uninitialized((first, second // groups, *self.kernel_size), dtype, device)
+        self.register_parameter("bias", uninitialized((out_channels,), dtype, device) if bias else None)
+        self.reset_parameters()
+
+    def _padding(self, layer: str, padding: Any) -> tuple[int, ...] | str:
+        if not isinstance(padding, str):
+            return sizes_of(layer, "padding", padding, self.axes, least=0)
+        if self.transposed or padding not in ("same", "valid"):
+            words = "" if self.transposed else ", 'same' or 'valid'"
+            raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self.axes} ints{words}")
+        if padding == "same" and any(n != 1 for n in self.stride):
+            raise ValueError(
+                f"{layer}: padding='same' needs stride 1, the output has the input's size; stride is {self.stride}"
+            )
+        return padding
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        init.default_(self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, in_channels, *size) -> (N, out_channels, *new size)"""
+        return self.function(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it: what differs from the defaults."""
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        if self.padding != (0,) * self.axes:
+            parts.append(f"padding={self.padding!r}")
+        if self.dilation != (1,) * self.axes:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != (0,) * self.axes:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        return ", ".join(parts)
+
+
+class _Forward(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+
+
+class Conv1d(_Forward):
+    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding].
+
+    x (N, C, L). padding="same" keeps L.
+    """
+
+    axes = 1
+    function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Forward):
+    """The same over two axes: x (N, C, H, W). kernel_size and the others are an int, or one for each axis."""
+
+    axes = 2
+    function = staticmethod(F.conv2d)
+
+
+class Conv3d(_Forward):
+    """The same over three axes: x (N, C, D, H, W)."""
+
+    axes = 3
+    function = staticmethod(F.conv3d)
+
+
+class _Transposed(_Conv):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+        self.output_padding = sizes_of(type(self).__name__, "output_padding", output_padding, self.axes, least=0)
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); `output_size` chooses among the possible sizes."""
+        extra = self.output_padding if output_size is None else self._extra(x, tuple(output_size))
+        return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+    def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The output_padding that makes the output `wanted`: a strided layer may give any of `stride` sizes."""
+        wanted, padding = wanted[-self.axes :], tuple(map(int, self.padding))
+        rules = zip(x.shape[2:], self.stride, padding, self.dilation, self.kernel_size, strict=True)
+        least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)
+        extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
+        if any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):
+            raise ValueError(
+                f"{type(self).__name__}: output_size is {wanted}; for x.shape {x.shape} expected sizes from {least} "
+                f"to {tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))}"
+            )
+        return extra
+
+
+class ConvTranspose1d(_Transposed):
+    """The transpose of Conv1d, the map of its input gradient: x (N, in, L) -> (N, out, (L - 1) * stride + ...)."""
+
+    axes = 1
+    function = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_Transposed):
+    """The same over two axes: x (N, C, H, W)."""
+
+    axes = 2
+    function = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_Transposed):
+    """The same over three axes: x (N, C, D, H, W)."""
+
+    axes = 3
+    function = staticmethod(F.conv_transpose3d)

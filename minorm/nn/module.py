@@ -1,0 +1,351 @@
+"""A Module is a tree of attributes: some are parameters, some buffers, some child modules, and it knows which.
+
+Values live where Python puts attributes, in `__dict__`, so reading `self.weight` costs nothing extra; `_kinds`
+remembers, in order of assignment, what each registered name is. Everything else (parameters(), state_dict(),
+train(), to() ...) is a walk over that tree. Names and keys are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from minorm import dtypes
+from minorm.nn.parameter import Parameter
+from minorm.nn.state import LoadResult, load_into
+from minorm.tensor import Tensor
+
+Self = TypeVar("Self", bound="Module")
+
+PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
+BUFFERS = (BUFFER, LOCAL_BUFFER)
+
+
+class Module:
+    """Base of all layers and models: assign parameters and layers as attributes, write `forward`.
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(64, 10)
+
+            def forward(self, x):
+                return self.fc(x)
+
+    `training` is what `train()` and `eval()` set. `frozen` is what `freeze()` and `unfreeze()` set: a frozen module
+    computes as in evaluation mode whatever `train()` says.
+    """
+
+    training: bool = True
+    frozen: bool = False
+    _kinds: dict[str, str]
+
+    def __init__(self) -> None:
+        self.__dict__["_kinds"] = {}
+        self.__dict__["training"] = True
+        self.__dict__["frozen"] = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass writes its own."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What `forward` returns."""
+        return self.forward(*args, **kwargs)
+
+    # Registration: what an attribute is
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """Add a parameter; None keeps the name for an absent one (a layer without bias)."""
+        if parameter is not None and not isinstance(parameter, Parameter):
+            raise TypeError(
+                f"register_parameter: {type(self).__name__}.{name} got {_kind_of(parameter)}; expected an nn.Parameter "
+                "or None; wrap it: nn.Parameter(tensor)"
+            )
+        self._register(name, parameter, PARAMETER, "register_parameter")
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a Tensor that is state but is not trained; `persistent=False` keeps it out of state_dict."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"register_buffer: {type(self).__name__}.{name} got {_kind_of(tensor)}; expected a Tensor or None; "
+                "make one with minorm.tensor(value)"
+            )
+        self._register(name, tensor, BUFFER if persistent else LOCAL_BUFFER, "register_buffer")
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module under a name that need not be a Python identifier ("0", "block-1")."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(
+                f"add_module: {type(self).__name__}.{name} got {_kind_of(module)}; expected an nn.Module or None"
+            )
+        self._register(name, module, MODULE, "add_module")
+
+    def _register(self, name: str, value: Any, kind: str, operation: str) -> None:
+        owner = type(self).__name__
+        if "_kinds" not in self.__dict__:
+            raise AttributeError(
+                f"{owner}.{name}: assigned before Module.__init__ has run; make super().__init__() the first line of "
+                f"{owner}.__init__"
+            )
+        if not isinstance(name, str) or not name or "." in name:
+            raise ValueError(f"{operation}: name is {name!r}; expected a non-empty str without '.'")
+        taken = hasattr(Module if operation == "setattr" else type(self), name)
+        if name not in self._kinds and (name in self.__dict__ or taken):
+            raise ValueError(f"{operation}: {owner} already has an attribute {name!r}; choose another name")
+        self._kinds[name] = kind
+        self.__dict__[name] = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._assign(name, value, PARAMETER)
+        elif isinstance(value, Module):
+            self._assign(name, value, MODULE)
+        else:
+            kind = self.__dict__.get("_kinds", {}).get(name)
+            if value is not None and kind is not None and not (kind in BUFFERS and isinstance(value, Tensor)):
+                raise TypeError(_wrong_value(type(self).__name__, name, kind, value))
+            object.__setattr__(self, name, value)
+
+    def _assign(self, name: str, value: Any, kind: str) -> None:
+        known = self.__dict__.get("_kinds", {}).get(name)
+        if known is not None and known != kind:
+            raise TypeError(_wrong_value(type(self).__name__, name, known, value))
+        if known is None:
+            self.__dict__.pop(name, None)  # a plain attribute may become a parameter or a module
+        self._register(name, value, kind, "setattr")
+
+    def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
+        owner = type(self).__name__
+        hint = "" if "_kinds" in self.__dict__ else f"; was super().__init__() called in {owner}.__init__?"
+        raise AttributeError(f"{owner} has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self._kinds.pop(name, None)
+
+    # Walks over the tree
+
+    def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
+        for name, kind in self._kinds.items():
+            if kind in kinds and self.__dict__[name] is not None:
+                yield name, self.__dict__[name]
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules one level down, each once."""
+        yield from _once(self._own(MODULE))
+
+    def children(self) -> Iterator[Module]:
+        """The modules one level down, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module (under `prefix`) and all below it, parents first, each once."""
+        yield from _once(self._named_modules(prefix))
+
+    def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, child in self._own(MODULE):
+            yield from child._named_modules(_join(prefix, name))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, parents first, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def _named(self, prefix: str, recurse: bool, *kinds: str) -> Iterator[tuple[str, Any]]:
+        for path, module in self._named_modules(prefix) if recurse else [(prefix, self)]:
+            for name, value in module._own(*kinds):
+                yield _join(path, name), value
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their state_dict keys; one that is shared appears once, under its first name."""
+        yield from _once(self._named(prefix, recurse, PARAMETER))
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their state_dict keys, saved or not, each once."""
+        yield from _once(self._named(prefix, recurse, *BUFFERS))
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path: `model.get_submodule("layer1.0.conv")`; "" is the module itself."""
+        module = self
+        for name in target.split(".") if target else []:
+            if module._kinds.get(name) != MODULE:
+                names = ", ".join(child for child, _ in module.named_children()) or "none"
+                owner = type(module).__name__
+                raise AttributeError(f"get_submodule: {owner} has no child {name!r} of {target!r}; it has: {names}")
+            module = module.__dict__[name]
+        return module
+
+    def apply(self: Self, function: Callable[[Module], Any]) -> Self:
+        """Call `function` on every module, children before their parents; returns the module."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    # State
+
+    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+        """Every parameter and saved buffer by name, detached, sharing memory with the module.
+
+        Keys and order are PyTorch's: a module's parameters, its buffers, then its children's. A shared parameter
+        appears under each of its names.
+        """
+        state = {}
+        for path, module in self._named_modules(prefix):
+            for kind in (PARAMETER, BUFFER):
+                for name, value in module._own(kind):
+                    state[_join(path, name)] = value.detach()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadResult:
+        """Copy `state` (Tensors, NumPy arrays, or whatever np.asarray takes) into the parameters and buffers.
+
+        All problems (missing keys, unexpected keys, other shapes, other types) come in one ValueError, and then
+        nothing has changed. `strict=False` accepts missing and unexpected keys and reports them in the result.
+        """
+        return load_into(type(self).__name__, self.state_dict(), state, strict)
+
+    # Modes
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Training mode for this module and all below it; modules that are frozen stay frozen."""
+        if not isinstance(mode, bool):
+            raise TypeError(f"train: mode is {mode!r}; expected a bool")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: Self) -> Self:
+        """Evaluation mode: normalizations use their running statistics, dropout does nothing."""
+        return self.train(False)
+
+    def freeze(self: Self) -> Self:
+        """Make this module and all below it a fixed function, whatever `train()` says later.
+
+        No parameter requires grad, normalizations use their running statistics and never update them, dropout does
+        nothing. Gradients still flow through to the input.
+        """
+        return self._set_frozen(True)
+
+    def unfreeze(self: Self) -> Self:
+        """Undo `freeze()`: every parameter requires grad again and `training` counts again."""
+        return self._set_frozen(False)
+
+    def _set_frozen(self: Self, frozen: bool) -> Self:
+        for module in self.modules():
+            module.frozen = frozen
+        return self.requires_grad_(not frozen)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Whether the parameters collect gradients."""
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters; `set_to_none=False` fills them with zeros instead."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.data.fill(0)
+
+    def to(self: Self, *args: Any, device: Any = None, dtype: Any = None) -> Self:
+        """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
+
+        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
+        """
+        for value in args:
+            if isinstance(value, str) and value.split(":")[0] in ("cpu", "cuda"):
+                device = value
+            else:
+                dtype = value
+        if dtype is not None:
+            dtype = dtypes.check(dtype)
+            if not dtypes.is_float(dtype):
+                raise TypeError(
+                    f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
+                )
+        for _, tensor in self._named("", True, PARAMETER, *BUFFERS):
+            _convert(tensor, device, dtype)
+        return self
+
+    def half(self: Self) -> Self:
+        """Convert float parameters and buffers to float16."""
+        return self.to(dtypes.float16)
+
+    def float(self: Self) -> Self:
+        """Convert float parameters and buffers to float32."""
+        return self.to(dtypes.float32)
+
+    def double(self: Self) -> Self:
+        """Convert float parameters and buffers to float64."""
+        return self.to(dtypes.float64)
+
+    # Printing
+
+    def extra_repr(self) -> str:
+        """What a layer shows between its brackets."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {_indent(repr(child))}" for name, child in self._own(MODULE)]
+        extra = self.extra_repr()
+        if not lines:
+            return f"{type(self).__name__}({extra})"
+        if extra:
+            lines.insert(0, extra)
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    seen: set[int] = set()
+    for name, value in pairs:
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield name, value
+
+
+def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
+    """Swap the array (and the gradient's) for one of the type and on the device asked for."""
+    if dtype is not None and dtypes.is_float(tensor.dtype):
+        tensor.data = tensor.data.astype(dtype, copy=False)
+    if device is not None:
+        tensor.data = tensor.detach().to(device).data
+    if tensor.grad is not None:
+        _convert(tensor.grad, device, dtype)
+
+
+def _kind_of(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _wrong_value(owner: str, name: str, kind: str, value: Any) -> str:
+    expected, fix = {
+        PARAMETER: ("an nn.Parameter or None", "wrap it, nn.Parameter(tensor), or change it in place"),
+        MODULE: ("an nn.Module or None", "delete the attribute first to use its name for something else"),
+    }.get(
+        kind, ("a Tensor that is no Parameter, or None", "delete the attribute first to register it as something else")
+    )
+    return f"{owner}.{name} is a {kind}; got {_kind_of(value)}; expected {expected}; {fix}"
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")

@@ -1,0 +1,48 @@
+"""A Parameter is a Tensor that a Module lists and an optimizer changes; nothing else is special about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A Tensor that requires grad by default and that a Module registers when it is assigned to an attribute.
+
+    `data`: a Tensor or an array; the memory is shared, not copied. Python numbers and lists become float32.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        array = data.data if isinstance(data, Tensor) else data
+        if not hasattr(array, "dtype"):
+            array = np.asarray(array, dtypes.float32)
+        if requires_grad and not dtypes.is_float(array.dtype):
+            raise TypeError(
+                f"Parameter: data is {array.dtype}; expected a float type, because only floats have gradients; "
+                "convert it, pass requires_grad=False, or use register_buffer"
+            )
+        super().__init__(array, requires_grad=requires_grad)
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+
+def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
+    """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
+    tensor = Tensor(np.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
+    return Parameter(tensor if device is None else tensor.to(device=device))
+
+
+def check_sizes(layer: str, **sizes: Any) -> None:
+    """Raise TypeError or ValueError unless every size is an int of at least 1."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+            raise TypeError(f"{layer}: {name} is {size!r}; expected an int")
+        if size < 1:
+            raise ValueError(f"{layer}: {name} is {size}; expected at least 1")

@@ -1,0 +1,81 @@
+"""Loading a state_dict: compare everything first, then copy everything, so that a failed load changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm.tensor import Tensor
+
+
+class LoadResult(NamedTuple):
+    """What `load_state_dict(strict=False)` left out."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool) -> LoadResult:
+    """Copy `state` into the tensors of `own`, or raise one ValueError that lists every mismatch."""
+    if not isinstance(state, Mapping):
+        raise TypeError(
+            f"load_state_dict: state is a {type(state).__name__}; expected a mapping of names to tensors; "
+            "pass what state_dict() or minorm.load(path) returned"
+        )
+    missing = [key for key in own if key not in state]
+    unexpected = [key for key in state if key not in own]
+    arrays: dict[str, Any] = {}
+    problems = []
+    if strict and missing:
+        problems.append(f"missing keys: {', '.join(missing)}")
+    if strict and unexpected:
+        problems.append(f"unexpected keys: {', '.join(map(str, unexpected))}")
+    for key, tensor in own.items():
+        if key in state:
+            try:
+                arrays[key] = array = _array(state[key])
+            except Exception as error:  # noqa: BLE001  whatever np.asarray of a foreign object raises
+                problems.append(f"{key}: a {type(state[key]).__name__} that does not convert to an array ({error})")
+                continue
+            if array.shape != tensor.shape:
+                problems.append(f"{key}: shape is {array.shape}, expected {tensor.shape}")
+            if array.dtype.newbyteorder("=") != tensor.dtype:
+                problems.append(f"{key}: dtype is {array.dtype}, expected {tensor.dtype}")
+    if problems:
+        raise ValueError(
+            f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  "
+            + "\n  ".join(problems)
+            + f"\n{_fix(missing, unexpected, problems)}"
+        )
+    for key, array in arrays.items():
+        tensor = own[key]
+        tensor.data[...] = array
+        tensor.version.count += 1
+    return LoadResult(missing, unexpected)
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.data
+    if hasattr(value, "detach"):  # a PyTorch tensor refuses to become an array while it requires grad
+        value = value.detach()
+    return np.asarray(value)
+
+
+def _fix(missing: list[str], unexpected: list[str], problems: list[str]) -> str:
+    fixes = []
+    for key in map(str, unexpected):
+        ending = key.partition(".")[2]
+        if ending in missing:
+            prefix = key[: len(key) - len(ending)]
+            fixes.append(f"remove the prefix {prefix!r} from the state's keys")
+            break
+    if missing or unexpected:
+        fixes.append("build the model as it was when the state was saved, or pass strict=False to load what matches")
+    if any(": dtype is " in problem for problem in problems):
+        fixes.append("convert the model first, for example model.to(minorm.float16)")
+    if any(": shape is " in problem for problem in problems):
+        fixes.append("give the layers the sizes they had when the state was saved")
+    return "; ".join(fixes)

@@ -1,0 +1,232 @@
+"""Losses: one number an example, then none of them, their mean or their sum.
+
+16-bit inputs are widened to float32 and the result is rounded once, after the reduction. Sums are taken in float64.
+Targets of integers are inputs without a gradient. Every argument has been checked by the functional.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.kernels.select import backend
+
+
+def wide(x):
+    """x in the type arithmetic is done in."""
+    return x.astype(dtypes.compute_type(x.dtype), copy=False)
+
+
+def reduced(losses, reduction, count, dtype):
+    """The losses, their sum, or their sum / count (0 / 0 is NaN, as in PyTorch)."""
+    if reduction == "none":
+        return losses.astype(dtype, copy=False)
+    total = losses.sum(dtype=np.float64)
+    if reduction == "mean":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            total = total / np.float64(count)
+    return total.astype(dtype)
+
+
+def share(dy, reduction, count):
+    """What each loss receives of the gradient `dy` of the reduced loss, in the compute type."""
+    dy = wide(dy)
+    if reduction == "mean":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return dy / dy.dtype.type(count)
+    return dy
+
+
+# Classes
+
+
+class CrossEntropy(Function):
+    """loss = log sum exp(x) - (1 - s) * x[target] - s * mean(x) along axis 1, s = label_smoothing.
+
+    x (N, C, d1, ...), target (N, d1, ...) of classes. Where target == ignore_index the loss is 0 and is not counted.
+    """
+
+    def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
+        self.x, self.target, self.reduction = x, target, reduction
+        self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+        classes = target.reshape(-1).astype(np.int64, copy=False)
+        losses, self.lse = backend(x).elementwise.cross_entropy(class_rows(wide(x)), classes, **self.options)
+        self.count = np.count_nonzero(classes != ignore_index)
+        return reduced(losses.reshape(target.shape), reduction, self.count, x.dtype)
+
+    def backward(self, dy):
+        x, classes = self.x, self.target.reshape(-1).astype(np.int64, copy=False)
+        dlosses = share(dy, self.reduction, self.count).reshape(-1)
+        dlosses = np.ascontiguousarray(np.broadcast_to(dlosses, classes.shape))
+        rows = class_rows(wide(x))
+        dx = backend(x).elementwise.cross_entropy_grad(dlosses, rows, classes, self.lse, **self.options)
+        return class_axis(dx, x.shape).astype(x.dtype, copy=False), None
+
+
+def class_rows(x):
+    """x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
+    if x.ndim <= 2:
+        return np.ascontiguousarray(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
+    return np.moveaxis(x, 1, -1).reshape(x.size // max(1, x.shape[1]), x.shape[1])
+
+
+def class_axis(rows, shape):
+    """What `class_rows` made rows of, back at `shape`."""
+    if len(shape) <= 2:
+        return rows.reshape(shape)
+    return np.moveaxis(rows.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
+
+
+class SoftCrossEntropy(Function):
+    """loss = - sum over axis 1 of q * log softmax(x): q is a weight for each class of each example, 0 * -inf is 0.
+
+    The mean divides by `count`.
+    """
+
+    def forward(self, x, q, *, reduction, count):
+        self.x, self.q, self.reduction, self.count = x, q, reduction, count
+        self.axis = min(1, x.ndim - 1)
+        terms = weighted(wide(q), backend(x).elementwise.log_softmax(wide(x), self.axis))
+        return reduced(-terms.sum(axis=self.axis), reduction, count, x.dtype)
+
+    def backward(self, dy):
+        x, q, axis = self.x, self.q, self.axis
+        dlosses = share(dy, self.reduction, self.count)
+        if self.reduction == "none":
+            dlosses = np.expand_dims(dlosses, axis)
+        dx = dq = None
+        logp = backend(x).elementwise.log_softmax(wide(x), axis)
+        if self.needs[0]:
+            total = wide(q).sum(axis=axis, keepdims=True)
+            dx = (dlosses * (np.exp(logp) * total - wide(q))).astype(x.dtype, copy=False)
+        if self.needs[1]:
+            dq = (-dlosses * logp).astype(q.dtype, copy=False)
+        return dx, dq
+
+
+def weighted(q, values):
+    """q * values, and 0 where q is 0, whatever the value: a masked class (-inf) that nobody asks for costs nothing."""
+    return q * np.where(q == 0, q, values)
+
+
+class NLL(Function):
+    """loss = -weight[target] * x[target] along axis 1; the mean divides by the sum of weight[target].
+
+    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets weigh 0.
+    """
+
+    def forward(self, x, target, weight, *, reduction, ignore_index):
+        self.shape, self.dtype, self.reduction = x.shape, x.dtype, reduction
+        self.axis = min(1, x.ndim - 1)
+        counted = target != ignore_index
+        self.index = np.expand_dims(np.where(counted, target, 0).astype(np.int64), self.axis)
+        weights = np.where(counted, 1 if weight is None else wide(weight)[self.index.squeeze(self.axis)], 0)
+        self.weights = weights.astype(dtypes.compute_type(x.dtype), copy=False)
+        self.count = self.weights.sum(dtype=np.float64)
+        chosen = np.take_along_axis(wide(x), self.index, self.axis).squeeze(self.axis)
+        return reduced(-weighted(self.weights, chosen), reduction, self.count, x.dtype)
+
+    def backward(self, dy):
+        dx = np.zeros(self.shape, self.dtype)
+        dlosses = -weighted(self.weights, share(dy, self.reduction, self.count))
+        np.put_along_axis(dx, self.index, np.expand_dims(dlosses, self.axis).astype(self.dtype), self.axis)
+        return dx, None, None
+
+
+# Numbers
+
+
+class Difference(Function):
+    """Base of losses of x - target; the target's gradient is the opposite of the input's."""
+
+    def forward(self, x, target, *, reduction, **options):
+        self.x, self.target, self.reduction, self.options = x, target, reduction, options
+        return reduced(self.loss(wide(x) - wide(target), **options), reduction, x.size, x.dtype)
+
+    def backward(self, dy):
+        slope = self.slope(wide(self.x) - wide(self.target), **self.options)
+        dx = (share(dy, self.reduction, self.x.size) * slope).astype(dy.dtype, copy=False)
+        return dx if self.needs[0] else None, -dx if self.needs[1] else None
+
+    @staticmethod
+    def loss(d):
+        raise NotImplementedError
+
+    @staticmethod
+    def slope(d):
+        raise NotImplementedError
+
+
+class SquaredError(Difference):
+    """d^2, d = x - target."""
+
+    @staticmethod
+    def loss(d):
+        return d * d
+
+    @staticmethod
+    def slope(d):
+        return d + d
+
+
+class AbsoluteError(Difference):
+    """|d|, d = x - target; slope 0 at 0."""
+
+    @staticmethod
+    def loss(d):
+        return abs(d)
+
+    @staticmethod
+    def slope(d):
+        return np.sign(d)
+
+
+class SmoothAbsoluteError(Difference):
+    """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2."""
+
+    @staticmethod
+    def loss(d, beta):
+        size = abs(d)
+        return np.where(size < beta, d * d / (2 * beta or 1), size - beta / 2)
+
+    @staticmethod
+    def slope(d, beta):
+        return np.where(abs(d) < beta, d / (beta or 1), np.sign(d))
+
+
+class BinaryCrossEntropy(Function):
+    """loss = weight * ((1 - y) * x + (1 + (pos_weight - 1) * y) * log(1 + exp(-x))), for logits x and targets y.
+
+    With p = sigmoid(x) this is -weight * (pos_weight * y * log p + (1 - y) * log(1 - p)), written so that nothing
+    overflows or cancels: log(1 + exp(-x)) = log1p(exp(-|x|)) + max(-x, 0).
+    """
+
+    def forward(self, x, target, weight, pos_weight, *, reduction):
+        self.x, self.target, self.weight, self.pos_weight, self.reduction = x, target, weight, pos_weight, reduction
+        z, y = wide(x), wide(target)
+        losses = (1 - y) * z + self.positive(y) * softplus_of_minus(z)
+        return reduced(self.weigh(losses), reduction, x.size, x.dtype)
+
+    def backward(self, dy):
+        z, y = wide(self.x), wide(self.target)
+        dlosses = share(dy, self.reduction, self.x.size)
+        dx = dtarget = None
+        if self.needs[0]:
+            slope = (1 - y) - self.positive(y) * backend(z).elementwise.sigmoid(-z)
+            dx = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
+        if self.needs[1]:
+            extra = 0 if self.pos_weight is None else (wide(self.pos_weight) - 1) * softplus_of_minus(z)
+            dtarget = self.weigh(dlosses * (extra - z)).astype(dy.dtype, copy=False)
+        return dx, dtarget, None, None
+
+    def positive(self, y):
+        return 1 if self.pos_weight is None else 1 + (wide(self.pos_weight) - 1) * y
+
+    def weigh(self, losses):
+        return losses if self.weight is None else losses * wide(self.weight)
+
+
+def softplus_of_minus(z):
+    """log(1 + exp(-z))"""
+    return np.log1p(np.exp(-abs(z))) + np.maximum(-z, z.dtype.type(0))
