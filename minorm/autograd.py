@@ -6,7 +6,7 @@ Each node carries a serial number. Inputs always exist before what is computed f
 falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
 
 This module knows no operation and not even the Tensor class: a result is built through an input
-(`tensor.spawn(array, creator)`), so the import points downward.
+(`tensor.spawn(array, creator)`) and gradients are added by one (`tensor.accumulate`), so the import points downward.
 """
 
 from __future__ import annotations
@@ -159,24 +159,22 @@ class _Sum:
 
     __slots__ = ("array", "owned")
 
-    def __init__(self) -> None:
-        self.array: Any = None
+    def __init__(self, array: Any = None) -> None:
+        self.array = array
         self.owned = False
 
-    def add(self, gradient: Any) -> None:
+    def add(self, gradient: Any, accumulate: Callable[[Any, Any, bool], Any]) -> None:
         if self.array is None:
             self.array = gradient
-        elif self.owned:
-            self.array += gradient
         else:
-            self.array = self.array + gradient
+            self.array = accumulate(self.array, gradient, self.owned)
             self.owned = True
 
 
 def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it."""
     if root.creator is None:
-        leaves = {id(root): (root, _collected(gradient))}
+        leaves = {id(root): (root, _Sum(gradient))}
     else:
         leaves = _walk(root, gradient, retain_graph)
     given: set[int] = {id(gradient)}
@@ -191,12 +189,6 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
             leaf.grad = leaf.spawn(leaf.grad.data + array, None, 0)
 
 
-def _collected(gradient: Any) -> _Sum:
-    total = _Sum()
-    total.add(gradient)
-    return total
-
-
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, _Sum]]:
     """Visit creators by falling serial number; returns the leaves with their collected gradients."""
     leaves: dict[int, tuple[Any, _Sum]] = {}
@@ -206,7 +198,7 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, 
     def send(tensor: Any, array: Any) -> None:
         creator = tensor.creator
         if creator is None:
-            leaves.setdefault(id(tensor), (tensor, _Sum()))[1].add(array)
+            leaves.setdefault(id(tensor), (tensor, _Sum()))[1].add(array, root.accumulate)
             return
         if creator.inputs is None:
             raise RuntimeError(
@@ -217,7 +209,7 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, 
         if sums is None:
             sums = pending[creator.serial] = [_Sum() for _ in range(creator.outputs)]
             heapq.heappush(heap, (-creator.serial, creator))
-        sums[tensor.output_index].add(array)
+        sums[tensor.output_index].add(array, root.accumulate)
 
     send(root, gradient)
     while heap:

@@ -16,6 +16,7 @@ import numpy as np
 
 from minorm import autograd, dtypes
 from minorm.autograd import Version
+from minorm.kernels.select import backend
 from minorm.operators import Operators, plain
 from minorm.ops import elementwise
 
@@ -58,6 +59,15 @@ class Tensor(Operators):
         self.output_index = index
         self.version = Version()
         return self
+
+    @staticmethod
+    def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
+        """Add two arrays, into `total` where its memory is the backward walk's own."""
+        kernels = backend(total).elementwise
+        if not owned:
+            return np.asarray(kernels.add(total, gradient))
+        kernels.accumulate(total, gradient)
+        return total
 
     # What it is
 

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": {"nest", "equation", "minorm_ext"},
     "ops": {"autograd", "kernels", "nest", "equation"},
     "operators": {"ops", "autograd"},
-    "tensor": {"operators", "ops", "autograd"},
+    "tensor": {"operators", "ops", "autograd", "kernels"},
     "creation": {"tensor", "ops", "random"},
     "joining": {"tensor", "ops"},
     "testing": {"tensor", "autograd"},
