@@ -1,6 +1,6 @@
 """minorm.onnx: models out to ONNX (and, with the reader, in). Needs the extra: pip install "minorm[onnx]".
 
-    minorm.onnx.export(model, x, "model.onnx")
+minorm.onnx.export(model, x, "model.onnx")
 """
 
 try:

@@ -10,8 +10,7 @@ from minorm.onnx.arithmetic import clip
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.registry import lowers, writes
-from minorm.onnx.shape import reshape, transpose
-from minorm.onnx.sizes import product
+from minorm.onnx.shape import transpose
 
 
 @writes(F.relu, "Relu", since=(6, 13, 14))
@@ -94,9 +93,29 @@ def lower_gelu(g: Graph, x: Value, approximate: str) -> Value:
         cube = g.add("Mul", x, g.add("Mul", x, x))
         inner = g.add("Add", x, g.add("Mul", cube, g.scalar(0.044715, x)))
         bend = g.add("Tanh", g.add("Mul", inner, g.scalar(math.sqrt(2 / math.pi), x)))
-    else:
+    elif g.has("Erf"):
         bend = g.add("Erf", g.add("Mul", x, g.scalar(math.sqrt(0.5), x)))
+    else:
+        return _gelu_without_erf(g, x)
     return g.add("Mul", g.add("Mul", x, half), g.add("Add", bend, one))
+
+
+# erfc(z) = polynomial(t) * exp(-z^2) with t = 1 / (1 + P * z), z >= 0, to 1.5e-7: Abramowitz and Stegun 1964, 7.1.26.
+P = 0.3275911
+POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+
+
+def _gelu_without_erf(g: Graph, x: Value) -> Value:
+    """relu(x) - |x| / 2 * erfc(|x| / sqrt 2)"""
+    if x.dtype == dtypes.float64:
+        raise Decline("Erf exists from opset 9 on; before, gelu can be written for float32 and less only")
+    z = g.add("Mul", g.add("Abs", x), g.scalar(math.sqrt(0.5), x))
+    t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, x)), g.scalar(1, x)))
+    sum_ = g.scalar(0, x)
+    for factor in POLYNOMIAL:
+        sum_ = g.add("Mul", g.add("Add", sum_, g.scalar(factor, x)), t)
+    tail = g.add("Mul", sum_, g.add("Exp", g.add("Neg", g.add("Mul", z, z))))
+    return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), tail))
 
 
 # Softmax. 13: along one axis. Before: the tensor is flattened to a matrix at `axis`, and each row is one softmax.

@@ -10,8 +10,9 @@ from typing import Any
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import Rule, lowers, writes
+from minorm.onnx.registry import Rule, writes
 from minorm.onnx.shape import expand
+from minorm.onnx.sizes import broadcast
 from minorm.ops import elementwise as ops
 
 # Add, Sub, Mul, Div. 13: bfloat16. 14: 8- and 16-bit integers.
@@ -39,7 +40,7 @@ def write_pow(g: Graph, a: Value, b: Value) -> Value:
 def extreme(g: Graph, operator: str, a: Value, b: Value) -> Value:
     """The larger ("Max") or smaller ("Min") of each pair."""
     if not g.has(operator, 8) and a.shape != b.shape:
-        shape = g.result.shape
+        shape = broadcast(a.known_shape, b.known_shape)
         a, b = expand(g, a, shape), expand(g, b, shape)
     return g.add(operator, a, b)
 

@@ -63,7 +63,9 @@ def verify(
 
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
-    arrays = {name: np.array(getattr(value, "data", value)) for name, value in feeds.items()}  # copies: it may write to them
+    arrays = {
+        name: np.array(getattr(value, "data", value)) for name, value in feeds.items()
+    }  # copies: it may write to them
     outputs = run(session, proto, arrays)
     wanted = [np.asarray(getattr(value, "data", value)) for value in expected]
     worst, relative = 0.0, 0.0
@@ -110,7 +112,11 @@ def start(proto: onnx.ModelProto) -> Any:
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions derive from nothing more precise
-        if "NOT_IMPLEMENTED" in str(error) or "ValidateOpsetForDomain" in str(error) or "Unsupported model IR version" in str(error):
+        if (
+            "NOT_IMPLEMENTED" in str(error)
+            or "ValidateOpsetForDomain" in str(error)
+            or "Unsupported model IR version" in str(error)
+        ):
             return f"onnxruntime {onnxruntime.__version__} does not run this model: {str(error)[:200]}"
         raise VerifyError(f"verify: onnxruntime {onnxruntime.__version__} rejects the model: {error}") from error
 

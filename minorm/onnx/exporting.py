@@ -66,7 +66,9 @@ def export(
     base = _run(model, args, training)
     probe = _probe(model, args, training) if places else []
     try:
-        sized = [base] + [_run(model, _other_lengths(args, places, axes, symbols, i), training) for i in range(len(symbols.names))]
+        sized = [base] + [
+            _run(model, _other_lengths(args, places, axes, symbols, i), training) for i in range(len(symbols.names))
+        ]
         graph, outputs = _write(model, opset, training, symbols, names, places, sized, probe)
     except (Unstable, ValueError, TypeError, IndexError, RuntimeError) as error:
         if isinstance(error, ExportError) or not symbols.names or (dynamic_axes and not isinstance(error, Unstable)):
@@ -154,7 +156,9 @@ def _free_axes(
             )
             for axis, label in pairs:
                 if not -tensor.ndim <= axis < tensor.ndim:
-                    raise ValueError(f"export: dynamic_axes names axis {axis} of {name!r}, whose shape is {tensor.shape}")
+                    raise ValueError(
+                        f"export: dynamic_axes names axis {axis} of {name!r}, whose shape is {tensor.shape}"
+                    )
                 own[axis % tensor.ndim] = label
         for axis, label in own.items():
             if found.setdefault(label, tensor.shape[axis]) != tensor.shape[axis]:

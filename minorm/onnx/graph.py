@@ -154,12 +154,6 @@ class Graph:
         """A 0-d constant of the element type of `like`."""
         return self.constant(number, like.dtype)
 
-    def full(self, number: float, shape: Shape, dtype: Any) -> Value:
-        """`number` repeated to `shape`, as a constant where the shape is fixed."""
-        if not any(isinstance(n, Size) for n in shape):
-            return self.constant(np.full([int(n) for n in shape], number, dtype))
-        return self.add("Expand", self.constant(number, dtype), self.vector(shape), shape=shape)
-
     def vector(self, lengths: Shape) -> Value:
         """A 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes where one is free."""
         if not any(isinstance(n, Size) for n in lengths):
@@ -234,7 +228,9 @@ class Graph:
             if name not in schema.attributes:
                 raise Decline(f"{operator} {since} has no attribute {name}")
         if not schema.min_input <= len(inputs) <= schema.max_input:
-            raise Decline(f"{operator} {since} takes {schema.min_input} to {schema.max_input} inputs, not {len(inputs)}")
+            raise Decline(
+                f"{operator} {since} takes {schema.min_input} to {schema.max_input} inputs, not {len(inputs)}"
+            )
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:

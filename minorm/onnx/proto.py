@@ -56,7 +56,10 @@ def build(
             for value in sorted(initializers, key=lambda value: value.home is None)
         ],
         value_info=[
-            _info(graph, value) for node in nodes for value in node.outputs if value is not None and id(value) not in ends
+            _info(graph, value)
+            for node in nodes
+            for value in node.outputs
+            if value is not None and id(value) not in ends
         ],
     )
     model = helper.make_model(
@@ -112,7 +115,9 @@ def _give_names(
     ]:
         value.name = names.take(wanted)
         if value.name != wanted and wanted in fixed:
-            raise ExportError(f"export: the name {wanted!r} is taken by a parameter, an input or an output; choose another")
+            raise ExportError(
+                f"export: the name {wanted!r} is taken by a parameter, an input or an output; choose another"
+            )
     named = {id(value) for value in results}
     for value in initializers:
         if value.home is None:

@@ -65,7 +65,9 @@ def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
     return _register(Writer, target, None, ())
 
 
-def _register(kind: type[Writer], target: Any, operator: str | None, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
+def _register(
+    kind: type[Writer], target: Any, operator: str | None, since: tuple[int, ...]
+) -> Callable[[AnyRule], AnyRule]:
     def add(rule: AnyRule) -> AnyRule:
         WRITERS.setdefault(target, []).append(kind(target, operator, since, rule))
         return rule
@@ -97,6 +99,12 @@ def writers(target: Any, opset: int) -> list[Rule]:
     """The rules for a call of `target` at `opset`, in the order they are to be tried."""
     found = [writer for writer in WRITERS.get(target, ()) if writer.fits(opset)]
     return [w.rule for w in found if w.operator is not None] + [w.rule for w in found if w.operator is None]
+
+
+def absent(target: Any, opset: int) -> list[str]:
+    """Which operators a call of `target` would be, had the opset these versions of them."""
+    found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
+    return [f"it is {w.operator} of opset {min(w.since)} on; the model's opset is {opset}" for w in found]
 
 
 def reader(operator: str, opset: int) -> Rule:

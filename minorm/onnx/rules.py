@@ -7,6 +7,7 @@ from minorm.onnx import (  # noqa: F401
     dropout,
     indexing,
     linear,
+    loss,
     reduction,
     shape,
 )

@@ -10,8 +10,8 @@ import numpy as np
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import writes
-from minorm.onnx.sizes import Length, Shape, Size, product
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.sizes import Length, Shape, Size
 from minorm.ops import shape as ops
 
 INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and backwards
@@ -53,14 +53,23 @@ def write_permute(g: Graph, x: Value, order: tuple[int, ...]) -> Value:
 
 
 def expand(g: Graph, x: Value, shape: Shape) -> Value:
-    """x stretched to `shape`; before Expand existed (8), by multiplying with ones."""
-    if x.shape == tuple(shape):
+    """x stretched to `shape`; before Expand existed (8), by repeating its axes of length 1."""
+    shape = tuple(shape)
+    if x.shape == shape:
         return x
     if g.has("Expand"):
-        return g.add("Expand", x, g.vector(shape), shape=tuple(shape))
+        return g.add("Expand", x, g.vector(shape), shape=shape)
+    if x.ndim < len(shape):
+        x = reshape(g, x, (1,) * (len(shape) - x.ndim) + x.known_shape)
+    counts = tuple(1 if n == m else m for n, m in zip(x.known_shape, shape, strict=True))
+    return g.add("Tile", x, g.vector(counts), shape=shape)
+
+
+def full(g: Graph, number: float, shape: Shape, dtype: Any) -> Value:
+    """`number` repeated to `shape`, as a constant where the shape is fixed."""
     if any(isinstance(n, Size) for n in shape):
-        raise Decline("stretching to a free length needs Expand, which exists from opset 8 on")
-    return g.add("Mul", x, g.full(1, shape, x.dtype))
+        return expand(g, g.constant(number, dtype), shape)
+    return g.constant(np.full([int(n) for n in shape], number, dtype))
 
 
 @writes(ops.Expand, "Expand", since=(8, 13))
@@ -68,8 +77,8 @@ def write_expand_8(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
 
 
-@writes(ops.Expand, "Mul", since=(7,))
-def write_expand_7(g: Graph, x: Value, shape: Shape) -> Value:
+@writes(ops.Expand, "Tile", since=(6,))
+def write_expand_6(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
 
 
@@ -105,7 +114,13 @@ def write_repeat(g: Graph, x: Value, counts: Shape) -> Value:
 
 
 def slice_(
-    g: Graph, x: Value, axes: Sequence[int], starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int], shape: Shape
+    g: Graph,
+    x: Value,
+    axes: Sequence[int],
+    starts: Sequence[Any],
+    ends: Sequence[Any],
+    steps: Sequence[int],
+    shape: Shape,
 ) -> Value:
     """x[start:end:step] along some axes. 10: bounds are inputs, and steps exist."""
     if not axes:
@@ -113,23 +128,30 @@ def slice_(
     if g.has("Slice", 10):
         constants = [g.vector(tuple(starts)), g.vector(tuple(ends)), g.vector(tuple(axes)), g.vector(tuple(steps))]
         return g.add("Slice", x, *constants, shape=shape)
-    if any(step != 1 for step in steps):
-        raise Decline("Slice has steps from opset 10 on")
-    return g.add("Slice", x, shape=shape, axes=list(axes), starts=[int(n) for n in starts], ends=[int(n) for n in ends])
+    plain = [i for i, step in enumerate(steps) if step == 1]
+    for i, step in enumerate(steps):
+        if step != 1:
+            x = _every(g, x, axes[i], slice(starts[i], None if ends[i] == INT_MIN else ends[i], step))
+    if not plain:
+        return x
+    bounds = {"starts": [int(starts[i]) for i in plain], "ends": [int(ends[i]) for i in plain]}
+    return g.add("Slice", x, shape=shape, axes=[axes[i] for i in plain], **bounds)
 
 
-@writes(ops.Flip, "Slice", since=(10, 11, 13))
-def write_flip_10(g: Graph, x: Value, axes: tuple[int, ...]) -> Value:
+def _every(g: Graph, x: Value, axis: int, part: slice) -> Value:
+    """x[part] along one axis of fixed length, where Slice has no steps."""
+    length = x.known_shape[axis]
+    if isinstance(length, Size):
+        raise Decline("Slice has steps from opset 10 on; before, only an axis of fixed length can be stepped through")
+    indices = np.arange(length)[part]
+    shape = (*x.known_shape[:axis], len(indices), *x.known_shape[axis + 1 :])
+    return g.add("Gather", x, g.constant(indices, np.int64, "indices"), shape=shape, axis=axis)
+
+
+@lowers(ops.Flip)
+def write_flip(g: Graph, x: Value, axes: tuple[int, ...]) -> Value:
     n = len(axes)
     return slice_(g, x, axes, [-1] * n, [INT_MIN] * n, [-1] * n, x.known_shape) if n else g.add("Identity", x)
-
-
-@writes(ops.Flip, "Gather", since=(1,))
-def write_flip_1(g: Graph, x: Value, axes: tuple[int, ...]) -> Value:
-    for axis in axes:
-        backwards = np.arange(int(x.known_shape[axis]))[::-1]
-        x = g.add("Gather", x, g.constant(backwards, np.int64, "backwards"), shape=x.shape, axis=axis)
-    return x if axes else g.add("Identity", x)
 
 
 def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
@@ -156,7 +178,3 @@ def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 def channels(g: Graph, x: Value, vector: Value) -> Value:
     """A vector of C numbers shaped (C, 1, ...), to broadcast along axis 1 of x."""
     return reshape(g, vector, (*vector.known_shape, *(1,) * (x.ndim - 2)))
-
-
-def flat_length(shape: Shape) -> Length:
-    return product(shape)

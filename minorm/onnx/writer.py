@@ -16,7 +16,8 @@ from minorm.onnx import registry
 from minorm.onnx.errors import Decline, ExportError, Unstable
 from minorm.onnx.graph import Graph, Result, Value
 from minorm.onnx.recording import Run, Scope, name_of, tensors_of
-from minorm.onnx.sizes import Length, Shape, Size, product, size_of
+from minorm.onnx.shape import expand, full, reshape
+from minorm.onnx.sizes import Length, Shape, Size, size_of
 from minorm.tensor import Tensor
 from minorm.trace import Call
 
@@ -103,14 +104,12 @@ class Writer:
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
-            return []
+            return registry.absent(first.target, graph.opset)
         arguments = {
             key: self._merge([call.arguments[key] for call in calls], f"{name_of(first.target)}: {key}")
             for key in first.arguments
         }
-        graph.results = tuple(
-            Result(self._shape(tensors), tensors[0].dtype) for tensors in zip(*results, strict=True)
-        )
+        graph.results = tuple(Result(self._shape(tensors), tensors[0].dtype) for tensors in zip(*results, strict=True))
         for rule in rules:
             mark = graph.mark()
             try:
@@ -128,7 +127,7 @@ class Writer:
     def _fail(self, call: Call, reasons: Sequence[str]) -> None:
         shapes = [f"{key} {value.shape}" for key, value in call.arguments.items() if isinstance(value, Tensor)]
         where = f" in {self.graph.scope}" if self.graph.scope else ""
-        why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ": no rule for it"
+        why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ": minorm has no ONNX form for it"
         self.failures.append(f"{name_of(call.target)}({', '.join(shapes)}){where}{why}")
 
     # Values
@@ -157,7 +156,8 @@ class Writer:
 
     def _find(self, tensors: Sequence[Tensor]) -> Value | None:
         found = [
-            self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.data)) for run, tensor in enumerate(tensors)
+            self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.data))
+            for run, tensor in enumerate(tensors)
         ]
         if any(value is not found[0] for value in found):
             self._differ("which tensor is used", [id(value) for value in found])
@@ -193,14 +193,13 @@ class Writer:
         shape = tuple(size_of(lengths) for lengths in zip(*[array.shape for array in arrays], strict=True))
         try:
             if all(_same(n, numbers[0]) for n in numbers):
-                return graph.full(numbers[0], shape, arrays[0].dtype)
+                return full(graph, numbers[0], shape, arrays[0].dtype)
             if any(n != int(n) for n in numbers):
                 raise Decline("is a number that depends on the length of a free axis")
             size = size_of([int(n) for n in numbers])
             assert isinstance(size, Size)
             number = graph.cast(graph.length(size), arrays[0].dtype)
-            number = graph.add("Reshape", number, graph.vector((1,) * len(shape)), shape=(1,) * len(shape))
-            return number if product(shape) == 1 else graph.add("Expand", number, graph.vector(shape), shape=shape)
+            return expand(graph, reshape(graph, number, (1,) * len(shape)), shape)
         except Decline as decline:
             raise Unstable(f"{what}: {decline}") from None
 
