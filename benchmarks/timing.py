@@ -1,0 +1,38 @@
+"""Timing things against each other: each in turn, round after round, so that a noisy moment hits all of them alike.
+
+    ours, theirs = in_turn([lambda: f(x), lambda: g(x)], seconds=1.0)      # median seconds a call of each
+
+What matters on a shared machine is the ratio of two medians taken in the same minute, not a time by itself.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def in_turn(callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds: int = 5) -> list[float]:
+    """The median time of one call of each, in seconds, spending about `seconds` on all of them together.
+
+    Every callable gets a turn of some calls in each round: a turn is long enough to bring its data back into the
+    cache, and short enough that all of them see the same state of the machine. At least `rounds` rounds.
+    """
+    calls = []
+    for f in callables:
+        f()
+        start = time.perf_counter()
+        f()
+        once = time.perf_counter() - start
+        calls.append(max(1, min(20, int(0.002 / max(once, 1e-9)))))  # a turn of about 2 ms
+    times: list[list[float]] = [[] for _ in callables]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[0]) < rounds * calls[0]:
+        for f, count, mine in zip(callables, calls, times, strict=True):
+            f()  # not timed: it brings the data back after the others' turns
+            for _ in range(count):
+                start = time.perf_counter()
+                f()
+                mine.append(time.perf_counter() - start)
+    return [statistics.median(mine) for mine in times]

@@ -1,0 +1,74 @@
+"""What convolution and pooling ask of their windows: one whole number an axis, within bounds, that fits the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.tensor import Tensor
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
+    """`value` as one int an axis: an int for all of them, or a tuple of `rank`. TypeError or ValueError otherwise."""
+    if type(value) is int:
+        result: Ints = (value,) * rank
+    elif _is_int(value):
+        result = (int(value),) * rank
+    elif isinstance(value, (tuple, list)) and len(value) in (1, rank) and all(map(_is_int, value)):
+        result = tuple(map(int, value)) * (rank if len(value) == 1 else 1)
+    else:
+        raise TypeError(f"{operation}: {name} is {value!r}; expected an int{_or_tuple(rank)}")
+    if min(result) < least:
+        raise ValueError(f"{operation}: {name} is {value!r}; expected {name} >= {least} along every axis")
+    return result
+
+
+def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
+    """`value` as a (low, high) pair an axis: an int, a tuple of ints (both sides alike), or the pairs themselves."""
+    if type(value) is int and value >= 0:
+        return ((value, value),) * rank
+    if isinstance(value, (tuple, list)) and value and all(isinstance(pair, (tuple, list)) for pair in value):
+        if len(value) != rank or not all(len(pair) == 2 and all(map(_is_int, pair)) for pair in value):
+            raise TypeError(f"{operation}: {name} is {value!r}; expected {rank} pairs (low, high) of ints")
+        result = tuple((int(low), int(high)) for low, high in value)
+        if min(map(min, result)) < 0:
+            raise ValueError(f"{operation}: {name} is {value!r}; expected {name} >= 0 on every side")
+        return result
+    return tuple((n, n) for n in ints(operation, name, value, rank, least=0))
+
+
+def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
+    """Raise unless `x` is a Tensor (N, C, *spatial) with `rank` spatial axes."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
+        )
+    if x.data.ndim != rank + 2:
+        fix = "; a single image needs a batch axis: x.reshape(1, *x.shape)" if x.data.ndim == rank + 1 else ""
+        raise ValueError(
+            f"{operation}: {name} has {x.data.ndim} dimensions; expected {rank + 2}, {AXES[rank]}; "
+            f"{name}.shape is {x.shape}{fix}"
+        )
+
+
+def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> None:
+    """Raise ValueError where the window is larger than the padded input."""
+    for n, k, (low, high), d in zip(size, kernel, padding, dilation, strict=True):
+        if d * (k - 1) + 1 > n + low + high:
+            span = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
+            padded = tuple(n + low + high for n, (low, high) in zip(size, padding, strict=True))
+            raise ValueError(
+                f"{operation}: the kernel is larger than the padded input: it spans {span}, the input is {padded} with "
+                f"padding {padding}; expected at most that; use a smaller kernel or more padding"
+            )
+
+
+def _is_int(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, (bool, Tensor))
+
+
+def _or_tuple(rank: int) -> str:
+    return " or a tuple of 1 int" if rank == 1 else f" or a tuple of {rank} ints"

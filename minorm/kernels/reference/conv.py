@@ -1,0 +1,100 @@
+"""Convolution as a sum over taps: each is one matrix product with a shifted, strided view of the input.
+
+    y[n, g, :, o] = sum over taps k of  W[g, :, :, k] @ x[n, g, :, o * stride + k * dilation - low]
+
+The two gradients are the same sum read the other ways: the gradient for the input sends each product back to the
+view it came from, the gradient for the weights multiplies the two sides that the forward pass had kept apart.
+Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
+pair an axis; `stride` and `dilation` are one number an axis. 16-bit floats are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from minorm.dtypes import compute_type
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
+    """The spatial shape of the result: how often the kernel fits into the padded input."""
+    return tuple(
+        (x + low + high - d * (k - 1) - 1) // s + 1
+        for x, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+    """y of shape (N, groups * O, *output); `b` is None or one number an output channel."""
+    dtype = compute_type(x.dtype)
+    out = output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
+    y = np.zeros((x.shape[0], groups, w.shape[0] // groups, math.prod(out)), dtype)
+    for tap, view in _taps(w.shape[2:], out, stride, dilation):
+        y += _by_group(w[tap].astype(dtype), groups) @ _flat(padded[view], groups)
+    if b is not None:
+        y += b.astype(dtype).reshape(groups, -1, 1)
+    return y.reshape(x.shape[0], w.shape[0], *out).astype(x.dtype)
+
+
+def grad_input(
+    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+) -> Any:
+    """dx of shape `x_shape`. With a bias per channel of x added, this is the transposed convolution of dy."""
+    dtype = compute_type(dy.dtype)
+    low = tuple(pair[0] for pair in padding)
+    size = tuple(x + sum(pair) for x, pair in zip(x_shape[2:], padding, strict=True))
+    padded: Any = np.zeros((*x_shape[:2], *size), dtype)
+    flat = _flat(dy.astype(dtype), groups)
+    for tap, view in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
+        part = _by_group(w[tap].astype(dtype), groups).swapaxes(1, 2) @ flat
+        padded[view] += part.reshape(*x_shape[:2], *dy.shape[2:])
+    dx = padded[(..., *(slice(start, start + x) for start, x in zip(low, x_shape[2:], strict=True)))]
+    if b is not None:
+        dx = dx + b.astype(dtype).reshape(-1, *[1] * len(low))
+    return np.ascontiguousarray(dx.astype(dy.dtype))
+
+
+def grad_weight(
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> tuple[Any, Any]:
+    """(dw of shape `w_shape`, db with one number an output channel)."""
+    dtype = compute_type(x.dtype)
+    padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
+    flat = _flat(dy.astype(dtype), groups)
+    dw = np.empty(w_shape, dtype)
+    for tap, view in _taps(w_shape[2:], dy.shape[2:], stride, dilation):
+        dw[tap] = (flat @ _flat(padded[view], groups).swapaxes(2, 3)).sum(axis=0).reshape(w_shape[:2])
+    return dw.astype(x.dtype), grad_bias(dy)
+
+
+def grad_bias(dy: Any) -> Any:
+    """db: dy summed over everything but the channels."""
+    return dy.astype(compute_type(dy.dtype)).sum(axis=(0, *range(2, dy.ndim))).astype(dy.dtype)
+
+
+def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
+    """For every tap: its index into the weights, and the view of the padded input that it meets."""
+    for tap in itertools.product(*map(range, kernel)):
+        view = tuple(
+            slice(k * d, k * d + (o - 1) * s + 1 if o else k * d, s)
+            for k, o, s, d in zip(tap, out, stride, dilation, strict=True)
+        )
+        yield (slice(None), slice(None), *tap), (..., *view)
+
+
+def _flat(x: Any, groups: int) -> Any:
+    """(N, groups * C, *spatial) as (N, groups, C, pixels)."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
+
+
+def _by_group(w: Any, groups: int) -> Any:
+    """(groups * O, I) as (groups, O, I)."""
+    return w.reshape(groups, w.shape[0] // groups, w.shape[1])

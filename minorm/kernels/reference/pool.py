@@ -1,0 +1,136 @@
+"""Pooling as a walk over taps: tap k of every window at once is one strided view of the padded input.
+
+The maximum keeps, beside the largest value so far, where it stands: its place in the plane, rows after each other, as
+PyTorch's `return_indices` gives it. The average divides by the number of taps that count, which is a product of one
+number an axis. A window belongs to the result while it starts inside the input or its padding before (ceil_mode), so
+the last one may hang over the end; what hangs over never counts.
+Shapes: x (N, C, *spatial), y (N, C, *output). `padding` is a (low, high) pair an axis, the rest one number an axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from minorm.dtypes import FLOATS, compute_type
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> Ints:
+    """How many windows there are along every axis."""
+    result = []
+    for x, k, s, (low, high), d in zip(size, kernel, stride, padding, dilation, strict=True):
+        steps = x + low + high - d * (k - 1) - 1
+        count = steps // s + 1
+        if ceil_mode and steps % s and count * s < x + low:
+            count += 1
+        result.append(count)
+    return tuple(result)
+
+
+def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
+    """(y, place of each maximum in its plane, int32). NaN is larger than anything; the first of equals wins."""
+    size = x.shape[2:]
+    out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
+    lowest = -np.inf if x.dtype in FLOATS else np.iinfo(x.dtype).min
+    y = np.full((*x.shape[:2], *out), lowest, x.dtype)
+    indices = np.full(y.shape, -1, np.int32)
+    for inside, places, view in _taps(x, kernel, out, stride, padding, dilation):
+        part = y[inside]
+        better = (indices[inside] < 0) | (view > part) | (view != view)
+        y[inside] = np.where(better, view, part)
+        indices[inside] = np.where(better, places, indices[inside])
+    return y, indices
+
+
+def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
+    """Each dy goes to the place its maximum came from."""
+    planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
+    dx = np.zeros((planes, plane), compute_type(dy.dtype))
+    flat = indices.reshape(planes, -1)
+    row, column = np.nonzero(flat >= 0)
+    np.add.at(dx, (row, flat[row, column]), dy.reshape(planes, -1)[row, column].astype(dx.dtype))
+    return dx.reshape(x_shape).astype(dy.dtype)
+
+
+def avg_forward(
+    x: Any,
+    kernel: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Any:
+    """The mean over every window; padding counts as zeros that are there (count_include_pad) or that are not."""
+    out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    y = np.zeros((*x.shape[:2], *out), compute_type(x.dtype))
+    for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
+        y[inside] += view
+    counts = _counts(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
+    return (y / counts).astype(x.dtype)
+
+
+def avg_backward(
+    dy: Any,
+    x_shape: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Any:
+    """Each dy, divided, goes to every place its window met."""
+    dtype, out = compute_type(dy.dtype), dy.shape[2:]
+    share = dy.astype(dtype) / _counts(x_shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
+    dx = np.zeros(x_shape, dtype)
+    for inside, _, view in _taps(dx, kernel, out, stride, padding, dilation):
+        view += share[inside]
+    return dx.astype(dy.dtype)
+
+
+def _taps(
+    x: Any, kernel: Ints, out: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Iterator[tuple[Any, Any, Any]]:
+    """For every tap: the windows that meet x with it, the places in the plane they meet, and the view of x there."""
+    size = x.shape[2:]
+    place = np.arange(math.prod(size), dtype=np.int32).reshape(size)
+    for tap in itertools.product(*map(range, kernel)):
+        inside, met = [], []
+        for k, n, o, s, (low, _), d in zip(tap, size, out, stride, padding, dilation, strict=True):
+            first = max(0, -((k * d - low) // s))  # the first window whose tap is not before the input
+            last = min(o, (n - 1 + low - k * d) // s + 1)
+            last = max(first, last)
+            start = first * s + k * d - low
+            inside.append(slice(first, last))
+            met.append(slice(start, start + (last - first - 1) * s + 1 if last > first else start, s))
+        yield (..., *inside), place[tuple(met)], x[(..., *met)]
+
+
+def _counts(
+    size: Ints,
+    out: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Any:
+    """What every window's sum is divided by, of shape `out`."""
+    if divisor is not None:
+        return divisor
+    counts: Any = np.ones((), np.int64)
+    for n, o, k, s, (low, high), d in zip(size, out, kernel, stride, padding, dilation, strict=True):
+        at = np.arange(o)[:, None] * s + np.arange(k) * d - low
+        counted = (at < n + high) if count_include_pad else (at >= 0) & (at < n)
+        counts = counts[..., None] * counted.sum(axis=1)
+    return np.maximum(counts, 1)

@@ -1,0 +1,62 @@
+"""Convolution and its transpose: one kernel read forward, backward for the input, and backward for the weights.
+
+    y  = W * x          forward(x, W)
+    dx = W^T * dy       grad_input(dy, W)
+    dW = dy * x         grad_weight(dy, x)
+
+All three are linear in each argument, so the transposed convolution needs nothing new: its forward is grad_input, the
+gradient for its input is forward, and for its weights the two sides change places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.autograd import Function
+from minorm.kernels.select import backend
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Convolution(Function):
+    """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding as (low, high) pairs."""
+
+    def forward(self, x: Any, w: Any, b: Any, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+        self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
+        return backend(x).conv.forward(x, w, b, *self.how)
+
+    def backward(self, dy: Any) -> Any:
+        x, w, conv = self.x, self.w, backend(dy).conv
+        dx = dw = db = None
+        if self.needs[0]:
+            dx = conv.grad_input(dy, w, x.shape, *self.how)
+        if self.needs[1]:
+            dw, db = conv.grad_weight(dy, x, w.shape, *self.how)
+        elif self.needs[2]:
+            db = conv.grad_bias(dy)
+        return dx, dw, db
+
+
+class ConvolutionTranspose(Function):
+    """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
+
+    `size` is the spatial shape of the result: several sizes lead to one x when the stride is above 1.
+    """
+
+    def forward(
+        self, x: Any, w: Any, b: Any, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+    ) -> Any:
+        self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
+        return backend(x).conv.grad_input(x, w, (x.shape[0], w.shape[1] * groups, *size), *self.how, b)
+
+    def backward(self, dy: Any) -> Any:
+        x, w, conv = self.x, self.w, backend(dy).conv
+        dx = dw = db = None
+        if self.needs[0]:
+            dx = conv.forward(dy, w, None, *self.how)
+        if self.needs[1]:
+            dw, _ = conv.grad_weight(x, dy, w.shape, *self.how)
+        if self.needs[2]:
+            db = conv.grad_bias(dy)
+        return dx, dw, db
