@@ -18,6 +18,14 @@ from minorm.functional.activation import (
     softplus,
     tanh,
 )
+from minorm.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from minorm.functional.dropout import dropout
 from minorm.functional.linear import linear
 from minorm.functional.loss import (
@@ -27,4 +35,14 @@ from minorm.functional.loss import (
     mse_loss,
     nll_loss,
     smooth_l1_loss,
+)
+from minorm.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
 )
