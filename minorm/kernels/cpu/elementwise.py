@@ -1,5 +1,202 @@
-"""Elementwise kernels of the CPU."""
+"""The elementwise kernels, parallel and vectorised, for float32 and float64; anything else goes to the reference.
+
+The formulas are those of kernels/reference/elementwise.py, function by function. A kernel maps dense arrays of one
+layout; arrays in another layout (channels-last, a broadcast gradient) are brought into one here, and 16-bit floats are
+widened to float32 and rounded once. Results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
-from minorm.kernels.reference.elementwise import *  # noqa: F403
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm import dtypes
+from minorm.kernels.cpu import memory
+from minorm.kernels.cpu.softmax import (
+    check_target,
+    cross_entropy,
+    cross_entropy_grad,
+    log_softmax,
+    log_softmax_grad,
+    softmax,
+    softmax_grad,
+)
+from minorm.kernels.cpu.sums import sum_axes, sum_to
+from minorm.kernels.reference import elementwise as reference
+
+__all__ = [
+    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu", "gelu_grad",
+    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
+    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
+    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+]  # fmt: skip
+
+_maps: Any = minorm_ext.kernels("elementwise")
+_run = _maps.run
+_number: dict[str, int] = _maps.numbers
+_float32, _float64 = dtypes.float32, dtypes.float64
+_empty = memory.empty
+_get_num_threads = minorm_ext.get_num_threads
+
+LARGE = 1 << 14  # elements from which the reference writes into memory of the pool
+
+
+def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
+    """A new array: operation `name` on dense float arrays of one layout. The rest is led to what covers it."""
+    dtype = a.dtype
+    if (
+        (dtype is _float32 or dtype is _float64)
+        and a.flags.c_contiguous
+        and (b is None or (b.dtype is dtype and b.shape == a.shape and b.flags.c_contiguous))
+    ):
+        out = _empty(a.shape, dtype)
+        _run(_number[name], a, b, out, a.size, dtype.itemsize, option or 0.0, _get_num_threads())
+        return out
+    return _map_other(name, fallback, a, b, option)
+
+
+def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: float | None) -> Any:
+    """`_map` for 16-bit floats, for other layouts, and for what only the reference knows."""
+    dtype = a.dtype
+    same = b is None or (b.dtype == dtype and b.shape == a.shape)
+    if same and dtype in dtypes.HALVES:
+        wide = None if b is None else b.astype(np.float32)
+        return _map(name, fallback, a.astype(np.float32), wide, option).astype(dtype)
+    if not same or dtype not in (_float32, _float64):
+        arguments = [argument for argument in (a, b, option) if argument is not None]
+        return fallback(*arguments)
+    out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of what forward kept
+    order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
+    a, b = (None if x is None else np.ascontiguousarray(x.transpose(order)) for x in (a, b))
+    _run(_number[name], a, b, out.transpose(order), out.size, out.itemsize, option or 0.0, _get_num_threads())
+    return out
+
+
+def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
+    """NumPy's own broadcasting or mixed arithmetic; a large result goes into memory of the pool."""
+    large = a if a.size >= b.size else b
+    if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
+        return ufunc(a, b)
+    return ufunc(a, b, out=memory.empty_like(large))
+
+
+# Arithmetic.
+
+
+def add(a: Any, b: Any) -> Any:
+    return _map("add", _add, a, b)
+
+
+def sub(a: Any, b: Any) -> Any:
+    return _map("sub", _sub, a, b)
+
+
+def mul(a: Any, b: Any) -> Any:
+    return _map("mul", _mul, a, b)
+
+
+_add = functools.partial(_pooled, np.add)
+_sub = functools.partial(_pooled, np.subtract)
+_mul = functools.partial(_pooled, np.multiply)
+
+
+def scale(x: Any, factor: float) -> Any:
+    return _map("scale", reference.scale, x, None, factor)
+
+
+def accumulate(total: Any, x: Any) -> None:
+    dtype = total.dtype
+    if (
+        (dtype is _float32 or dtype is _float64)
+        and x.dtype is dtype
+        and x.shape == total.shape
+        and x.flags.c_contiguous
+        and total.flags.c_contiguous
+        and not np.may_share_memory(x, total)
+    ):
+        _run(_number["accumulate"], x, None, total, x.size, dtype.itemsize, 0.0, _get_num_threads())
+    else:
+        total += x
+
+
+# Activations.
+
+
+def relu(x: Any) -> Any:
+    return _map("relu", reference.relu, x)
+
+
+def relu_grad(dy: Any, y: Any) -> Any:
+    return _map("relu_grad", reference.relu_grad, dy, y)
+
+
+def relu6(x: Any) -> Any:
+    return _map("relu6", reference.relu6, x)
+
+
+def relu6_grad(dy: Any, y: Any) -> Any:
+    return _map("relu6_grad", reference.relu6_grad, dy, y)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    return _map("leaky_relu", reference.leaky_relu, x, None, slope)
+
+
+def leaky_relu_grad(dy: Any, x: Any, slope: float = 0.01) -> Any:
+    return _map("leaky_relu_grad", reference.leaky_relu_grad, dy, x, slope)
+
+
+def hardswish(x: Any) -> Any:
+    return _map("hardswish", reference.hardswish, x)
+
+
+def hardswish_grad(dy: Any, x: Any) -> Any:
+    return _map("hardswish_grad", reference.hardswish_grad, dy, x)
+
+
+def sigmoid(x: Any) -> Any:
+    return _map("sigmoid", reference.sigmoid, x)
+
+
+def sigmoid_grad(dy: Any, y: Any) -> Any:
+    return _map("sigmoid_grad", reference.sigmoid_grad, dy, y)
+
+
+def tanh(x: Any) -> Any:
+    return _map("tanh", reference.tanh, x)
+
+
+def tanh_grad(dy: Any, y: Any) -> Any:
+    return _map("tanh_grad", reference.tanh_grad, dy, y)
+
+
+def silu(x: Any) -> Any:
+    return _map("silu", reference.silu, x)
+
+
+def silu_grad(dy: Any, x: Any) -> Any:
+    return _map("silu_grad", reference.silu_grad, dy, x)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    return _map("elu", reference.elu, x, None, alpha)
+
+
+def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
+    return _map("elu_grad", reference.elu_grad, dy, x, alpha)
+
+
+_gelu_names = {"none": "gelu", "tanh": "gelu_tanh"}
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    return _map(_gelu_names[approximate], functools.partial(reference.gelu, approximate=approximate), x)
+
+
+def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
+    fallback = functools.partial(reference.gelu_grad, approximate=approximate)
+    return _map(_gelu_names[approximate] + "_grad", fallback, dy, x)

@@ -1,4 +1,4 @@
-"""Activations, sums and row-wise softmax: the formulas, each gradient directly below its function.
+"""Arithmetic and activations, element by element: the formulas, each gradient directly below its function.
 
 A gradient takes `dy`, then what forward left behind: the output y where the formula needs only that (it is kept
 anyway, as the input of the next operation), the input x otherwise. At a kink the gradient is PyTorch's.
@@ -7,31 +7,29 @@ anyway, as the input of the next operation), the input x otherwise. At a kink th
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.kernels.reference.softmax import (
+    check_target,
+    cross_entropy,
+    cross_entropy_grad,
+    log_softmax,
+    log_softmax_grad,
+    softmax,
+    softmax_grad,
+)
+from minorm.kernels.reference.sums import sum_axes, sum_to
+from minorm.kernels.reference.widening import widened
 
-
-def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `function` its 16-bit arrays as float32 and round its array results back, once."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        half = next((a.dtype for a in args if getattr(a, "dtype", None) in dtypes.HALVES), None)
-        if half is None:
-            return function(*args, **kwargs)
-        args = tuple(a.astype(np.float32) if getattr(a, "dtype", None) == half else a for a in args)
-        result = function(*args, **kwargs)
-        if isinstance(result, tuple):
-            return tuple(array.astype(half) for array in result)
-        return result.astype(half)
-
-    return run
+__all__ = [
+    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu", "gelu_grad",
+    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
+    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
+    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+]  # fmt: skip
 
 
 # Arithmetic on operands that may broadcast.
@@ -60,15 +58,6 @@ def scale(x: Any, factor: float) -> Any:
 def accumulate(total: Any, x: Any) -> None:
     """total += x, in place"""
     total += x
-
-
-def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """`x` summed over the axes along which an operand of `shape` was broadcast to `x.shape`."""
-    lead = x.ndim - len(shape)
-    stretched = tuple(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1)
-    axes = tuple(range(lead)) + stretched
-    total = x.sum(axis=axes, dtype=dtypes.compute_type(x.dtype)) if axes else x
-    return total.astype(x.dtype, copy=False).reshape(shape)
 
 
 # Activations made of comparisons and products.
@@ -199,75 +188,3 @@ def _normal(x: Any, approximate: str) -> tuple[Any, Any]:
         return (1 + t) / 2, (1 - t * t) / 2 * c * (1 + 3 * cubic * x * x)
     erfc = np.frompyfunc(math.erfc, 1, 1)
     return erfc(-x / math.sqrt(2)).astype(np.float64) / 2, np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-
-
-# Softmax along one axis, and the cross entropy of rows.
-
-
-@widened
-def softmax(x: Any, axis: int = -1) -> Any:
-    """exp(x - max) / sum exp(x - max) along `axis`"""
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@widened
-def softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    """y * (dy - sum(dy * y))"""
-    return y * (dy - (dy * y).sum(axis=axis, keepdims=True))
-
-
-@widened
-def log_softmax(x: Any, axis: int = -1) -> Any:
-    """(x - max) - log sum exp(x - max) along `axis`"""
-    shifted = x - x.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-
-
-@widened
-def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    """dy - exp(y) * sum(dy)"""
-    return dy - np.exp(y) * dy.sum(axis=axis, keepdims=True)
-
-
-@widened
-def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """The loss of each row of logits x (rows, classes) against the class target (rows,), and what the gradient needs.
-
-        loss = lse - (1 - label_smoothing) * x[target] - label_smoothing * mean(x),   lse = log sum exp(x)
-
-    A row whose target is ignore_index costs 0. Returns (loss, lse), both (rows,).
-    Raises ValueError for a target that is neither a class nor ignore_index.
-    """
-    check_target(x, target, ignore_index)
-    top = x.max(axis=1, keepdims=True)
-    lse = (top + np.log(np.exp(x - top).sum(axis=1, keepdims=True)))[:, 0]
-    counted = target != ignore_index
-    chosen = x[np.arange(len(x)), np.where(counted, target, 0)]
-    off = x.dtype.type(label_smoothing)
-    # differences first: lse and x[target] may both be large
-    loss = (1 - off) * (lse - chosen) + off * (lse[:, None] - x).mean(axis=1) if off else lse - chosen
-    return np.where(counted, loss, x.dtype.type(0)), lse
-
-
-@widened
-def cross_entropy_grad(
-    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0
-) -> Any:
-    """dy * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), dy (rows,)"""
-    rows, classes = x.shape
-    counted = target != ignore_index
-    dx = np.exp(x - lse[:, None]) - x.dtype.type(label_smoothing / classes)
-    dx[np.arange(rows), np.where(counted, target, 0)] -= x.dtype.type(1 - label_smoothing)
-    return np.where(counted[:, None], dx * dy[:, None], x.dtype.type(0))
-
-
-def check_target(x: Any, target: Any, ignore_index: int) -> None:
-    """Every target a class of x (rows, classes), or ignore_index; else a ValueError that names the first that is not."""
-    wrong = ((target < 0) | (target >= x.shape[1])) & (target != ignore_index)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"cross_entropy: target[{row}] is {int(target[row])}; expected a class 0 <= target < {x.shape[1]} "
-            f"(x.shape is {x.shape}), or ignore_index={ignore_index}"
-        )

@@ -1,0 +1,79 @@
+"""Softmax along one axis, its logarithm, and the cross entropy of rows: each gradient directly below its function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.reference.widening import widened
+
+
+@widened
+def softmax(x: Any, axis: int = -1) -> Any:
+    """exp(x - max) / sum exp(x - max) along `axis`"""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@widened
+def softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
+    """y * (dy - sum(dy * y))"""
+    return y * (dy - (dy * y).sum(axis=axis, keepdims=True))
+
+
+@widened
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """(x - max) - log sum exp(x - max) along `axis`"""
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@widened
+def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
+    """dy - exp(y) * sum(dy)"""
+    return dy - np.exp(y) * dy.sum(axis=axis, keepdims=True)
+
+
+@widened
+def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """The loss of each row of logits x (rows, classes) against the class target (rows,), and what the gradient needs.
+
+        loss = lse - (1 - label_smoothing) * x[target] - label_smoothing * mean(x),   lse = log sum exp(x)
+
+    A row whose target is ignore_index costs 0. Returns loss (rows,) and lse (rows,), in float64 because logits may be
+    large. Raises ValueError for a target that is neither a class nor ignore_index.
+    """
+    check_target(x, target, ignore_index)
+    counted = target != ignore_index
+    top = x.max(axis=1, keepdims=True)
+    shifted = x - top
+    size = np.log(np.exp(shifted).sum(axis=1))
+    chosen = shifted[np.arange(len(x)), np.where(counted, target, 0)]
+    loss = (1 - label_smoothing) * (size - chosen)
+    if label_smoothing:
+        loss = loss + label_smoothing * (size - shifted.mean(axis=1))
+    return np.where(counted, loss, 0).astype(x.dtype), top[:, 0].astype(np.float64) + size
+
+
+@widened
+def cross_entropy_grad(
+    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Any:
+    """dy * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), dy (rows,)"""
+    rows, classes = x.shape
+    counted = target != ignore_index
+    dx = np.exp((x - lse[:, None]).astype(x.dtype)) - x.dtype.type(label_smoothing / classes)
+    dx[np.arange(rows), np.where(counted, target, 0)] -= x.dtype.type(1 - label_smoothing)
+    return np.where(counted[:, None], dx * dy[:, None], x.dtype.type(0))
+
+
+def check_target(x: Any, target: Any, ignore_index: int) -> None:
+    """Every target a class of x (rows, classes) or ignore_index; else a ValueError that names the first one."""
+    wrong = ((target < 0) | (target >= x.shape[1])) & (target != ignore_index)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"cross_entropy: target[{row}] is {int(target[row])}; expected a class 0 <= target < {x.shape[1]} "
+            f"(x.shape is {x.shape}), or ignore_index={ignore_index}"
+        )

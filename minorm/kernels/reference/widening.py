@@ -1,0 +1,28 @@
+"""16-bit floats are stored in 16 bits and computed in 32: widen the arguments, round the result once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `function` its 16-bit arrays as float32 and round its result back, once; a second result stays float32."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        half = next((a.dtype for a in args if getattr(a, "dtype", None) in dtypes.HALVES), None)
+        if half is None:
+            return function(*args, **kwargs)
+        args = tuple(a.astype(np.float32) if getattr(a, "dtype", None) == half else a for a in args)
+        result = function(*args, **kwargs)
+        if isinstance(result, tuple):
+            return result[0].astype(half), *result[1:]
+        return result.astype(half)
+
+    return run
