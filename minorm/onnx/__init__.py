@@ -4,11 +4,11 @@ minorm.onnx.export(model, x, "model.onnx")
 """
 
 try:
-    import onnx as _onnx  # noqa: F401  the package, not this one
+    import onnx as _onnx  # the package, not this one
 except ImportError as error:
     raise ImportError("minorm.onnx needs the onnx package; install it with: pip install 'minorm[onnx]'") from error
 
-from minorm.onnx import rules  # noqa: F401  importing it registers them
+from minorm.onnx import rules  # importing it registers them
 from minorm.onnx.checking import Report, verify
 from minorm.onnx.errors import ExportError, VerifyError
 from minorm.onnx.exporting import export

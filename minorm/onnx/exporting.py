@@ -105,8 +105,8 @@ def _opset(asked: int | None) -> int:
         return min(versions.DEFAULT, newest)
     if isinstance(asked, bool) or not isinstance(asked, int) or not versions.OLDEST_EXPORT <= asked <= newest:
         raise ValueError(
-            f"export: opset_version is {asked!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}, the newest "
-            f"that onnx {onnx.__version__} and minorm know"
+            f"export: opset_version is {asked!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}, the "
+            f"newest that onnx {onnx.__version__} and minorm know"
         )
     return asked
 
@@ -163,7 +163,8 @@ def _free_axes(
         for axis, label in own.items():
             if found.setdefault(label, tensor.shape[axis]) != tensor.shape[axis]:
                 raise ValueError(
-                    f"export: dynamic axis {label!r} is {found[label]} long in one input and {tensor.shape[axis]} in {name!r}"
+                    f"export: dynamic axis {label!r} is {found[label]} long in one input, but {tensor.shape[axis]} "
+                    f"in {name!r}"
                 )
         order = list(found)
         axes.append({axis: order.index(label) for axis, label in own.items()})

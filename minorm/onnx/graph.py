@@ -32,13 +32,8 @@ ELEMENT_TYPES = {
     },
 }
 
-# Operators whose result has the broadcast shape of their inputs; for all others a rule says the shape.
-ELEMENTWISE = frozenset(
-    "Abs Add And Cast Ceil Clip Cos Div Elu Equal Erf Exp Floor Greater GreaterOrEqual HardSigmoid Identity "
-    "LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Max Min Mod Mul Neg Not Or Pow Reciprocal Relu Sigmoid "
-    "Sign Sin Softmax Softplus Sqrt Sub Tanh Where Xor InstanceNormalization BatchNormalization".split()
-)
-BOOLEAN = frozenset("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split())
+# Operators that answer yes or no, whatever the type of their inputs.
+BOOLEAN = frozenset(("And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"))
 
 
 @dataclass(eq=False)
@@ -53,10 +48,12 @@ class Value:
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.known_shape)
 
     @property
     def known_shape(self) -> Shape:
+        """The shape, where it must be known."""
         if self.shape is None:
             raise AssertionError(f"the rule that wrote {self.name} must say its shape")
         return self.shape
@@ -111,8 +108,7 @@ class Graph:
     ) -> Any:
         """Append a node; returns its output Value, or a tuple of `outputs` of them.
 
-        shape   of the output (a tuple of shapes for several); may be left out for elementwise operators and for
-                the result of the call being written
+        shape   of the output where it is not the broadcast shape of the inputs; a tuple of shapes for several
         dtype   of the output where it is not that of the first input; a tuple for several
         attributes that are None are left out
         """
@@ -123,10 +119,9 @@ class Graph:
         if dtype is None:
             dtype = dtypes.bool if operator in BOOLEAN else next(v.dtype for v in inputs if v is not None)
         types = dtype if isinstance(dtype, tuple) else (dtype,) * outputs
-        if shape is None and operator in ELEMENTWISE and outputs == 1:
-            rest = inputs if operator not in _LIKE_FIRST_INPUT else inputs[:1]
-            shape = broadcast(*[v.known_shape for v in rest if v is not None])
-        shapes = shape if outputs > 1 and shape is not None else (shape,) * outputs
+        if shape is None:
+            shape = broadcast(*[v.known_shape for v in inputs if v is not None])
+        shapes = shape if outputs > 1 else (shape,)
         results = [Value(s, np.dtype(t)) for s, t in zip(shapes, types, strict=True)]
         if wide is None:
             self.nodes.append(Node(operator, list(inputs), list(results), attributes, self.scope))
@@ -208,9 +203,11 @@ class Graph:
     # Undoing what a rule that then declined has added
 
     def mark(self) -> tuple[Any, ...]:
+        """The state to come back to."""
         return len(self.nodes), len(self.warnings), dict(self._lengths), dict(self.updated)
 
     def reset(self, mark: tuple[Any, ...]) -> None:
+        """Back to where `mark` was taken."""
         del self.nodes[mark[0] :], self.warnings[mark[1] :]
         self._lengths, self.updated = mark[2], mark[3]
 
@@ -250,9 +247,6 @@ class Graph:
         if not wide:
             return None
         return [v if v is None or v.dtype not in dtypes.HALVES else self.cast(v, dtypes.float32) for v in inputs]
-
-
-_LIKE_FIRST_INPUT = frozenset({"BatchNormalization", "InstanceNormalization", "LayerNormalization", "Clip"})
 
 
 def _without_absent_tail(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:

@@ -1,4 +1,4 @@
-"""Indexing: x[1:3, None] as Slice, Squeeze and Unsqueeze; x[indices] as Gather; gather along an axis as GatherElements."""
+"""x[1:3, None] is Slice, Squeeze and Unsqueeze; x[indices] is Gather; x.gather(axis, indices) is GatherElements."""
 
 from __future__ import annotations
 

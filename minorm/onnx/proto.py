@@ -23,6 +23,7 @@ class Names:
         self._next: dict[str, int] = {}
 
     def take(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1`, `wanted_2` ... where it is taken."""
         name, number = wanted, self._next.get(wanted, 0)
         while name in self._taken:
             number += 1
@@ -125,9 +126,9 @@ def _give_names(
     for node in nodes:
         scope = f"{node.scope}/" if node.scope else ""
         node.name = names.take(scope + node.operator)
-        for value in node.outputs:
-            if value is not None and id(value) not in named:
-                value.name = names.take(f"{node.name}_output")
+        for output in node.outputs:
+            if output is not None and id(output) not in named:
+                output.name = names.take(f"{node.name}_output")
 
 
 def _node(node: Node) -> onnx.NodeProto:

@@ -57,19 +57,17 @@ READERS: dict[tuple[str, int], Rule] = {}
 def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
     """Register a rule that writes calls of `target` as `operator`, at these of its since-versions."""
     _check(operator, since)
-    return _register(Writer, target, operator, since)
+    return _register(target, operator, since)
 
 
 def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
     """Register a rule that writes calls of `target` with whatever operators the opset has."""
-    return _register(Writer, target, None, ())
+    return _register(target, None, ())
 
 
-def _register(
-    kind: type[Writer], target: Any, operator: str | None, since: tuple[int, ...]
-) -> Callable[[AnyRule], AnyRule]:
+def _register(target: Any, operator: str | None, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
     def add(rule: AnyRule) -> AnyRule:
-        WRITERS.setdefault(target, []).append(kind(target, operator, since, rule))
+        WRITERS.setdefault(target, []).append(Writer(target, operator, since, rule))
         return rule
 
     return add

@@ -134,8 +134,8 @@ def slice_(
             x = _every(g, x, axes[i], slice(starts[i], None if ends[i] == INT_MIN else ends[i], step))
     if not plain:
         return x
-    bounds = {"starts": [int(starts[i]) for i in plain], "ends": [int(ends[i]) for i in plain]}
-    return g.add("Slice", x, shape=shape, axes=[axes[i] for i in plain], **bounds)
+    first, last = [int(starts[i]) for i in plain], [int(ends[i]) for i in plain]
+    return g.add("Slice", x, shape=shape, axes=[axes[i] for i in plain], starts=first, ends=last)
 
 
 def _every(g: Graph, x: Value, axis: int, part: slice) -> Value:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 from minorm.onnx.errors import Decline
 
@@ -48,7 +47,7 @@ class Size:
         raise Decline(f"needs a fixed length where it is {' or '.join(map(str, self.values))} with the free axes")
 
 
-Length = Union[int, Size]
+Length = int | Size
 Shape = tuple[Length, ...]
 
 
@@ -59,7 +58,7 @@ def size_of(values: Sequence[int]) -> Length:
 
 def product(lengths: Iterable[Length]) -> Length:
     """The number of elements under these axes."""
-    return math.prod(lengths, start=1)  # type: ignore[arg-type]
+    return math.prod(lengths, start=1)
 
 
 def broadcast(*shapes: Shape) -> Shape:
