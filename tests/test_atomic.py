@@ -139,7 +139,10 @@ KILLER = """
         return {"a": np.full(size, i, np.int64), "b": np.full((3, 5), i, np.float32), "i": np.array(i)}
 
     first = 0
-    tensorfile.write(state(first), path)
+    start = time.perf_counter()
+    for _ in range(5):
+        tensorfile.write(state(first), path)
+    pause = 0.003 + 4 * (time.perf_counter() - start) / 5  # a fork and about three saves, however slow the disk is
     changed = broken = lost = 0
     chance = random.Random(0)
     for trial in range(trials):
@@ -149,7 +152,7 @@ KILLER = """
             while True:
                 i += 1
                 tensorfile.write(state(i), path)
-        time.sleep(chance.uniform(0, 0.03))
+        time.sleep(chance.uniform(0, pause))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         try:
