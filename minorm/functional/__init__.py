@@ -1,6 +1,6 @@
 """What users call: each function decides axes, checks its arguments and applies one operation.
 
-    import minorm.functional as F
+import minorm.functional as F
 """
 
 from minorm.functional.activation import (
@@ -26,8 +26,12 @@ from minorm.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from minorm.functional.dropout import dropout
-from minorm.functional.linear import linear
+from minorm.functional.dropout import (
+    dropout,
+)
+from minorm.functional.linear import (
+    linear,
+)
 from minorm.functional.loss import (
     binary_cross_entropy_with_logits,
     cross_entropy,
