@@ -8,11 +8,11 @@ from minorm import dtypes
 from minorm.tensor import Tensor
 
 
-def floats(operation: str, **tensors: Any) -> None:
-    """Raise TypeError unless these are Tensors (or None, but for the first) of one and the same float type."""
+def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:
+    """Raise TypeError unless these are Tensors of one and the same float type; those named `optional` may be None."""
     first, common = "", None
     for name, x in tensors.items():
-        if x is None and common is not None:
+        if x is None and name in optional:
             continue
         if not isinstance(x, Tensor):
             raise TypeError(

@@ -38,7 +38,7 @@ def cross_entropy(
     TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
     """
     name = "cross_entropy"
-    floats(name, input=input, weight=weight)
+    floats(name, ("weight",), input=input, weight=weight)
     classes = _check_classes(name, input, weight, reduction)
     number(name, "label_smoothing", label_smoothing)
     if not 0 <= label_smoothing <= 1:
@@ -74,7 +74,7 @@ def nll_loss(
     target: classes, integers (N, d1, ...). The loss is 0 where the target is ignore_index, and the mean divides by the
     sum of the weights of the others (all ignored: NaN). Errors as for `cross_entropy`.
     """
-    floats("nll_loss", input=input, weight=weight)
+    floats("nll_loss", ("weight",), input=input, weight=weight)
     classes = _check_classes("nll_loss", input, weight, reduction)
     _check_labels("nll_loss", input, target, ignore_index, classes)
     return ops.NLL.apply(input, target, weight, reduction=reduction, ignore_index=ignore_index)
@@ -119,7 +119,7 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     _check_numbers(name, input, target, reduction)
-    floats(name, input=input, weight=weight, pos_weight=pos_weight)
+    floats(name, ("weight", "pos_weight"), input=input, weight=weight, pos_weight=pos_weight)
     for key, factor in (("weight", weight), ("pos_weight", pos_weight)):
         if factor is not None:
             _check_constant(name, key, factor)
@@ -155,18 +155,12 @@ def _check_numbers(name: str, input: Tensor, target: Tensor, reduction: str) -> 
         raise TypeError(
             f"{name}: target is {target.dtype}; expected {input.dtype} as input; convert it: target.to(input.dtype)"
         )
-    floats(name, input=input, target=_present(name, target))
+    floats(name, input=input, target=target)
     if input.data.shape != target.data.shape:
         raise ValueError(
             f"{name}: target has shape {target.shape}, input has shape {input.shape}; expected equal shapes; "
             "reshape one, for example target.reshape(input.shape)"
         )
-
-
-def _present(name: str, target: Any) -> Any:
-    if target is None:
-        raise TypeError(f"{name}: target is None; expected a Tensor")
-    return target
 
 
 def _check_classes(name: str, input: Tensor, weight: Tensor | None, reduction: str) -> int:

@@ -25,14 +25,15 @@ class _MaxPool(Module):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        if return_indices:
-            raise ValueError(f"{type(self).__name__}: return_indices is not supported; expected False")
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
+        self.padding, self.dilation = padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (N, C, *size) -> (N, C, *new size)"""
-        return self.function(x, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode)
+    def forward(self, x: Tensor) -> Any:
+        """x (N, C, *size) -> (N, C, *new size); with return_indices also where each maximum was"""
+        return self.function(
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""

@@ -6,6 +6,8 @@ Targets of integers are inputs without a gradient. Every argument has been check
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from minorm import dtypes
@@ -140,6 +142,9 @@ class NLL(Function):
 class Difference(Function):
     """Base of losses of x - target; the target's gradient is the opposite of the input's."""
 
+    loss: Any  # of the difference d
+    slope: Any  # its derivative
+
     def forward(self, x, target, *, reduction, **options):
         self.x, self.target, self.reduction, self.options = x, target, reduction, options
         return reduced(self.loss(wide(x) - wide(target), **options), reduction, x.size, x.dtype)
@@ -148,14 +153,6 @@ class Difference(Function):
         slope = self.slope(wide(self.x) - wide(self.target), **self.options)
         dx = (share(dy, self.reduction, self.x.size) * slope).astype(dy.dtype, copy=False)
         return dx if self.needs[0] else None, -dx if self.needs[1] else None
-
-    @staticmethod
-    def loss(d):
-        raise NotImplementedError
-
-    @staticmethod
-    def slope(d):
-        raise NotImplementedError
 
 
 class SquaredError(Difference):
