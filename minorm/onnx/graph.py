@@ -114,7 +114,7 @@ class Graph:
         """
         attributes = {name: value for name, value in attributes.items() if value is not None}
         inputs = _without_absent_tail(inputs)
-        schema = self._schema(operator, inputs, attributes)
+        schema = self._schema(operator, inputs, attributes, outputs)
         wide = self._widened(operator, schema, inputs)
         if dtype is None:
             dtype = dtypes.bool if operator in BOOLEAN else next(v.dtype for v in inputs if v is not None)
@@ -213,7 +213,7 @@ class Graph:
 
     # The rules of the opset
 
-    def _schema(self, operator: str, inputs: tuple[Value | None, ...], attributes: dict[str, Any]) -> Any:
+    def _schema(self, operator: str, inputs: tuple[Value | None, ...], attributes: dict[str, Any], outputs: int) -> Any:
         try:
             since = versions.resolve(operator, self.opset)
         except LookupError as error:

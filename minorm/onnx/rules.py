@@ -4,10 +4,12 @@ from minorm.onnx import (  # noqa: F401
     activation,
     arithmetic,
     comparison,
+    convolution,
     dropout,
     indexing,
     linear,
     loss,
+    pooling,
     reduction,
     shape,
 )
