@@ -95,7 +95,7 @@ class _Conv(Module):
         """As PyTorch prints it: what differs from the defaults."""
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
         if self.padding != (0,) * self.axes:
-            parts.append(f"padding={self.padding!r}")
+            parts.append(f"padding={self.padding}")
         if self.dilation != (1,) * self.axes:
             parts.append(f"dilation={self.dilation}")
         if self.output_padding != (0,) * self.axes:

@@ -1,0 +1,120 @@
+"""Starting values: bounds, moments, the seed, and PyTorch's defaults."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import nn
+from minorm.nn import init
+
+
+def fails(error, message):
+    return pytest.raises(error, match=re.escape(message))
+
+
+def moments(f, shape=(200, 300), **options):
+    w = mn.zeros(*shape)
+    assert f(w, **options) is w
+    return float(w.data.mean()), float(w.data.std()), float(np.abs(w.data).max())
+
+
+@pytest.mark.parametrize(
+    ("f", "options", "std"),
+    [
+        (init.kaiming_uniform_, {}, math.sqrt(2 / 300)),
+        (init.kaiming_uniform_, {"a": math.sqrt(5)}, math.sqrt(2 / 6 / 300)),
+        (init.kaiming_uniform_, {"mode": "fan_out", "nonlinearity": "relu"}, math.sqrt(2 / 200)),
+        (init.kaiming_normal_, {"nonlinearity": "relu"}, math.sqrt(2 / 300)),
+        (init.kaiming_normal_, {"mode": "fan_out", "nonlinearity": "linear"}, math.sqrt(1 / 200)),
+        (init.xavier_uniform_, {"gain": 2.0}, 2 * math.sqrt(2 / 500)),
+        (init.xavier_normal_, {}, math.sqrt(2 / 500)),
+        (init.normal_, {"mean": 0.0, "std": 0.3}, 0.3),
+        (init.uniform_, {"a": -1.0, "b": 1.0}, math.sqrt(1 / 3)),
+        (init.trunc_normal_, {"std": 0.1}, 0.1),
+    ],
+)
+def test_moments(f, options, std):
+    mean, found, largest = moments(f, **options)
+    assert found == pytest.approx(std, rel=0.01)
+    assert abs(mean) < std / 50
+    if "uniform" in f.__name__:
+        assert largest <= std * math.sqrt(3)
+        assert largest > 0.999 * std * math.sqrt(3)
+
+
+def test_truncation_and_constants():
+    w = init.trunc_normal_(mn.zeros(10_000), std=1.0, a=-0.5, b=1.0)
+    assert w.data.min() >= -0.5
+    assert w.data.max() <= 1.0
+    assert (init.zeros_(mn.ones(3)).data == 0).all()
+    assert (init.ones_(mn.zeros(3)).data == 1).all()
+    assert (init.constant_(mn.zeros(3), 0.25).data == 0.25).all()
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
+def test_every_type_gets_the_same_draws(dtype):
+    mn.manual_seed(1)
+    w = init.normal_(mn.zeros(50))
+    mn.manual_seed(1)
+    v = init.normal_(mn.zeros(50, dtype=dtype))
+    assert v.dtype == dtype
+    np.testing.assert_allclose(v.data.astype(np.float64), w.data, rtol=1e-2)
+
+
+def test_the_seed_repeats_a_layer():
+    mn.manual_seed(4)
+    a, b = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+    mn.manual_seed(4)
+    c = nn.Conv2d(3, 4, 3)
+    np.testing.assert_array_equal(a.weight.data, c.weight.data)
+    assert (a.weight.data != b.weight.data).any()
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments"),
+    [
+        ("Linear", (400, 300)),
+        ("Conv1d", (30, 200, 3)),
+        ("Conv2d", (20, 200, 3)),
+        ("Conv3d", (10, 100, 3)),
+        ("ConvTranspose2d", (60, 40, 3)),
+    ],
+)
+def test_defaults_are_pytorch_s(layer, arguments):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(nn, layer)(*arguments), getattr(torch.nn, layer)(*arguments)
+    for name in ("weight", "bias"):
+        a, b = getattr(ours, name).data, getattr(theirs, name).detach().numpy()
+        assert a.shape == b.shape
+        tight = name == "weight" or b.size >= 100
+        assert np.abs(a).max() == pytest.approx(
+            np.abs(b).max(), rel=0.001 if name == "weight" else 0.1 if tight else 0.3
+        )
+        assert a.std() == pytest.approx(b.std(), rel=0.02 if name == "weight" else 0.3)
+
+
+def test_gains():
+    torch = pytest.importorskip("torch")
+    for name in ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
+        assert init.calculate_gain(name) == pytest.approx(torch.nn.init.calculate_gain(name))
+    assert init.calculate_gain("leaky_relu", 0.3) == pytest.approx(torch.nn.init.calculate_gain("leaky_relu", 0.3))
+
+
+def test_mistakes():
+    with fails(
+        ValueError, "init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is (3,)"
+    ):
+        init.kaiming_uniform_(mn.zeros(3))
+    with fails(ValueError, "init: mode is 'fan'; expected 'fan_in' or 'fan_out'"):
+        init.kaiming_normal_(mn.zeros(3, 3), mode="fan")
+    with fails(ValueError, "calculate_gain: nonlinearity is 'mish'"):
+        init.calculate_gain("mish")
+    with fails(TypeError, "init: tensor is a ndarray; expected a Tensor or Parameter"):
+        init.zeros_(np.zeros(3))
+    with fails(ValueError, "trunc_normal_: [a, b] is [20, 30]; expected an interval that mean=0.0, std=1.0 reaches"):
+        init.trunc_normal_(mn.zeros(3), a=20, b=30)
