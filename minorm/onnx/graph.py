@@ -225,9 +225,9 @@ class Graph:
             if name not in schema.attributes:
                 raise Decline(f"{operator} {since} has no attribute {name}")
         if not schema.min_input <= len(inputs) <= schema.max_input:
-            raise Decline(
-                f"{operator} {since} takes {schema.min_input} to {schema.max_input} inputs, not {len(inputs)}"
-            )
+            raise Decline(f"{operator} {since} does not take {len(inputs)} inputs")
+        if outputs > schema.max_output:
+            raise Decline(f"{operator} {since} does not have {outputs} outputs")
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:

@@ -18,6 +18,7 @@ from minorm.ops import indexing as ops
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
     """The index with `...` written out as full slices, one entry an axis of x (None entries take none)."""
     parts = list(index) if isinstance(index, tuple) else [index]
+    parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     place = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     return parts[:place] + [slice(None)] * (ndim - used) + parts[place + 1 :]

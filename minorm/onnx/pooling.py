@@ -111,7 +111,7 @@ def lower_avg_pool(
 ) -> Value:
     """The sum over each window, by a depthwise convolution with ones, divided by what the window counts."""
     lengths = [int(n) for n in x.known_shape[2:]]
-    around = covering(lengths and tuple(lengths), g.result.shape[2:], kernel, stride, padding, dilation)
+    around = covering(tuple(lengths), g.result.shape[2:], kernel, stride, padding, dilation)
     channels = int(x.known_shape[1])
     ones = g.constant(np.ones((channels, 1, *kernel)), x.dtype, "ones")
     shape = g.result.shape

@@ -19,21 +19,18 @@ INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and ba
 
 def reshape(g: Graph, x: Value, shape: Shape) -> Value:
     """x under another shape. A free length is written as 0 (as in x) or -1 (whatever is left) where that says it."""
+    if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
+        if not g.has("Reshape", 14):
+            raise Decline("Reshape gives empty shapes (allowzero) from opset 14 on")
+        return g.add("Reshape", x, g.vector(shape), shape=shape, allowzero=1)
     target: list[Length] = [
         0 if isinstance(n, Size) and i < x.ndim and x.known_shape[i] == n else n for i, n in enumerate(shape)
     ]
     free = [i for i, n in enumerate(target) if isinstance(n, Size)]
-    if len(free) == 1 and 0 not in [n for n in shape if not isinstance(n, Size)]:
-        target[free[0]] = -1
-        free = []
-    if not free and 0 in target and 0 in shape:
-        free = [i for i, n in enumerate(shape) if isinstance(n, Size)]  # an empty axis: 0 would mean "as in x"
-    if free:
+    if len(free) > 1:
         return g.add("Reshape", x, g.vector(shape), shape=shape)
-    if 0 in shape:
-        if not g.has("Reshape", 14):
-            raise Decline("a Reshape to an empty shape needs allowzero, which exists from opset 14 on")
-        return g.add("Reshape", x, g.vector(shape), shape=shape, allowzero=1)
+    if free:
+        target[free[0]] = -1
     return g.add("Reshape", x, g.constant(target, np.int64, "shape"), shape=shape)
 
 

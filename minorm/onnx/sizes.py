@@ -43,6 +43,12 @@ class Size:
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def __rsub__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: b - a)
+
+    def __rfloordiv__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: b // a)
+
     def __index__(self) -> int:
         raise Decline(f"needs a fixed length where it is {' or '.join(map(str, self.values))} with the free axes")
 

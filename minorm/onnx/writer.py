@@ -39,6 +39,7 @@ class Writer:
         self.arrays: list[dict[int, Value]] = []  # run -> id of an array -> its Value
         self.kept: list[Any] = []  # an id means something only while its object lives
         self.failures: list[str] = []
+        self.declined: list[str] = []  # why the functions around the current call have no form of their own
 
     def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
         """The graph of the runs; `inputs[i]` is argument `places[i]`. Returns the Values of the results."""
@@ -91,11 +92,13 @@ class Writer:
         if reasons is None:
             return
         if first.children:
+            outer, self.declined = self.declined, [*self.declined, *reasons]
             self._walk([call.children for call in calls])
+            self.declined = outer
             if all(self._find(tensors) is not None for tensors in zip(*results, strict=True)):
                 return
             reasons.append("it computes outside minorm's operations")
-        self._fail(first, reasons)
+        self._fail(first, [*self.declined, *reasons])
         for tensors in zip(*results, strict=True):
             self._bind(Value(None, tensors[0].dtype), tensors)
 
@@ -228,7 +231,8 @@ class Writer:
         if isinstance(first, (tuple, list)):
             if len({len(value) for value in values}) > 1:
                 self._differ(f"the length of {what}", [len(value) for value in values])
-            return tuple(self._merge(parts, what) for parts in zip(*values, strict=True))
+            merged = [self._merge(parts, what) for parts in zip(*values, strict=True)]
+            return merged if isinstance(first, list) else tuple(merged)
         if isinstance(first, dict):
             return {key: self._merge([value[key] for value in values], what) for key in first}
         return self._equal(values, what)
