@@ -1,6 +1,6 @@
 """Layers and losses. Names, arguments, initialisation and state_dict keys are PyTorch's."""
 
-from minorm.nn import init
+from minorm.nn import init, utils
 from minorm.nn.activation import (
     ELU,
     GELU,

@@ -1,0 +1,3 @@
+"""Backend cpu."""
+
+from minorm.kernels.cpu import conv, elementwise, memory, pool, update

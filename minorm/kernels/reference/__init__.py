@@ -1,0 +1,3 @@
+"""Backend reference."""
+
+from minorm.kernels.reference import conv, elementwise, memory, pool, update

@@ -1,0 +1,104 @@
+"""Between backward and step: keep gradients within bounds, and parameters as one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.select import backend
+from minorm.tensor import Tensor
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """gradient *= max_norm / (norm + 1e-6) for every gradient, where the norm of all of them together is larger
+
+    In place; parameters without a gradient are passed over. Returns the norm before clipping, a Tensor without axes.
+    The norm is taken in float64, in a fixed order. norm_type may be math.inf.
+
+    Raises ValueError for max_norm < 0 or norm_type <= 0, RuntimeError for a norm that is not finite where
+    error_if_nonfinite=True.
+    """
+    if not max_norm >= 0:
+        raise ValueError(f"clip_grad_norm_: max_norm={max_norm}; expected at least 0")
+    if not norm_type > 0:
+        raise ValueError(f"clip_grad_norm_: norm_type={norm_type}; expected more than 0")
+    gradients = _gradients("clip_grad_norm_", parameters)
+    arrays = [gradient.data for gradient in gradients]
+    norm = _norm(arrays, float(norm_type))
+    if error_if_nonfinite and not math.isfinite(norm):
+        raise RuntimeError(
+            f"clip_grad_norm_: the norm of the gradients is {norm}; a gradient has NaN or infinity. Look at the loss "
+            "and the learning rate, or pass error_if_nonfinite=False"
+        )
+    factor = max_norm / (norm + 1e-6)
+    if arrays and not factor >= 1:
+        backend(arrays[0]).update.scale(arrays, factor)
+        _changed(gradients)
+    dtype = arrays[0].dtype if arrays else np.dtype(np.float32)
+    return Tensor(np.array(norm, dtype))
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place"""
+    if not clip_value >= 0:
+        raise ValueError(f"clip_grad_value_: clip_value={clip_value}; expected at least 0")
+    gradients = _gradients("clip_grad_value_", parameters)
+    for gradient in gradients:
+        array = gradient.data
+        array[...] = array.clip(-clip_value, clip_value)
+    _changed(gradients)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters, one after the other, as one new vector (a copy, without gradient)."""
+    arrays = [p.data.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
+    if not arrays:
+        raise ValueError("parameters_to_vector: parameters is empty; expected at least one")
+    return Tensor(np.concatenate(arrays))
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy a vector back into the parameters that `parameters_to_vector` would read, in place."""
+    tensors = _tensors("vector_to_parameters", parameters)
+    expected = sum(p.data.size for p in tensors)
+    if vec.data.shape != (expected,):
+        raise ValueError(f"vector_to_parameters: vec.shape is {vec.data.shape}; expected {(expected,)}")
+    start = 0
+    for p in tensors:
+        p.data[...] = vec.data[start : start + p.data.size].reshape(p.data.shape)
+        p.version.count += 1
+        start += p.data.size
+
+
+def _norm(arrays: list[Any], norm_type: float) -> float:
+    if not arrays:
+        return 0.0
+    if norm_type == 2.0:
+        square_sum = backend(arrays[0]).update.square_sum
+        return math.sqrt(sum(square_sum(a) for a in arrays))
+    sizes = [np.abs(a.astype(np.float64)) for a in arrays if a.size]
+    if math.isinf(norm_type):
+        return float(np.max([a.max() for a in sizes], initial=0.0))
+    return float(sum((a**norm_type).sum() for a in sizes) ** (1 / norm_type))
+
+
+def _tensors(operation: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for index, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{operation}: parameters[{index}] is a {type(tensor).__name__}; expected a Tensor")
+    return tensors
+
+
+def _gradients(operation: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [p.grad for p in _tensors(operation, parameters) if p.grad is not None]
+
+
+def _changed(tensors: list[Tensor]) -> None:
+    for tensor in tensors:
+        tensor.version.count += 1

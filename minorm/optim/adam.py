@@ -1,0 +1,111 @@
+"""Adam: every number takes steps of about lr, the gradient divided by its own recent size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.select import backend
+from minorm.optim.optimizer import Optimizer
+from minorm.tensor import Tensor
+
+
+class Adam(Optimizer):
+    """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
+
+    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t make up for the start at zero. weight_decay adds
+    weight_decay * p to the gradient g. amsgrad takes the largest v so far. (Kingma and Ba, 2014; as in PyTorch.)
+
+    Raises ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
+    """
+
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": tuple(betas),
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "amsgrad": amsgrad,
+                "maximize": maximize,
+            },
+        )
+
+    def _check(self, group: dict[str, Any]) -> None:
+        for name in ("lr", "eps", "weight_decay"):
+            self._require(group, name, 0)
+        betas = group["betas"]
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"{self._name}: betas={betas}; expected two numbers with 0 <= beta < 1")
+
+    def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        means, squares, peaks, steps = [], [], [], []
+        amsgrad = group["amsgrad"]
+        for p in parameters:
+            state = self._state_of(p)
+            if not state:
+                state["step"] = 0
+                state["exp_avg"] = np.zeros_like(p.data)
+                state["exp_avg_sq"] = np.zeros_like(p.data)
+            if amsgrad and "max_exp_avg_sq" not in state:
+                state["max_exp_avg_sq"] = np.zeros_like(p.data)
+            state["step"] = step = state["step"] + 1
+            steps.append(step)
+            means.append(state["exp_avg"])
+            squares.append(state["exp_avg_sq"])
+            if amsgrad:
+                peaks.append(state["max_exp_avg_sq"])
+        beta1, beta2 = group["betas"]
+        arrays = [p.data for p in parameters]
+        backend(arrays[0]).update.adam(
+            arrays,
+            gradients,
+            means,
+            squares,
+            peaks,
+            steps,
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            decoupled=self.decoupled,
+            maximize=group["maximize"],
+        )
+
+
+class AdamW(Adam):
+    """Adam whose weight decay does not pass through m and v: p shrinks by lr * weight_decay before each step.
+
+    Arguments as for Adam, with weight_decay=0.01 by default. (Loshchilov and Hutter, 2017; as in PyTorch.)
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

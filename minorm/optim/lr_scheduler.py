@@ -1,0 +1,269 @@
+"""Learning-rate schedules: the rate of step t is a function of t and of the rate each group began with.
+
+    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
+    for epoch in range(epochs):
+        train(...)
+        scheduler.step()
+
+A schedule sets `group["lr"]` when it is made and at every `step()`; the first rate is noted as `group["initial_lr"]`.
+Names and values are PyTorch's. Every rate is computed from t, never from the rate before, so a resumed run
+gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+from minorm.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
+
+    last_epoch  t; -1 starts afresh. A larger one needs groups with 'initial_lr', or load_state_dict
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{self._name}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
+        self.optimizer = optimizer
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group["initial_lr"] = group["lr"]
+            elif "initial_lr" not in group:
+                raise ValueError(
+                    f"{self._name}: last_epoch={last_epoch}, but group {number} has no 'initial_lr'; "
+                    "load the optimizer's state first, or start with last_epoch=-1"
+                )
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch + 1
+        self._set()
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _rate(self, t: int, initial: float) -> float:
+        raise NotImplementedError(f"{self._name} has no _rate")
+
+    def _set(self) -> None:
+        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = self._rate(self.last_epoch, initial)
+
+    def step(self) -> None:
+        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
+        self.last_epoch += 1
+        self._set()
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group now."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and lists of numbers; everything but the optimizer."""
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the schedule that gave this `state_dict()` stood. ValueError for that of another schedule."""
+        expected = self.state_dict().keys()
+        if state_dict.keys() != expected:
+            raise ValueError(
+                f"{self._name}.load_state_dict: the state has {sorted(state_dict)}; expected {sorted(expected)}"
+            )
+        if len(state_dict["base_lrs"]) != len(self.base_lrs):
+            raise ValueError(
+                f"{self._name}.load_state_dict: the state has {len(state_dict['base_lrs'])} groups; "
+                f"expected {len(self.base_lrs)}"
+            )
+        vars(self).update(state_dict)
+        self._set()
+
+
+class StepLR(LRScheduler):
+    """initial * gamma^(t // step_size)"""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        if step_size < 1:
+            raise ValueError(f"StepLR: step_size={step_size}; expected at least 1")
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return initial * self.gamma ** (t // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """initial * gamma^(number of milestones <= t)"""
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return initial * self.gamma ** bisect_right(self.milestones, t)
+
+
+class ConstantLR(LRScheduler):
+    """initial * factor before total_iters, initial from then on"""
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"ConstantLR: factor={factor}; expected 0 <= factor <= 1")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return initial * self.factor if t < self.total_iters else initial
+
+
+class LinearLR(LRScheduler):
+    """initial times a factor that goes on a line from start_factor to end_factor at total_iters, and stays there"""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+            raise ValueError(
+                f"LinearLR: start_factor={start_factor}, end_factor={end_factor}; "
+                "expected 0 < start_factor <= 1 and 0 <= end_factor <= 1"
+            )
+        if total_iters < 1:
+            raise ValueError(f"LinearLR: total_iters={total_iters}; expected at least 1")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        done = min(t, self.total_iters) / self.total_iters
+        return initial * (self.start_factor + (self.end_factor - self.start_factor) * done)
+
+
+class ExponentialLR(LRScheduler):
+    """initial * gamma^t"""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return initial * self.gamma**t
+
+
+class CosineAnnealingLR(LRScheduler):
+    """eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: down to eta_min at T_max, and up again after it"""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        if T_max < 1:
+            raise ValueError(f"CosineAnnealingLR: T_max={T_max}; expected at least 1")
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
+
+
+class OneCycleLR(LRScheduler):
+    """Up to max_lr over the first pct_start of the steps, then down to almost nothing; `step()` after every batch.
+
+        lr:        max_lr / div_factor  ->  max_lr  ->  max_lr / div_factor / final_div_factor
+        momentum:  max_momentum  ->  base_momentum  ->  max_momentum        (beta1 in Adam; with cycle_momentum)
+
+    three_phase comes back to max_lr / div_factor as fast as it went up before it goes down. The number of steps is
+    total_steps, or epochs * steps_per_epoch. The way between two points is a cosine or a line. (Smith and Topin, 2017.)
+
+    After the last step the rate stays. Raises ValueError for a `step()` beyond total_steps.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("OneCycleLR: expected total_steps, or both epochs and steps_per_epoch")
+            total_steps = epochs * steps_per_epoch
+        if total_steps < 1:
+            raise ValueError(f"OneCycleLR: {total_steps} steps in total; expected at least 1")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"OneCycleLR: pct_start={pct_start}; expected 0 <= pct_start <= 1")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"OneCycleLR: anneal_strategy={anneal_strategy!r}; expected 'cos' or 'linear'")
+        peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
+        if len(peaks) != len(optimizer.param_groups):
+            raise ValueError(
+                f"OneCycleLR: max_lr has {len(peaks)} values; expected one for each of the "
+                f"{len(optimizer.param_groups)} parameter groups"
+            )
+        if cycle_momentum and not {"momentum", "betas"} & optimizer.defaults.keys():
+            raise ValueError(f"OneCycleLR: {type(optimizer).__name__} has no momentum; use cycle_momentum=False")
+        up = float(pct_start * total_steps) - 1
+        self.total_steps, self.cycle_momentum, self.anneal_strategy = total_steps, cycle_momentum, anneal_strategy
+        self.base_momentum, self.max_momentum = base_momentum, max_momentum
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        # where each phase ends, and how far up (0 the first rate, 1 the peak, -1 the last rate) it then is
+        self.ends = [up, 2 * up, total_steps - 1.0] if three_phase else [up, total_steps - 1.0]
+        self.heights = [0, 1, 0, -1] if three_phase else [0, 1, -1]
+        if last_epoch == -1:
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak / div_factor
+                group["max_lr"] = peak
+        super().__init__(optimizer, last_epoch)
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self.anneal_strategy == "linear":
+            return (end - start) * part + start
+        return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
+
+    def _at(self, t: int, low: float, high: float, last: float) -> float:
+        """The value at step t of a quantity that has these values at heights 0, 1 and -1."""
+        value = {0: low, 1: high, -1: last}
+        start = 0.0
+        for phase, end in enumerate(self.ends):
+            if t <= end or phase == len(self.ends) - 1:
+                part = min(1.0, (t - start) / (end - start)) if end != start else 1.0
+                return self._between(value[self.heights[phase]], value[self.heights[phase + 1]], part)
+            start = end
+        raise AssertionError("a cycle has phases")
+
+    def _rate(self, t: int, initial: float) -> float:
+        return self._at(t, initial, initial * self.div_factor, initial / self.final_div_factor)
+
+    def _set(self) -> None:
+        t = self.last_epoch
+        if t > self.total_steps:
+            raise ValueError(
+                f"OneCycleLR: step() was called {t} times, but the cycle has {self.total_steps} steps; "
+                "expected one call after each batch, and total_steps batches"
+            )
+        super()._set()
+        if self.cycle_momentum:
+            momentum = self._at(t, self.max_momentum, self.base_momentum, self.max_momentum)
+            for group in self.optimizer.param_groups:
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum

@@ -1,0 +1,226 @@
+"""What all optimizers share: groups of parameters with their settings, and the state kept for each parameter.
+
+    groups   one list of parameters each, with settings of its own (`param_groups`, a list of dicts as in PyTorch)
+    state    parameter -> {name: array or number}, made at the parameter's first step
+
+A subclass says in `_update(group, parameters, gradients)` what one step does to the arrays of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import enable_grad
+from minorm.tensor import Tensor
+
+_SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
+
+
+class Optimizer:
+    """Base of the optimizers.
+
+    params    Tensors, or dicts {"params": Tensors, "lr": ...} that make one group each
+    defaults  the settings of groups that do not say otherwise
+
+    Raises TypeError for what is no Tensor; ValueError for an empty list, a Tensor that was computed from others, one
+    that appears twice, and a setting outside its range.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.param_groups: list[dict[str, Any]] = []
+        if isinstance(params, (Tensor, np.ndarray, dict, str)):
+            raise TypeError(
+                f"{self._name}: params is a {type(params).__name__}; expected a list of Tensors or of dicts, "
+                "such as model.parameters()"
+            )
+        groups = list(params)
+        if not groups:
+            raise ValueError(f"{self._name}: params is empty; expected at least one parameter (model.parameters())")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Optimize more parameters, {"params": Tensors, "lr": ...}; what the dict leaves out takes the default."""
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise TypeError(f"{self._name}: a parameter group is a dict with 'params'; got {_brief(param_group)}")
+        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED)
+        if unknown:
+            raise ValueError(
+                f"{self._name}: parameter group has {', '.join(map(repr, unknown))}; expected 'params' and any of "
+                f"{', '.join(map(repr, self.defaults))}"
+            )
+        given = param_group["params"]
+        parameters = [given] if isinstance(given, Tensor) else list(given)
+        if not parameters:
+            raise ValueError(f"{self._name}: a parameter group has no parameters; expected at least one")
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        for index, parameter in enumerate(parameters):
+            if not isinstance(parameter, Tensor):
+                raise TypeError(f"{self._name}: params[{index}] is a {type(parameter).__name__}; expected a Tensor")
+            if not parameter.is_leaf:
+                raise ValueError(
+                    f"{self._name}: params[{index}] of shape {parameter.shape} was computed by "
+                    f"{type(parameter.creator).__name__}; expected a leaf, which keeps its own gradient"
+                )
+            if id(parameter) in known:
+                raise ValueError(
+                    f"{self._name}: params[{index}] of shape {parameter.shape} appears twice; "
+                    "expected each parameter in one place of one group"
+                )
+            known.add(id(parameter))
+        group = {**self.defaults, **param_group, "params": parameters}
+        self._check(group)
+        self.param_groups.append(group)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        """Raise ValueError for settings outside their range."""
+
+    def _require(self, group: dict[str, Any], name: str, low: float, high: float = float("inf")) -> None:
+        value = group[name]
+        if not low <= value < high:
+            bound = f"at least {low:g}" if high == float("inf") else f"{low:g} <= {name} < {high:g}"
+            raise ValueError(f"{self._name}: {name}={value}; expected {bound}")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients: None, or zeros in place with set_to_none=False."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad.data[...] = 0
+                    parameter.grad.version.count += 1
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient, in place. Returns what `closure`, called first, returns."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                gradients = [p.grad.data for p in parameters]
+                self._check_gradients(parameters, gradients)
+                self._update(group, parameters, gradients)
+                for p in parameters:
+                    p.version.count += 1
+        return loss
+
+    def _check_gradients(self, parameters: list[Tensor], gradients: list[Any]) -> None:
+        for p, g in zip(parameters, gradients, strict=True):
+            data = p.data
+            if g.shape != data.shape or g.dtype != data.dtype:
+                raise ValueError(
+                    f"{self._name}: the gradient of a parameter is {g.dtype} of shape {g.shape}; "
+                    f"expected {data.dtype} of shape {data.shape}, as the parameter; set p.grad to None to drop it"
+                )
+
+    def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        raise NotImplementedError(f"{self._name} has no _update")
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Any]:
+        state = self.state.get(parameter)
+        if state is None:
+            state = self.state[parameter] = {}
+        return state
+
+    # State in and out
+
+    def state_dict(self) -> dict[str, Any]:
+        """{"state": {index: {name: array or number}}, "param_groups": [...]}, parameters numbered through the groups.
+
+        The arrays are the optimizer's own, not copies, as in PyTorch.
+        """
+        index = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
+        groups = [
+            {**{k: v for k, v in group.items() if k != "params"}, "params": [index[id(p)] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        return {"state": {index[id(p)]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict()` of an optimizer with the same groups gave; arrays are copied.
+
+        Raises ValueError, and changes nothing, where the groups or the shapes differ.
+        """
+        saved = _field(self._name, state_dict, "param_groups")
+        if len(saved) != len(self.param_groups):
+            raise ValueError(
+                f"{self._name}.load_state_dict: the state has {len(saved)} parameter groups; "
+                f"expected {len(self.param_groups)}"
+            )
+        place: dict[int, Tensor] = {}
+        for number, (ours, theirs) in enumerate(zip(self.param_groups, saved, strict=True)):
+            if len(ours["params"]) != len(theirs["params"]):
+                raise ValueError(
+                    f"{self._name}.load_state_dict: group {number} of the state has {len(theirs['params'])} "
+                    f"parameters; expected {len(ours['params'])}"
+                )
+            place.update(zip(map(int, theirs["params"]), ours["params"], strict=True))
+        state = {}
+        for key, values in _field(self._name, state_dict, "state").items():
+            if int(key) not in place:
+                raise ValueError(f"{self._name}.load_state_dict: state of parameter {key}, which is in no group")
+            parameter = place[int(key)]
+            state[parameter] = {name: self._own(parameter, key, name, value) for name, value in values.items()}
+        groups = [
+            {**ours, **{k: v for k, v in theirs.items() if k in self.defaults or k in _SCHEDULED}}
+            for ours, theirs in zip(self.param_groups, saved, strict=True)
+        ]
+        for group in groups:
+            for name, default in self.defaults.items():
+                if isinstance(default, tuple):
+                    group[name] = tuple(group[name])  # a text format has only lists
+            self._check(group)
+        self.state = state
+        for ours, group in zip(self.param_groups, groups, strict=True):
+            ours.update(group)
+
+    def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
+        """A copy of a state array in the parameter's type, or the number."""
+        array = value.data if isinstance(value, Tensor) else value
+        if name == "step":
+            return int(array)  # PyTorch keeps it as a tensor of one float
+        if not isinstance(array, np.ndarray):
+            return array
+        if array.shape != parameter.shape:
+            raise ValueError(
+                f"{self._name}.load_state_dict: {name} of parameter {key} has shape {array.shape}; "
+                f"expected {parameter.shape}, as the parameter"
+            )
+        return np.array(array, parameter.dtype, order="C")
+
+    def __repr__(self) -> str:
+        groups = []
+        for number, group in enumerate(self.param_groups):
+            count = sum(p.numel() for p in group["params"])
+            settings = ", ".join(f"{name}={group[name]}" for name in self.defaults)
+            groups.append(f"  group {number}: {len(group['params'])} parameters, {count:,} numbers; {settings}")
+        return "\n".join([f"{self._name}(", *groups, ")"])
+
+
+def _field(operation: str, state_dict: Any, name: str) -> Any:
+    if not isinstance(state_dict, dict) or name not in state_dict:
+        raise ValueError(
+            f"{operation}.load_state_dict: expected a dict with 'state' and 'param_groups', as state_dict() gives; "
+            f"got {_brief(state_dict)}"
+        )
+    return state_dict[name]
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a dict with " + (", ".join(map(repr, value)) or "nothing in it")
+    return f"a {type(value).__name__}"

@@ -1,0 +1,77 @@
+"""Stochastic gradient descent: downhill, with a memory of the direction (momentum) if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.select import backend
+from minorm.optim.optimizer import Optimizer
+from minorm.tensor import Tensor
+
+
+class SGD(Optimizer):
+    """p -= lr * m  with  m = momentum * m + (1 - dampening) * (gradient + weight_decay * p)
+
+    At the first step m is the gradient itself. With nesterov the step is lr * (gradient + momentum * m): the gradient
+    as if m had been followed already. maximize=True climbs. All as in PyTorch.
+
+    Raises ValueError for lr, momentum or weight_decay < 0, and for nesterov without momentum or with dampening.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+            },
+        )
+
+    def _check(self, group: dict[str, Any]) -> None:
+        for name in ("lr", "momentum", "weight_decay"):
+            self._require(group, name, 0)
+        if group["nesterov"] and (group["momentum"] == 0 or group["dampening"] != 0):
+            raise ValueError(
+                f"SGD: nesterov=True with momentum={group['momentum']} and dampening={group['dampening']}; "
+                "expected momentum > 0 and dampening=0"
+            )
+
+    def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        arrays = [p.data for p in parameters]
+        settings = {name: group[name] for name in self.defaults}
+        sgd = backend(arrays[0]).update.sgd
+        if not group["momentum"]:
+            sgd(arrays, gradients, [], **settings)
+            return
+        buffers = []
+        fresh = []  # parameters at their first step
+        for i, p in enumerate(parameters):
+            state = self._state_of(p)
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = np.zeros_like(p.data)
+                fresh.append(i)
+            buffers.append(buffer)
+        if fresh and group["dampening"]:
+            first = [[values[i] for i in fresh] for values in (arrays, gradients, buffers)]
+            sgd(*first, **{**settings, "dampening": 0.0})
+            later = [i for i in range(len(arrays)) if i not in set(fresh)]
+            arrays, gradients, buffers = ([values[i] for i in later] for values in (arrays, gradients, buffers))
+        sgd(arrays, gradients, buffers, **settings)
