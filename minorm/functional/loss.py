@@ -195,12 +195,17 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
             f"{name}: target has shape {labels.shape}, input has shape {shape}; expected {wanted}, one class an example"
             + (hint if labels.shape == shape else "")
         )
-    wrong = ((labels < 0) | (labels >= classes)) & (labels != ignore_index)
+    outside = labels.view(f"u{labels.itemsize}") >= classes  # as unsigned, a negative label is a huge one
+    if np.count_nonzero(outside):
+        _check_ignored(name, shape, labels, outside & (labels != ignore_index), ignore_index, classes)
+
+
+def _check_ignored(name: str, shape: tuple[int, ...], labels: Any, wrong: Any, ignore_index: int, classes: int) -> None:
     if wrong.any():
-        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        place = [int(i) for i in np.argwhere(wrong)[0]]
         raise ValueError(
-            f"{name}: target{list(place) if place else ''} is {int(labels[place])}; expected a class from 0 to "
-            f"{classes - 1} (input {shape} has {classes} classes), or ignore_index={ignore_index}; "
+            f"{name}: target{place or ''} is {int(labels[tuple(place)])}; expected a class from 0 to {classes - 1} "
+            f"(input {shape} has {classes} classes), or ignore_index={ignore_index}; "
             "give the model as many outputs as there are classes, and count classes from 0"
         )
 

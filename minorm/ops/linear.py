@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.ops.elementwise import sum_to
@@ -12,7 +14,7 @@ from minorm.ops.matmul import product
 
 def as_rows(x):
     """x (..., n) as (rows, n), also where there are no rows."""
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 class Linear(Function):
@@ -20,11 +22,15 @@ class Linear(Function):
 
     def forward(self, x, w, b):
         self.x, self.w = x, w
-        compute = dtypes.compute_type(x.dtype)
-        y = product(as_rows(x).astype(compute, copy=False), w.astype(compute, copy=False).T)
+        rows = as_rows(x)
+        if x.dtype in dtypes.HALVES:
+            rows, w, b = (None if a is None else a.astype(np.float32) for a in (rows, w, b))
+        y = product(rows, w.T)
         if b is not None:
             y += b
-        return y.astype(x.dtype, copy=False).reshape(*x.shape[:-1], len(w))
+        if x.ndim != 2:
+            y = y.reshape(*x.shape[:-1], len(w))
+        return y.astype(x.dtype) if x.dtype in dtypes.HALVES else y
 
     def backward(self, dy):
         x, w = self.x, self.w

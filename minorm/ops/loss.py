@@ -17,7 +17,7 @@ from minorm.kernels.select import backend
 
 def wide(x):
     """x in the type arithmetic is done in."""
-    return x.astype(dtypes.compute_type(x.dtype), copy=False)
+    return x.astype(np.float32) if x.dtype in dtypes.HALVES else x
 
 
 def reduced(losses, reduction, count, dtype):
@@ -26,18 +26,21 @@ def reduced(losses, reduction, count, dtype):
         return losses.astype(dtype, copy=False)
     total = losses.sum(dtype=np.float64)
     if reduction == "mean":
-        with np.errstate(invalid="ignore", divide="ignore"):
-            total = total / np.float64(count)
+        total = over(total, count)
     return total.astype(dtype)
+
+
+def over(total, count):
+    """total / count, where 0 / 0 is NaN and no warning."""
+    if count:
+        return total / total.dtype.type(count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return total / total.dtype.type(0)
 
 
 def share(dy, reduction, count):
     """What each loss receives of the gradient `dy` of the reduced loss, in the compute type."""
-    dy = wide(dy)
-    if reduction == "mean":
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return dy / dy.dtype.type(count)
-    return dy
+    return over(wide(dy), count) if reduction == "mean" else wide(dy)
 
 
 # Classes

@@ -13,8 +13,9 @@ from minorm.ops.elementwise import sum_to
 
 def product(a: Any, b: Any) -> Any:
     """a @ b in the compute type, in the type of `a`."""
-    compute = dtypes.compute_type(a.dtype)
-    return np.matmul(a.astype(compute, copy=False), b.astype(compute, copy=False)).astype(a.dtype, copy=False)
+    if a.dtype in dtypes.HALVES:
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+    return np.matmul(a, b)
 
 
 class MatMul(Function):
