@@ -1,0 +1,49 @@
+"""The one equation, and the three small things in which normalizations differ besides their loops.
+
+    y = (x - mean) * rstd * s + b        rstd = 1 / sqrt(var + eps)
+
+- `eps` keeps rstd finite.
+- `centered=False` (RMSNorm): mean is 0, and var is the mean of the squares.
+- `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, rstd = 1 / (std + eps).
+
+Kernels and layers know none of this: they see only statistics. Backward needs the derivative of rstd, and there the
+guard leaves one trace, `slope`. With g = dy * s, xhat = (x - mean) * rstd and means over the reduced axes,
+
+    dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope)
+
+where mean(g) is absent if not centered. From d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) follows slope = 1; from
+d(rstd)/d(std) = -1 / (std + eps)^2 follows slope = (std + eps) / std, which stands for 0 where std is 0: all x are
+equal there, so xhat is 0 too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Equation:
+    """eps, centered and guard; immutable, so that it can be shared and compared."""
+
+    eps: float = 1e-5
+    centered: bool = True
+    guard: bool = False
+
+    def rstd(self, var: Any) -> Any:
+        """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard."""
+        if self.guard:
+            return 1.0 / (var**0.5 + self.eps)
+        return 1.0 / (var + self.eps) ** 0.5
+
+    def slope(self, var: Any) -> Any:
+        """The factor of mean(g * xhat) in dx: 1, or (std + eps) / std with the guard, 0 where std is 0."""
+        if not self.guard:
+            return 1.0
+        std = var**0.5
+        constant = std == 0
+        return (std + self.eps) / (std + constant) * ~constant
+
+    def __str__(self) -> str:
+        mean = "x - mean" if self.centered else "x"
+        return f"y = ({mean}) / {'(std + eps)' if self.guard else 'sqrt(var + eps)'} * s + b, eps={self.eps:g}"

@@ -1,0 +1,111 @@
+"""What a backend promises: seven functions on arrays, in which every normalization can be written.
+
+A backend is a package with a module `norm` that has these functions (and modules `conv`, `pool`, ... of other
+families). `reference` is the executable specification, `cpu` the compiled one; one parametrised test holds them
+together. `minorm.nn` layers also take any object with these functions as `backend=`.
+
+Every function gets the nest (minorm/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays whose memory order is
+the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in the nest's order, of x's type, or
+None. The letters are those of docs/maths.md:
+
+    m       number of elements a statistic is taken over, nest.columns
+    k, d    shift and offset: mean = k + d, where k is a number of the type that is computed in
+    rstd    1 / sqrt(var + eps), see minorm/equation.py
+    xhat    ((x - k) - d) * rstd
+    g       dy * s
+
+Statistics are float64 vectors of nest.rows elements, in the order of the keep loops, whatever the type of x: a float32
+variance overflows from |x| = 1e19 on. `x - k` is exact, or nearly so, however far the data lies from 0; subtracting
+mean as one number of x's type, or folding `x*a + b`, loses at an offset of a million standard deviations what is
+carried here to full precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from minorm.equation import Equation
+from minorm.nest import Nest
+
+Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
+
+
+class Statistics:
+    """k, d, var and rstd: the four rows of one float64 block, so that kernels need one pointer."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Array) -> None:
+        self.block = block
+
+    @classmethod
+    def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np) -> Statistics:
+        """Put four vectors together."""
+        return cls(xp.stack([k, d, var, rstd]).astype(xp.float64, copy=False))
+
+    @property
+    def k(self) -> Array:
+        return self.block[0]
+
+    @property
+    def d(self) -> Array:
+        return self.block[1]
+
+    @property
+    def var(self) -> Array:
+        return self.block[2]
+
+    @property
+    def rstd(self) -> Array:
+        return self.block[3]
+
+    @property
+    def mean(self) -> Array:
+        return self.block[0] + self.block[1]
+
+
+class NormBackend(Protocol):
+    """The signatures; reference/norm.py shows each in a few lines of NumPy."""
+
+    def moments(self, nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
+        """k, d and var = mean((x - mean)^2); not centered: k = d = 0 and var = mean(x^2)."""
+
+    def apply(self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
+        """y = xhat * s + b."""
+
+    def grad_sums(self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+        """sum_g = sum(g) and sum_gx = sum(g * xhat) over the reduced loops, float64."""
+
+    def grad_params(self, nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
+        """ds = sum(dy * xhat) and db = sum(dy) over every loop along which the parameters do not vary; x's type."""
+
+    def grad_input(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+    ) -> Array:
+        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0."""
+
+    def forward(
+        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation
+    ) -> tuple[Array, Statistics]:
+        """moments, rstd and apply in one go: y and the statistics."""
+
+    def backward(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        equation: Equation,
+        needs: tuple[bool, bool] = (True, True),
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? What is not wanted may be None."""

@@ -1,0 +1,169 @@
+"""The specification of the normalization kernels: view the data as its four loops and write the formula.
+
+`four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become
+(keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Sums run in
+float64. See minorm/kernels/protocol.py for the letters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.equation import Equation
+from minorm.kernels.protocol import Statistics
+from minorm.nest import Loop, Nest
+
+Array = Any
+REDUCED = (2, 3)
+
+
+def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
+    """k, d, var: two passes, the second about the mean."""
+    x4 = _computed(four(nest, x))
+    if not centered:
+        zero = np.zeros(nest.rows)
+        return zero, zero, _mean(np.square(x4, dtype=np.float64))
+    k = np.asarray(_mean(x4), x4.dtype)
+    t = x4 - _kept(nest, k)
+    d = _mean(t)
+    return k.astype(np.float64), d, _mean(np.square(t - _kept(nest, d)))
+
+
+def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
+    """y = xhat * s + b."""
+    y = _xhat(nest, x, stats)
+    if s is not None:
+        y = y * parameters(nest, s)
+    if b is not None:
+        y = y + parameters(nest, b)
+    return _like(nest, y, x)
+
+
+def grad_sums(nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+    """sum_g, sum_gx."""
+    g = _g(nest, dy, s)
+    return _sum(g), _sum(g * _xhat(nest, x, stats))
+
+
+def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
+    """ds, db."""
+    dy4 = _computed(four(nest, dy))
+    shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
+
+    def over_shared(terms: Array) -> Array:
+        total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
+        return _from_loops(total, _parameter_loops(nest)).reshape(-1).astype(x.dtype)
+
+    return over_shared(dy4 * _xhat(nest, x, stats)), over_shared(dy4)
+
+
+def grad_input(
+    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, sum_g: Array | None, sum_gx: Array | None
+) -> Array:
+    """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    m = max(nest.columns, 1)
+    dx = _g(nest, dy, s)
+    if sum_g is not None:
+        dx = dx - _kept(nest, sum_g / m)
+    if sum_gx is not None:
+        dx = dx - _xhat(nest, x, stats) * _kept(nest, sum_gx / m)
+    return _like(nest, dx * _kept(nest, stats.rstd), x)
+
+
+def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation) -> tuple[Array, Statistics]:
+    """y and the statistics."""
+    k, d, var = moments(nest, x, equation.centered)
+    with np.errstate(divide="ignore"):
+        stats = Statistics.of(k, d, var, equation.rstd(var))
+    return apply(nest, x, stats, s, b), stats
+
+
+def backward(
+    nest: Nest,
+    dy: Array,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    equation: Equation,
+    needs: tuple[bool, bool] = (True, True),
+) -> tuple[Array | None, Array | None, Array | None]:
+    """dx, ds, db."""
+    dx = ds = db = None
+    if needs[0]:
+        sum_g, sum_gx = grad_sums(nest, dy, x, stats, s)
+        slope = equation.slope(stats.var)
+        dx = grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * slope)
+    if needs[1]:
+        ds, db = grad_params(nest, dy, x, stats)
+    return dx, ds, db
+
+
+# Views: arrays as loops
+
+
+def four(nest: Nest, x: Array) -> Array:
+    """x with axes (keep outer, keep inner, reduce outer, reduce inner); shares x's memory."""
+    return _as_loops(x.reshape(nest.shape).transpose(nest.order), nest.two_by_two)
+
+
+def parameters(nest: Nest, s: Array) -> Array:
+    """s or b with the same four axes, of length 1 where it does not vary."""
+    return _computed(_as_loops(s, _parameter_loops(nest)))
+
+
+def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
+    return tuple(Loop(loop.count if loop.param else 1, loop.data, loop.param) for loop in nest.two_by_two)
+
+
+def _as_loops(gapless: Array, loops: tuple[Loop, ...]) -> Array:
+    """Memory order is by falling data step; cut the memory into the loops and bring them into their own order."""
+    order = _by_step(loops)
+    return gapless.reshape([loops[i].count for i in order]).transpose([order.index(i) for i in range(4)])
+
+
+def _from_loops(y4: Array, loops: tuple[Loop, ...]) -> Array:
+    """The inverse: four loop axes -> memory order."""
+    return y4.transpose(_by_step(loops))
+
+
+def _by_step(loops: tuple[Loop, ...]) -> list[int]:
+    return sorted(range(4), key=lambda i: -loops[i].data)
+
+
+def _like(nest: Nest, y4: Array, x: Array) -> Array:
+    """Four loop axes -> an array like x: its shape, type and memory order."""
+    y = np.empty_like(x)
+    four(nest, y)[...] = y4
+    return y
+
+
+def _computed(values: Array) -> Array:
+    """In the type that is computed in: float32 for the 16-bit types."""
+    return values.astype(dtypes.compute_type(values.dtype), copy=False)
+
+
+def _kept(nest: Nest, statistic: Array) -> Array:
+    """A statistic, one number a row, so that it broadcasts against the four loops."""
+    return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
+
+
+def _xhat(nest: Nest, x: Array, stats: Statistics) -> Array:
+    x4 = _computed(four(nest, x))
+    k, d, rstd = (_kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
+    return ((x4 - k) - d) * rstd
+
+
+def _g(nest: Nest, dy: Array, s: Array | None) -> Array:
+    g = _computed(four(nest, dy))
+    return g if s is None else g * parameters(nest, s)
+
+
+def _mean(terms: Array) -> Array:
+    return terms.mean(axis=REDUCED, dtype=np.float64).reshape(-1)
+
+
+def _sum(terms: Array) -> Array:
+    return terms.sum(axis=REDUCED, dtype=np.float64).reshape(-1)

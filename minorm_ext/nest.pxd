@@ -1,0 +1,46 @@
+# The nest as kernels see it: four loops of count, data step and parameter step (minorm/nest.py finds them).
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+
+cdef struct Loop:
+    int64_t count
+    int64_t data
+    int64_t param
+
+
+cdef struct Nest:
+    Loop keep0    # outer kept loop
+    Loop keep1    # inner kept loop
+    Loop reduce0  # outer reduced loop
+    Loop reduce1  # inner reduced loop
+
+
+cdef inline int load(Nest* nest, bytes code) except -1:
+    """Read `Nest.code` of minorm/nest.py."""
+    if code is None or PyBytes_GET_SIZE(code) != sizeof(Nest):
+        raise ValueError("kernel: this nest has more than two loops of a kind; rearrange the data first")
+    memcpy(nest, PyBytes_AS_STRING(code), sizeof(Nest))
+    return 0
+
+
+cdef inline Py_ssize_t rows(const Nest* nest) noexcept nogil:
+    """How many statistics."""
+    return nest.keep0.count * nest.keep1.count
+
+
+cdef inline Py_ssize_t columns(const Nest* nest) noexcept nogil:
+    """How many elements each is taken over."""
+    return nest.reduce0.count * nest.reduce1.count
+
+
+cdef inline Py_ssize_t row_data(const Nest* nest, Py_ssize_t row) noexcept nogil:
+    """Where the data of a row begins."""
+    return row // nest.keep1.count * nest.keep0.data + row % nest.keep1.count * nest.keep1.data
+
+
+cdef inline Py_ssize_t row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
+    """Where the parameters of a row begin."""
+    return row // nest.keep1.count * nest.keep0.param + row % nest.keep1.count * nest.keep1.param

@@ -1,0 +1,277 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
+# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd and norm_lane_jobs.pxd, the
+# arithmetic is in norm_rows.pxd, norm_lanes.pxd and norm_moments.pxd.
+#
+# A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
+# thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
+# there are few, all threads share the parts of every row, first for one phase, then for the other. Both ways add up
+# the same parts in the same order: which one is taken may depend on the threads, and no bit of a result does.
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython.parallel cimport prange
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from minorm_ext.buffers cimport address
+from minorm_ext.nest cimport load, row_param
+from minorm_ext.norm_lane_jobs cimport (
+    by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
+    lanes_whole_forward,
+)
+from minorm_ext.norm_lanes cimport LANES, lane_row_param
+from minorm_ext.norm_moments cimport Moments
+from minorm_ext.norm_row_jobs cimport (
+    rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums, rows_whole_backward,
+    rows_whole_forward,
+)
+from minorm_ext.norm_rows cimport real
+from minorm_ext.norm_work cimport ABSENT, ALONE, COMPUTE, GIVEN, Sums, Work, cut_work, take_whole_rows
+
+
+cdef enum:
+    BREATH = 50_000_000  # elements between two looks at Ctrl-C
+
+cdef enum Phase:
+    FORWARD   # a block of rows, or a tile of lanes: moments and apply
+    MOMENTS   # a part
+    FINISH    # a row or tile: merge its parts
+    APPLY     # a part
+    BACKWARD  # a block or tile: sums and input
+    SUMS      # a part
+    COMBINE   # a row or tile: add up its parts
+    INPUT     # a part
+    COLLECT   # a group of rows: add up the ds and db of its blocks
+
+
+cdef inline void do_rows(const real* x, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if phase == FORWARD:
+        rows_whole_forward(x, w, job)
+    elif phase == MOMENTS:
+        rows_moments(x, w, job)
+    elif phase == FINISH:
+        rows_finish(x, w, job)
+    elif phase == APPLY:
+        rows_apply(x, w, job)
+    elif phase == BACKWARD:
+        rows_whole_backward(x, w, job)
+    elif phase == SUMS:
+        rows_sums(x, w, job)
+    elif phase == COMBINE:
+        rows_combine(x, w, job)
+    elif phase == INPUT:
+        rows_input(x, w, job)
+    else:
+        rows_collect(x, w, job)
+
+
+cdef inline void do_lanes(const real* x, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if phase == FORWARD:
+        lanes_whole_forward(x, w, job)
+    elif phase == MOMENTS:
+        lanes_moments(x, w, job)
+    elif phase == FINISH:
+        lanes_finish(x, w, job)
+    elif phase == APPLY:
+        lanes_apply(x, w, job)
+    elif phase == BACKWARD:
+        lanes_whole_backward(x, w, job)
+    elif phase == SUMS:
+        lanes_sums(x, w, job)
+    elif phase == COMBINE:
+        lanes_combine(x, w, job)
+    else:
+        lanes_input(x, w, job)
+
+
+cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if w.single and w.lanes:
+        do_lanes(<const float*>w.x, w, phase, job)
+    elif w.single:
+        do_rows(<const float*>w.x, w, phase, job)
+    elif w.lanes:
+        do_lanes(<const double*>w.x, w, phase, job)
+    else:
+        do_rows(<const double*>w.x, w, phase, job)
+
+
+cdef int spread(const Work* w, Phase phase, Py_ssize_t jobs, int threads) except -1 nogil:
+    """Do jobs 0 .. jobs - 1 of a phase on the threads; answer Ctrl-C now and then."""
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t end, job
+    cdef double elements = <double>w.rows * w.columns
+    cdef Py_ssize_t at_once = jobs if elements <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / elements)))
+    while begin < jobs:
+        end = min(jobs, begin + at_once)
+        if threads == 1:
+            for job in range(begin, end):
+                do(w, phase, job)
+        else:
+            for job in prange(begin, end, num_threads=threads, schedule="dynamic"):
+                do(w, phase, job)
+        begin = end
+        if begin < jobs:
+            with gil:
+                PyErr_CheckSignals()
+    return 0
+
+
+cdef void* room(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
+    """Scratch memory, zeroed."""
+    cdef void* memory = calloc(max(items, 1), size)
+    if memory == NULL:
+        with gil:
+            raise MemoryError(f"norm: no memory for {items} partial sums")
+    return memory
+
+
+cdef int run_forward(Work* w, int threads) except -1 nogil:
+    cdef Py_ssize_t all = w.tiles * w.nest.keep0.count if w.lanes else w.rows
+    if take_whole_rows(w, threads):
+        return spread(w, FORWARD, all if w.lanes else w.groups * w.blocks, threads)
+    if w.moments:
+        w.partial = <double*>room(all * w.parts, max(sizeof(Moments), 2 * LANES * sizeof(double) if w.lanes else 0))
+        spread(w, MOMENTS, all * w.parts, threads)
+        spread(w, FINISH, all, 1)
+    if w.apply:
+        spread(w, APPLY, all * w.parts, threads)
+    return 0
+
+
+cdef int run_backward(Work* w, int threads) except -1 nogil:
+    cdef Py_ssize_t all = w.tiles * w.nest.keep0.count if w.lanes else w.rows
+    cdef Py_ssize_t blocks = all if w.lanes else w.groups * w.blocks
+    cdef Py_ssize_t itemsize = sizeof(float) if w.single else sizeof(double)
+    cdef bint params = w.ds != NULL
+    cdef bint whole = take_whole_rows(w, threads)
+    if w.tally and not w.lanes:
+        w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
+    elif w.tally and not whole:
+        w.partial = <double*>room(all * w.parts, 2 * LANES * sizeof(double))
+    if params and w.each:
+        w.collected = room(blocks, 2 * w.extent * itemsize)
+    if params and w.lanes and by_row(w):
+        w.row_params = <double*>room(all * w.columns, 2 * sizeof(double))
+    if whole:
+        spread(w, BACKWARD, blocks, threads)
+    else:
+        if w.tally:
+            spread(w, SUMS, all * w.parts, threads)
+            spread(w, COMBINE, all, 1)
+        if w.dx != NULL or w.collected != NULL or w.row_params != NULL:
+            spread(w, INPUT, blocks * w.parts, threads)
+    if w.collected != NULL:
+        spread(w, COLLECT, w.groups, threads)
+    elif params and w.single:
+        add_up_params(<float*>w.ds, <float*>w.db, w)
+    elif params:
+        add_up_params(<double*>w.ds, <double*>w.db, w)
+    return 0
+
+
+cdef int add_up_params(real* ds, real* db, const Work* w) except -1 nogil:
+    """ds and db where a parameter belongs to whole rows, runs or lanes: add up their sums in a fixed order."""
+    cdef Py_ssize_t keep0 = w.nest.keep0.count
+    cdef Py_ssize_t size = 1 + (
+        (keep0 - 1) * w.nest.keep0.param + (w.nest.keep1.count - 1) * w.nest.keep1.param
+        + (w.nest.reduce0.count - 1) * w.nest.reduce0.param + (w.nest.reduce1.count - 1) * w.nest.reduce1.param
+    )
+    cdef double* total = <double*>room(size, 2 * sizeof(double))
+    cdef Py_ssize_t row, slot, tile, i, at
+    cdef const double* sums
+    if w.row_params != NULL:
+        for tile in range(w.tiles * keep0):
+            for row in range(w.columns):
+                at = tile // w.tiles * w.nest.keep0.param + lane_row_param(&w.nest, row)
+                sums = w.row_params + 2 * (tile * w.columns + row)
+                total[2 * at] += sums[0]
+                total[2 * at + 1] += sums[1]
+    elif w.lanes:
+        for row in range(w.rows):
+            at = row_param(&w.nest, row)
+            total[2 * at] += w.sum_dyx[row] * w.rstd[row]
+            total[2 * at + 1] += w.sum_dy[row]
+    else:
+        for row in range(w.rows):
+            for slot in range(w.slots):
+                at = row_param(&w.nest, row) + slot // w.cut.pieces * w.nest.reduce0.param
+                sums = w.partial + 2 * (row * w.slots + slot)
+                total[2 * at] += sums[1] * w.rstd[row]
+                total[2 * at + 1] += sums[0]
+    for i in range(size):
+        ds[i] = <real>total[2 * i]
+        db[i] = <real>total[2 * i + 1]
+    free(total)
+    return 0
+
+
+cdef int begin(Work* w, bytes code, x, stats, s, double eps, bint centered, bint guard, bint write_stats) except -1:
+    """What forward and backward have in common."""
+    cdef Py_ssize_t itemsize = x.itemsize
+    memset(w, 0, sizeof(Work))
+    load(&w.nest, code)
+    cut_work(w)
+    w.single = itemsize == sizeof(float)
+    w.equation.eps = eps
+    w.equation.centered = centered
+    w.equation.guard = guard
+    w.x = address(x, itemsize)
+    w.s = address(s, itemsize) if s is not None else NULL
+    w.k = <double*>address(stats, sizeof(double), write_stats)
+    w.d = w.k + w.rows
+    w.var = w.d + w.rows
+    w.rstd = w.var + w.rows
+    return 0
+
+
+def forward(bytes code, x, s, b, y, stats, double eps, bint centered, bint guard, bint moments, int threads):
+    """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
+
+    x, s, b, y: all float32 or all float64, gapless, in the nest's order; s and b may be None. Nothing is checked here.
+    """
+    cdef Work w
+    begin(&w, code, x, stats, s, eps, centered, guard, moments)
+    w.b = address(b, x.itemsize) if b is not None else NULL
+    w.y = address(y, x.itemsize, True) if y is not None else NULL
+    w.moments = moments
+    w.apply = y is not None
+    if w.rows * w.columns < ALONE:
+        threads = 1
+    try:
+        with nogil:
+            run_forward(&w, threads)
+    finally:
+        free(w.partial)
+
+
+def backward(
+    bytes code, dy, x, stats, s, sums, dx, ds, db, double eps, bint centered, bint guard, Sums origin, int threads
+):
+    """Fill whichever of dx, ds and db (together) are not None.
+
+    origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64) if it is not None; 1 takes them
+    from there; 2 is without them, as where the statistics were given.
+    """
+    cdef Work w
+    cdef double* own
+    begin(&w, code, x, stats, s, eps, centered, guard, False)
+    w.dy = address(dy, x.itemsize)
+    w.dx = address(dx, x.itemsize, True) if dx is not None else NULL
+    w.ds = address(ds, x.itemsize, True) if ds is not None else NULL
+    w.db = address(db, x.itemsize, True) if db is not None else NULL
+    w.sums = origin
+    w.tally = origin == COMPUTE or (ds is not None and not (w.each or w.lanes and by_row(&w)))
+    if w.rows * w.columns < ALONE:
+        threads = 1
+    own = <double*>room(w.rows, 4 * sizeof(double))
+    w.sum_dy = own
+    w.sum_dyx = own + w.rows
+    w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE) if sums is not None else own + 2 * w.rows
+    w.sum_gx = w.sum_g + w.rows
+    try:
+        with nogil:
+            run_backward(&w, threads)
+    finally:
+        free(own)
+        free(w.partial)
+        free(w.collected)
+        free(w.row_params)

@@ -1,0 +1,255 @@
+# Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
+#
+# A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators; four rows of
+# the data at a time, so that an accumulator is loaded and stored once for four elements. After STEP rows the sums, kept
+# in the type of the data, are merged in double.
+
+from minorm_ext.nest cimport Nest
+from minorm_ext.norm_moments cimport poor_shift
+from minorm_ext.norm_rows cimport WIDTH, real, total
+
+
+cdef enum:
+    LANES = 256  # lanes of a tile
+    STEP = 64    # rows of the data between two merges
+
+
+cdef inline Py_ssize_t lane_row(const Nest* nest, Py_ssize_t row) noexcept nogil:
+    """Where row number `row` of the reduced loops begins in the data."""
+    if nest.reduce0.count == 1:
+        return row * nest.reduce1.data  # spares a division, which is most of the work when lanes are few
+    return row // nest.reduce1.count * nest.reduce0.data + row % nest.reduce1.count * nest.reduce1.data
+
+
+cdef inline Py_ssize_t lane_row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
+    """Where it begins in the parameters."""
+    if nest.reduce0.count == 1:
+        return row * nest.reduce1.param
+    return row // nest.reduce1.count * nest.reduce0.param + row % nest.reduce1.count * nest.reduce1.param
+
+
+cdef inline void lane_sums(
+    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, const real* k, real* sum,
+    real* squares
+) noexcept nogil:
+    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. last - 1."""
+    cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
+    cdef real q[LANES]
+    cdef const real* p0
+    cdef const real* p1
+    cdef const real* p2
+    cdef const real* p3
+    cdef real t0, t1, t2, t3
+    cdef Py_ssize_t row = first
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        a[j] = 0
+        q[j] = 0
+    while row + 4 <= last:
+        p0 = x + lane_row(nest, row)
+        p1 = x + lane_row(nest, row + 1)
+        p2 = x + lane_row(nest, row + 2)
+        p3 = x + lane_row(nest, row + 3)
+        for j in range(lanes):
+            t0 = p0[j] - k[j]
+            t1 = p1[j] - k[j]
+            t2 = p2[j] - k[j]
+            t3 = p3[j] - k[j]
+            a[j] += (t0 + t1) + (t2 + t3)
+            q[j] += (t0 * t0 + t1 * t1) + (t2 * t2 + t3 * t3)
+        row += 4
+    while row < last:
+        p0 = x + lane_row(nest, row)
+        for j in range(lanes):
+            t0 = p0[j] - k[j]
+            a[j] += t0
+            q[j] += t0 * t0
+        row += 1
+    for j in range(lanes):
+        sum[j] = a[j]
+        squares[j] = q[j]
+
+
+cdef inline void careful_lane(
+    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, double k, double* sum, double* squares
+) noexcept nogil:
+    """The same for one lane in double, for squares that leave the range of the type."""
+    cdef double t
+    cdef Py_ssize_t row
+    sum[0] = 0
+    squares[0] = 0
+    for row in range(first, last):
+        t = x[lane_row(nest, row)] - k
+        sum[0] += t
+        squares[0] += t * t
+
+
+cdef inline void lane_moments(
+    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, bint centered,
+    double before, double* offset, double* m2
+) noexcept nogil:
+    """Merge the rows first .. last - 1 (at most STEP) into offset and m2, which hold `before` rows so far.
+
+    offset is relative to the lane's first element, or to 0 if not centered. See span_moments in norm_rows.pxd.
+    """
+    cdef real k[LANES]
+    cdef real a[LANES]
+    cdef real q[LANES]
+    cdef double shift[LANES]
+    cdef double sum[LANES]
+    cdef double squares[LANES]
+    cdef double n = last - first
+    cdef double share = n / (n + before)
+    cdef double delta
+    cdef real smallest, largest
+    cdef int poor = 0
+    cdef int careful = 0
+    cdef Py_ssize_t j
+    cdef const real* start = x + lane_row(nest, first)
+    if real is float:
+        smallest, largest = <float>1e-30, <float>1e38
+    else:
+        smallest, largest = 1e-290, 1e307
+    smallest *= <real>n
+    for j in range(lanes):
+        k[j] = start[j] if centered else 0
+    lane_sums(x, nest, first, last, lanes, k, a, q)
+    if centered:
+        for j in range(lanes):
+            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n)
+        if poor:
+            for j in range(lanes):
+                k[j] = <real>(k[j] + a[j] / n)
+            lane_sums(x, nest, first, last, lanes, k, a, q)
+    for j in range(lanes):
+        careful |= not (((q[j] > smallest) & (q[j] < largest)) | ((q[j] == 0) & (a[j] == 0)))
+        shift[j] = k[j]
+        sum[j] = a[j]
+        squares[j] = q[j]
+    if careful:
+        for j in range(lanes):
+            if not (((q[j] > smallest) & (q[j] < largest)) | ((q[j] == 0) & (a[j] == 0))):
+                careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
+                if centered:
+                    shift[j] += sum[j] / n
+                    careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
+    if centered:
+        for j in range(lanes):
+            delta = ((shift[j] - x[j]) + sum[j] / n) - offset[j]
+            offset[j] += delta * share
+            m2[j] += max(squares[j] - sum[j] * sum[j] / n, 0.0) + delta * delta * (before * share)
+    else:
+        for j in range(lanes):
+            m2[j] += squares[j]
+
+
+cdef inline void merge_lanes(
+    Py_ssize_t lanes, double before, double* offset, double* m2, double n, const double* offset2, const double* m22
+) noexcept nogil:
+    """Merge n more rows, summed up elsewhere, into offset and m2, which hold `before` rows."""
+    cdef double share = n / (n + before)
+    cdef double delta
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        delta = offset2[j] - offset[j]
+        offset[j] += delta * share
+        m2[j] += m22[j] + delta * delta * (before * share)
+
+
+cdef inline void lane_apply(
+    const real* x, real* y, Py_ssize_t lanes, const real* k, const real* d, const real* c, const real* b, real w, real v
+) noexcept nogil:
+    """One row: y = ((x - k) - d) * c * w + (b + v); c = rstd * s and b differ from lane to lane, w and v do not."""
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        y[j] = ((x[j] - k[j]) - d[j]) * (c[j] * w) + (b[j] + v)
+
+
+cdef inline void lane_grad_sums(
+    const real* dy, const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes,
+    const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+) noexcept nogil:
+    """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. last - 1 (at most STEP).
+
+    s is a parameter for each row, or absent: then g = dy.
+    """
+    cdef real a[LANES]
+    cdef real q[LANES]
+    cdef real w0 = 1
+    cdef real w1 = 1
+    cdef real g0, g1
+    cdef const real* p0
+    cdef const real* p1
+    cdef const real* e0
+    cdef const real* e1
+    cdef Py_ssize_t row = first
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        a[j] = 0
+        q[j] = 0
+    while row + 2 <= last:
+        p0 = x + lane_row(nest, row)
+        p1 = x + lane_row(nest, row + 1)
+        e0 = dy + lane_row(nest, row)
+        e1 = dy + lane_row(nest, row + 1)
+        if s != NULL:
+            w0 = s[lane_row_param(nest, row)]
+            w1 = s[lane_row_param(nest, row + 1)]
+        for j in range(lanes):
+            g0 = e0[j] * w0
+            g1 = e1[j] * w1
+            a[j] += g0 + g1
+            q[j] += g0 * ((p0[j] - k[j]) - d[j]) + g1 * ((p1[j] - k[j]) - d[j])
+        row += 2
+    if row < last:
+        p0 = x + lane_row(nest, row)
+        e0 = dy + lane_row(nest, row)
+        if s != NULL:
+            w0 = s[lane_row_param(nest, row)]
+        for j in range(lanes):
+            g0 = e0[j] * w0
+            a[j] += g0
+            q[j] += g0 * ((p0[j] - k[j]) - d[j])
+    for j in range(lanes):
+        sum_g[j] += a[j]
+        sum_gx[j] += q[j]
+
+
+cdef inline void lane_grad_input(
+    const real* dy, const real* x, real* dx, Py_ssize_t lanes,
+    const real* k, const real* d, const real* r, const real* c, const real* p, const real* q, real w,
+) noexcept nogil:
+    """One row: dx = dy * c * w - p - xhat * q, with c * w = rstd * s, p = rstd * mean(g), q = rstd * mean(g * xhat)."""
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        dx[j] = (dy[j] * (c[j] * w) - p[j]) - ((x[j] - k[j]) - d[j]) * r[j] * q[j]
+
+
+cdef inline void lane_scale(const real* dy, real* dx, Py_ssize_t lanes, const real* c, real w) noexcept nogil:
+    """One row where the statistics were given: dx = dy * rstd * s."""
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        dx[j] = dy[j] * (c[j] * w)
+
+
+cdef inline void lane_row_params(
+    const real* dy, const real* x, Py_ssize_t lanes, const real* k, const real* d, const real* r, double* ds, double* db
+) noexcept nogil:
+    """One row that shares a parameter: ds = sum(dy * xhat), db = sum(dy) over the lanes."""
+    cdef real a[WIDTH]
+    cdef real q[WIDTH]
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t j
+    for j in range(WIDTH):
+        a[j] = 0
+        q[j] = 0
+    while i + WIDTH <= lanes:
+        for j in range(WIDTH):
+            a[j] += dy[i + j]
+            q[j] += dy[i + j] * (((x[i + j] - k[i + j]) - d[i + j]) * r[i + j])
+        i += WIDTH
+    for j in range(lanes - i):
+        a[j] += dy[i + j]
+        q[j] += dy[i + j] * (((x[i + j] - k[i + j]) - d[i + j]) * r[i + j])
+    db[0] = total(a)
+    ds[0] = total(q)

@@ -1,0 +1,57 @@
+# Means and variances that can be put together: Chan's formula, in double, relative to a shift.
+#
+# The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type of the data;
+# the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
+
+from libc.math cimport sqrt
+
+
+cdef struct Moments:
+    double n       # how many elements
+    double offset  # their mean minus the shift
+    double m2      # sum of squared distances from their mean
+
+
+cdef struct Equation:  # minorm/equation.py
+    double eps
+    bint centered
+    bint guard
+
+
+cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
+    """The moments of both together."""
+    cdef double n = a.n + b.n
+    cdef double delta = b.offset - a.offset
+    cdef Moments both
+    if a.n == 0:
+        return b
+    both.n = n
+    both.offset = a.offset + delta * (b.n / n)
+    both.m2 = a.m2 + b.m2 + delta * delta * (a.n * (b.n / n))
+    return both
+
+
+cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
+    """Did a shift lie so far from the mean (three standard deviations) that m2 = q - a*a/n has lost digits?"""
+    return a * a > 8 * n * m2
+
+
+cdef inline bint in_range(double n, double a, double q, double smallest, double largest) noexcept nogil:
+    """Were the squares that add up to q within the range of their type? (NaN says no; all elements equal says yes.)"""
+    return (q > n * smallest and q < largest) or (q == 0 and a == 0)
+
+
+cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:
+    """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard."""
+    if equation.guard:
+        return 1 / (sqrt(var) + equation.eps)
+    return 1 / sqrt(var + equation.eps)
+
+
+cdef inline double slope_of(const Equation* equation, double var) noexcept nogil:
+    """The factor of mean(g * xhat) in dx that the guard brings in: (std + eps) / std, 0 where std is 0."""
+    cdef double std
+    if not equation.guard:
+        return 1
+    std = sqrt(var)
+    return 0 if std == 0 else (std + equation.eps) / std

@@ -1,0 +1,248 @@
+# The jobs on rows: which part of which row, with which statistics and parameters.
+
+from minorm_ext.nest cimport row_data, row_param
+from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
+from minorm_ext.norm_rows cimport (
+    Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums_each,
+    grad_sums_same, real, scale_each, scale_same, span_moments,
+)
+from minorm_ext.norm_work cimport ABSENT, Work
+
+
+cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
+    return min((part + 1) * w.chunks_of_part, w.chunks)
+
+
+# Forward.
+
+cdef inline Moments part_moments(const real* row, const Work* w, Py_ssize_t part) noexcept nogil:
+    cdef Moments m
+    cdef Py_ssize_t chunk
+    m.n = 0
+    m.offset = 0
+    m.m2 = 0
+    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
+        m = merge(m, span_moments(row, w.nest.reduce0.data, chunk_span(&w.nest, &w.cut, chunk), w.equation.centered))
+    return m
+
+
+cdef inline void store_statistics(real first, const Work* w, Py_ssize_t row, double offset, double var) noexcept nogil:
+    """mean = first + offset becomes k + d, where k is a number of the type of the data."""
+    cdef double shift = first if w.equation.centered else 0
+    cdef real k = <real>(shift + offset)
+    w.k[row] = k
+    w.d[row] = (shift - k) + offset
+    w.var[row] = var
+    w.rstd[row] = rstd_of(&w.equation, var)
+
+
+cdef inline void part_apply(const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+    cdef real* y = <real*>w.y
+    cdef const real* s = <const real*>w.s
+    cdef const real* b = <const real*>w.b
+    cdef real k = <real>w.k[row]
+    cdef real d = <real>w.d[row]
+    cdef real r = <real>w.rstd[row]
+    cdef Py_ssize_t data = row_data(&w.nest, row)
+    cdef Py_ssize_t param = row_param(&w.nest, row)
+    cdef Py_ssize_t chunk, run, at, p
+    cdef Span span
+    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        for run in range(span.run, span.run + span.runs):
+            at = data + run * w.nest.reduce0.data + span.element
+            p = param + run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
+            if w.each and (s != NULL or b != NULL):
+                apply_each(x + at, y + at, span.length, k, d, r, s + p if s else NULL, b + p if b else NULL)
+            else:
+                apply_same(x + at, y + at, span.length, k, d, r * s[p] if s else r, b[p] if b else 0)
+
+
+cdef inline void rows_moments(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """One part of one row."""
+    (<Moments*>w.partial)[job] = part_moments(x + row_data(&w.nest, job // w.parts), w, job % w.parts)
+
+
+cdef inline void rows_finish(const real* x, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Merge the parts of a row."""
+    cdef Moments m = (<Moments*>w.partial)[row * w.parts]
+    cdef Py_ssize_t part
+    for part in range(1, w.parts):
+        m = merge(m, (<Moments*>w.partial)[row * w.parts + part])
+    store_statistics(x[row_data(&w.nest, row)], w, row, m.offset, m.m2 / m.n)
+
+
+cdef inline void rows_apply(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """One part of one row."""
+    part_apply(x, w, job // w.parts, job % w.parts)
+
+
+cdef inline void rows_whole_forward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """The rows of a block through both phases."""
+    cdef Moments m
+    cdef Py_ssize_t member, row, part
+    cdef const real* start
+    cdef Py_ssize_t first = job % w.blocks * w.members_of_block
+    for member in range(first, min(first + w.members_of_block, w.members)):
+        row = job // w.blocks * w.group_step + member * w.member_step
+        if w.moments:
+            start = x + row_data(&w.nest, row)
+            m = part_moments(start, w, 0)
+            for part in range(1, w.parts):
+                m = merge(m, part_moments(start, w, part))
+            store_statistics(start[0], w, row, m.offset, m.m2 / m.n)
+        if w.apply:
+            for part in range(w.parts):
+                part_apply(x, w, row, part)
+
+
+# Backward.
+
+cdef inline void part_sums(const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+    """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
+    cdef const real* s = <const real*>w.s
+    cdef real k = <real>w.k[row]
+    cdef real d = <real>w.d[row]
+    cdef Py_ssize_t step = w.nest.reduce0.data
+    cdef Py_ssize_t data = row_data(&w.nest, row)
+    cdef const real* xs = x + data
+    cdef const real* dy = <const real*>w.dy + data
+    cdef double* slots = w.partial + row * w.slots * 2
+    cdef Py_ssize_t chunk, run
+    cdef Span span, one
+    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        if w.each and s != NULL:
+            grad_sums_each(dy, xs, step, s + row_param(&w.nest, row), w.nest.reduce0.param, span, k, d,
+                           &slots[2 * chunk], &slots[2 * chunk + 1])
+        elif w.slots == w.chunks:
+            grad_sums_same(dy, xs, step, span, k, d, &slots[2 * chunk], &slots[2 * chunk + 1])
+        else:  # short runs, each with a parameter of its own
+            one = span
+            one.runs = 1
+            for run in range(span.run, span.run + span.runs):
+                one.run = run
+                grad_sums_same(dy, xs, step, one, k, d, &slots[2 * run], &slots[2 * run + 1])
+
+
+cdef inline void rows_combine(const real* x, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Add up the slots of a row, always in the same order, into sum_g and sum_gx."""
+    cdef const real* s = <const real*>w.s if not w.each else NULL
+    cdef const double* slots = w.partial + row * w.slots * 2
+    cdef double sum_g = 0
+    cdef double sum_gx = 0
+    cdef double scale
+    cdef Py_ssize_t param = row_param(&w.nest, row)
+    cdef Py_ssize_t step = w.nest.reduce0.param
+    cdef Py_ssize_t slot
+    for slot in range(w.slots):
+        scale = s[param + slot // w.cut.pieces * step] if s else 1
+        sum_g += scale * slots[2 * slot]
+        sum_gx += scale * slots[2 * slot + 1]
+    w.sum_g[row] = sum_g
+    w.sum_gx[row] = sum_gx * w.rstd[row]
+
+
+cdef inline void part_input(
+    const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds
+) noexcept nogil:
+    """dx of a part; and add to ds and db where each element has a parameter."""
+    cdef const real* dy = <const real*>w.dy
+    cdef real* dx = <real*>w.dx
+    cdef const real* s = <const real*>w.s
+    cdef real k = <real>w.k[row]
+    cdef real d = <real>w.d[row]
+    cdef real r = <real>w.rstd[row]
+    cdef Py_ssize_t data = row_data(&w.nest, row)
+    cdef Py_ssize_t param = row_param(&w.nest, row)
+    cdef real p = 0
+    cdef real q = 0
+    cdef real c
+    cdef Py_ssize_t chunk, run, at, i
+    cdef Span span
+    if w.sums != ABSENT:
+        p = <real>(w.rstd[row] * w.sum_g[row] / w.columns) if w.equation.centered else 0
+        q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) / w.columns)
+    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        for run in range(span.run, span.run + span.runs):
+            at = data + run * w.nest.reduce0.data + span.element
+            i = param + run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
+            if dx != NULL and w.each and s != NULL:
+                if w.sums == ABSENT:
+                    scale_each(dy + at, s + i, dx + at, span.length, r)
+                else:
+                    grad_input_each(dy + at, x + at, s + i, dx + at, span.length, k, d, r, p, q)
+            elif dx != NULL:
+                c = r * s[i] if s else r
+                if w.sums == ABSENT:
+                    scale_same(dy + at, dx + at, span.length, c)
+                else:
+                    grad_input_same(dy + at, x + at, dx + at, span.length, k, d, r, c, p, q)
+            if ds != NULL:
+                i = (run * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+                grad_params_each(dy + at, x + at, ds + i, ds + w.extent + i, span.length, k, d, r)
+
+
+cdef inline void rows_sums(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """One part of one row."""
+    part_sums(x, w, job // w.parts, job % w.parts)
+
+
+cdef inline real* collected_by(const real* x, const Work* w, Py_ssize_t block) noexcept nogil:
+    """Where a block collects its ds, and w.extent further its db; NULL where it does not."""
+    return <real*>w.collected + block * 2 * w.extent if w.collected != NULL else NULL
+
+
+cdef inline void rows_input(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """One part of the rows of one block."""
+    cdef Py_ssize_t block = job // w.parts
+    cdef Py_ssize_t first = block % w.blocks * w.members_of_block
+    cdef Py_ssize_t member
+    cdef real* ds = collected_by(x, w, block)
+    for member in range(first, min(first + w.members_of_block, w.members)):
+        part_input(x, w, block // w.blocks * w.group_step + member * w.member_step, job % w.parts, ds)
+
+
+cdef inline void rows_whole_backward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """The rows of a block through both phases."""
+    cdef Py_ssize_t member, row, part
+    cdef Py_ssize_t first = job % w.blocks * w.members_of_block
+    cdef real* ds = collected_by(x, w, job)
+    for member in range(first, min(first + w.members_of_block, w.members)):
+        row = job // w.blocks * w.group_step + member * w.member_step
+        if w.tally:
+            for part in range(w.parts):
+                part_sums(x, w, row, part)
+            rows_combine(x, w, row)
+        if w.dx != NULL or ds != NULL:
+            for part in range(w.parts):
+                part_input(x, w, row, part, ds)
+
+
+cdef inline void rows_collect(const real* x, const Work* w, Py_ssize_t group) noexcept nogil:
+    """Add up what the blocks of a group have collected, in the order of the blocks."""
+    cdef real* ds = <real*>w.ds
+    cdef real* db = <real*>w.db
+    cdef const real* collected = <const real*>w.collected + group * w.blocks * 2 * w.extent
+    cdef Py_ssize_t start = row_param(&w.nest, group * w.group_step)
+    cdef Py_ssize_t runs = w.nest.reduce0.count if w.nest.reduce0.param else 1
+    cdef Py_ssize_t n = w.nest.reduce1.count
+    cdef Py_ssize_t run, first, j, block, lanes
+    cdef const real* at
+    cdef double total_s[256]
+    cdef double total_b[256]
+    for run in range(runs):
+        for first in range(0, n, 256):
+            lanes = min(256, n - first)
+            for j in range(lanes):
+                total_s[j] = 0
+                total_b[j] = 0
+            for block in range(w.blocks):
+                at = collected + block * 2 * w.extent + run * n + first
+                for j in range(lanes):
+                    total_s[j] += at[j]
+                    total_b[j] += at[w.extent + j]
+            for j in range(lanes):
+                ds[start + run * w.nest.reduce0.param + first + j] = <real>total_s[j]
+                db[start + run * w.nest.reduce0.param + first + j] = <real>total_b[j]

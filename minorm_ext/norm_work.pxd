@@ -1,0 +1,121 @@
+# One normalization as it is handed to the jobs: pointers, loops, and how the work is cut.
+
+from minorm_ext.nest cimport Nest
+from minorm_ext.norm_lanes cimport LANES, STEP
+from minorm_ext.norm_moments cimport Equation
+from minorm_ext.norm_rows cimport Cut, cut_row
+
+
+cdef enum:
+    ALONE = 24576      # elements below which a second thread costs more than it saves
+    GROUP = 16384      # elements, about, that one job takes through both phases
+    PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
+    CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
+
+cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
+    COMPUTE
+    GIVEN
+    ABSENT
+
+
+cdef struct Work:
+    Nest nest
+    Equation equation
+    bint single            # float, else double
+    bint lanes             # the unit-step loop is kept
+    bint each              # rows with a parameter for each element
+    Py_ssize_t rows
+    Py_ssize_t columns
+    const void* x
+    const void* dy
+    const void* s
+    const void* b
+    void* y
+    void* dx
+    void* ds
+    void* db
+    double* k              # statistics of each row
+    double* d
+    double* var
+    double* rstd
+    bint moments           # which phases
+    bint apply
+    bint tally             # backward: sum up dy and dy * (x - mean)
+    Sums sums
+    # A row is cut into parts of some chunks (rows: see Cut; lanes: a chunk is STEP rows of a tile of lanes).
+    Cut cut
+    Py_ssize_t chunks
+    Py_ssize_t chunks_of_part
+    Py_ssize_t parts
+    Py_ssize_t tiles       # lanes: tiles in an outer kept turn
+    # Whole rows are done in jobs: a group shares its parameters, a block is some members of a group.
+    Py_ssize_t groups
+    Py_ssize_t members
+    Py_ssize_t members_of_block
+    Py_ssize_t blocks
+    Py_ssize_t group_step  # from the first row of a group to the first row of the next
+    Py_ssize_t member_step
+    # Backward: places for sums.
+    Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
+    Py_ssize_t extent      # parameters of a row, where each element has one
+    double* partial        # sums of parts, or of slots: pairs
+    double* sum_dy         # of each row
+    double* sum_dyx
+    double* sum_g
+    double* sum_gx
+    double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
+    void* collected        # rows with a parameter for each element: ds and db of each block
+
+
+cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef inline void cut_work(Work* w) noexcept nogil:
+    """Fill in how the work is cut; it depends on the nest alone."""
+    cdef Nest* n = &w.nest
+    w.rows = n.keep0.count * n.keep1.count
+    w.columns = n.reduce0.count * n.reduce1.count
+    w.lanes = n.keep1.data == 1 and n.keep1.count > 1
+    w.each = not w.lanes and n.reduce1.param != 0
+    w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
+    if w.lanes:
+        w.tiles = ceil_div(n.keep1.count, LANES)
+        w.chunks = ceil_div(w.columns, STEP)
+        w.parts = min(w.chunks, ceil_div(PARTS, w.tiles * n.keep0.count))
+        w.chunks_of_part = ceil_div(w.chunks, w.parts)
+        w.parts = ceil_div(w.chunks, w.chunks_of_part)
+        return
+    w.cut = cut_row(n)
+    w.chunks = w.cut.chunks
+    w.chunks_of_part = ceil_div(w.chunks, PARTS)
+    w.parts = ceil_div(w.chunks, w.chunks_of_part)
+    w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
+    w.members_of_block = max(1, GROUP // w.columns)
+    if w.each:
+        if n.keep0.param and n.keep1.param:
+            w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0
+        elif n.keep0.param:
+            w.groups, w.members, w.group_step, w.member_step = n.keep0.count, n.keep1.count, n.keep1.count, 1
+        elif n.keep1.param:
+            w.groups, w.members, w.group_step, w.member_step = n.keep1.count, n.keep0.count, 1, n.keep1.count
+        w.members_of_block = min(max(ceil_div(w.members, 32), 8), 256)
+        w.extent = n.reduce1.count * (n.reduce0.count if n.reduce0.param else 1)
+    w.blocks = ceil_div(w.members, w.members_of_block)
+
+
+cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
+    """Does a thread take whole rows through both phases, or do all threads share every phase of every row?
+
+    Either way gives the same bits, so this may depend on the threads.
+    """
+    cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
+    if threads == 1 and not w.lanes:
+        return True
+    if w.parts == 1:
+        return True
+    if w.each and w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0:
+        return True  # parts of a row would add to the same ds and db
+    if w.lanes and w.columns * LANES > CACHE:
+        return False
+    return jobs >= 4 * threads or jobs == threads
