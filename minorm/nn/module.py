@@ -1,8 +1,7 @@
-"""A Module is a tree of attributes: some are parameters, some buffers, some child modules, and it knows which.
+"""A Module is a tree of attributes that knows which are parameters, buffers and child modules.
 
-Values live where Python puts attributes, in `__dict__`, so reading `self.weight` costs nothing extra; `_kinds`
-remembers, in order of assignment, what each registered name is. Everything else (parameters(), state_dict(),
-train(), to() ...) is a walk over that tree. Names and keys are PyTorch's.
+attributes.py files them; everything here (parameters(), state_dict(), train(), to() ...) is a walk over the tree.
+Names and keys are PyTorch's.
 """
 
 from __future__ import annotations
@@ -11,17 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from minorm import dtypes
+from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
 from minorm.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
 
-PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
-BUFFERS = (BUFFER, LOCAL_BUFFER)
 
-
-class Module:
+class Module(Attributes):
     """Base of all layers and models: assign parameters and layers as attributes, write `forward`.
 
         class Net(nn.Module):
@@ -38,10 +35,9 @@ class Module:
 
     training: bool = True
     frozen: bool = False
-    _kinds: dict[str, str]
 
     def __init__(self) -> None:
-        self.__dict__["_kinds"] = {}
+        super().__init__()
         self.__dict__["training"] = True
         self.__dict__["frozen"] = False
 
@@ -53,83 +49,7 @@ class Module:
         """What `forward` returns."""
         return self.forward(*args, **kwargs)
 
-    # Registration: what an attribute is
-
-    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Add a parameter; None keeps the name for an absent one (a layer without bias)."""
-        if parameter is not None and not isinstance(parameter, Parameter):
-            raise TypeError(
-                f"register_parameter: {type(self).__name__}.{name} got {_kind_of(parameter)}; expected an nn.Parameter "
-                "or None; wrap it: nn.Parameter(tensor)"
-            )
-        self._register(name, parameter, PARAMETER, "register_parameter")
-
-    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor that is state but is not trained; `persistent=False` keeps it out of state_dict."""
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"register_buffer: {type(self).__name__}.{name} got {_kind_of(tensor)}; expected a Tensor or None; "
-                "make one with minorm.tensor(value)"
-            )
-        self._register(name, tensor, BUFFER if persistent else LOCAL_BUFFER, "register_buffer")
-
-    def add_module(self, name: str, module: Module | None) -> None:
-        """Add a child module under a name that need not be a Python identifier ("0", "block-1")."""
-        if module is not None and not isinstance(module, Module):
-            raise TypeError(
-                f"add_module: {type(self).__name__}.{name} got {_kind_of(module)}; expected an nn.Module or None"
-            )
-        self._register(name, module, MODULE, "add_module")
-
-    def _register(self, name: str, value: Any, kind: str, operation: str) -> None:
-        owner = type(self).__name__
-        if "_kinds" not in self.__dict__:
-            raise AttributeError(
-                f"{owner}.{name}: assigned before Module.__init__ has run; make super().__init__() the first line of "
-                f"{owner}.__init__"
-            )
-        if not isinstance(name, str) or not name or "." in name:
-            raise ValueError(f"{operation}: name is {name!r}; expected a non-empty str without '.'")
-        taken = hasattr(Module if operation == "setattr" else type(self), name)
-        if name not in self._kinds and (name in self.__dict__ or taken):
-            raise ValueError(f"{operation}: {owner} already has an attribute {name!r}; choose another name")
-        self._kinds[name] = kind
-        self.__dict__[name] = value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Parameter):
-            self._assign(name, value, PARAMETER)
-        elif isinstance(value, Module):
-            self._assign(name, value, MODULE)
-        else:
-            kind = self.__dict__.get("_kinds", {}).get(name)
-            if value is not None and kind is not None and not (kind in BUFFERS and isinstance(value, Tensor)):
-                raise TypeError(_wrong_value(type(self).__name__, name, kind, value))
-            object.__setattr__(self, name, value)
-
-    def _assign(self, name: str, value: Any, kind: str) -> None:
-        known = self.__dict__.get("_kinds", {}).get(name)
-        if known is not None and known != kind:
-            raise TypeError(_wrong_value(type(self).__name__, name, known, value))
-        if known is None:
-            self.__dict__.pop(name, None)  # a plain attribute may become a parameter or a module
-        self._register(name, value, kind, "setattr")
-
-    def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
-        owner = type(self).__name__
-        hint = "" if "_kinds" in self.__dict__ else f"; was super().__init__() called in {owner}.__init__?"
-        raise AttributeError(f"{owner} has no attribute {name!r}{hint}", name=name, obj=self)
-
-    def __delattr__(self, name: str) -> None:
-        object.__delattr__(self, name)
-        self._kinds.pop(name, None)
-
     # Walks over the tree
-
-    def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
-        for name, kind in self._kinds.items():
-            if kind in kinds and self.__dict__[name] is not None:
-                yield name, self.__dict__[name]
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules one level down, each once."""
@@ -311,6 +231,9 @@ class Module:
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
 
 
+Module._reserved = frozenset(dir(Module))
+
+
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
@@ -331,20 +254,6 @@ def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
         tensor.data = tensor.detach().to(device).data
     if tensor.grad is not None:
         _convert(tensor.grad, device, dtype)
-
-
-def _kind_of(value: Any) -> str:
-    return f"a {type(value).__name__}"
-
-
-def _wrong_value(owner: str, name: str, kind: str, value: Any) -> str:
-    expected, fix = {
-        PARAMETER: ("an nn.Parameter or None", "wrap it, nn.Parameter(tensor), or change it in place"),
-        MODULE: ("an nn.Module or None", "delete the attribute first to use its name for something else"),
-    }.get(
-        kind, ("a Tensor that is no Parameter, or None", "delete the attribute first to register it as something else")
-    )
-    return f"{owner}.{name} is a {kind}; got {_kind_of(value)}; expected {expected}; {fix}"
 
 
 def _indent(text: str) -> str:
