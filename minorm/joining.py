@@ -22,7 +22,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             parts[0].shape[:axis] + parts[0].shape[axis + 1 :]
         ):
             raise ValueError(
-                f"cat: tensor {i} is {part.shape}, tensor 0 is {parts[0].shape}; only axis {axis} may differ"
+                f"cat: tensor {i} is {part.shape}, tensor 0 is {parts[0].shape}; expected shapes that differ in axis "
+                f"{axis} alone; pass the dim along which they are joined"
             )
     return shape.Cat.apply(*parts, axis=axis)
 

@@ -77,7 +77,8 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
         a, b = operands("matmul", self, other, broadcast=False)
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
             raise ValueError(
-                f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one"
+                f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one; "
+                "transpose one with .mT, or check the order of the factors"
             )
         return MatMul.apply(a, b)
 
@@ -191,11 +192,13 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The index of the first largest element along `dim`, or in the flattened tensor."""
-        return reduction.ArgMax.apply(_filled("argmax", self), axis=dim, keepdims=keepdim)
+        axis = None if dim is None else axis_of("argmax", dim, self)
+        return reduction.ArgMax.apply(_filled("argmax", self), axis=axis, keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The index of the first smallest element along `dim`, or in the flattened tensor."""
-        return reduction.ArgMin.apply(_filled("argmin", self), axis=dim, keepdims=keepdim)
+        axis = None if dim is None else axis_of("argmin", dim, self)
+        return reduction.ArgMin.apply(_filled("argmin", self), axis=axis, keepdims=keepdim)
 
     def all(self) -> Tensor:
         """True where every element is true."""
@@ -214,7 +217,10 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
         if target.count(-1) == 1 and known and self.numel() % known == 0:
             target = tuple(self.numel() // known if n == -1 else n for n in target)
         elif -1 in target or known != self.numel():
-            raise ValueError(f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}")
+            raise ValueError(
+                f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}; "
+                "expected sizes with that product, one of which may be -1"
+            )
         return shape.Reshape.apply(self, shape=target)
 
     view = reshape

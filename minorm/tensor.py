@@ -182,7 +182,10 @@ class Tensor(Operators):
         The graph is freed on the way unless retain_graph=True.
         """
         if not self.requires_grad:
-            raise RuntimeError("backward: the tensor does not require grad; nothing it was computed from does")
+            raise RuntimeError(
+                "backward: the tensor does not require grad, nor does anything it was computed from; expected a result "
+                "of parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()"
+            )
         if gradient is None:
             if self.data.size != 1:
                 raise RuntimeError(

@@ -44,6 +44,11 @@ class DataLoader:
         seed: int | None = None,
         generator: np.random.Generator | None = None,
     ) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                f"DataLoader: dataset is a {type(dataset).__name__}; expected an object with len(dataset) and "
+                "dataset[i]; put arrays into an ArrayDataset, and what a generator yields into a list"
+            )
         if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
             raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
         if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):

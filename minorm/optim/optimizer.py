@@ -33,7 +33,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = {}
         self.param_groups: list[dict[str, Any]] = []
-        if isinstance(params, (Tensor, np.ndarray, dict, str)):
+        if isinstance(params, (Tensor, np.ndarray, dict, str)) or not isinstance(params, Iterable):
             raise TypeError(
                 f"{self._name}: params is a {type(params).__name__}; expected a list of Tensors or of dicts, "
                 "such as model.parameters()"
@@ -67,7 +67,10 @@ class Optimizer:
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for index, parameter in enumerate(parameters):
             if not isinstance(parameter, Tensor):
-                raise TypeError(f"{self._name}: params[{index}] is a {type(parameter).__name__}; expected a Tensor")
+                raise TypeError(
+                    f"{self._name}: params[{index}] is a {type(parameter).__name__}; expected a Tensor"
+                    + ("; pass model.parameters(), without the names" if isinstance(parameter, tuple) else "")
+                )
             if not parameter.is_leaf:
                 raise ValueError(
                     f"{self._name}: params[{index}] of shape {parameter.shape} was computed by "
@@ -88,6 +91,8 @@ class Optimizer:
 
     def _require(self, group: dict[str, Any], name: str, low: float, high: float = float("inf")) -> None:
         value = group[name]
+        if not isinstance(value, (int, float, np.number)):
+            raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
         if not low <= value < high:
             bound = f"at least {low:g}" if high == float("inf") else f"{low:g} <= {name} < {high:g}"
             raise ValueError(f"{self._name}: {name}={value}; expected {bound}")
