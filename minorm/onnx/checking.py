@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,9 +142,11 @@ def run(session: Any, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[
 
 
 def _from_ort(value: Any) -> Any:
-    if value.element_type() == onnx.TensorProto.BFLOAT16:
-        return value.numpy().view(dtypes.bfloat16)
-    return value.numpy()
+    if value.element_type() != onnx.TensorProto.BFLOAT16:
+        return value.numpy()
+    shape = value.shape()
+    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())  # numpy() does not know bfloat16
+    return np.array(bits, np.uint16).view(dtypes.bfloat16).reshape(shape)
 
 
 def _returns_bfloat16(proto: onnx.ModelProto) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, random, trace
+from minorm import random, trace
 from minorm.autograd import no_grad
 from minorm.nn import Module
 from minorm.onnx.errors import ExportError
@@ -98,9 +98,21 @@ def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
 
 
 @contextmanager
-def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
-    """Put the model in the mode to export; on leaving, modes, buffers and random numbers are as they were."""
+def same_random_numbers_after() -> Iterator[None]:
+    """Whatever is drawn inside, the generator then goes on as if nothing had been.
+
+    Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
+    """
     numbers = random.get_state()
+    try:
+        yield
+    finally:
+        random.set_state(numbers)
+
+
+@contextmanager
+def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
+    """Put the model in the mode to export; on leaving, modes and buffers are as they were."""
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
@@ -119,21 +131,6 @@ def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
             np.copyto(array, contents)
             buffer.data, buffer.version.count = array, version
             setattr(module, name, buffer)
-        random.set_state(numbers)
-
-
-def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
-    """`tensor` repeated along some axes to other lengths."""
-    array = tensor.data
-    for axis, length in lengths.items():
-        array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
-    return Tensor(np.ascontiguousarray(array))
-
-
-def disturbed(tensor: Tensor) -> Tensor:
-    """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
-    array = np.ascontiguousarray(np.flip(tensor.data))
-    return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)
 
 
 def tensors_of(result: Any) -> list[Tensor]:

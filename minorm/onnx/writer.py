@@ -92,9 +92,10 @@ class Writer:
         if reasons is None:
             return
         if first.children:
-            outer, self.declined = self.declined, [*self.declined, *reasons]
+            around = self.declined
+            self.declined = [*around, *reasons]
             self._walk([call.children for call in calls])
-            self.declined = outer
+            self.declined = around
             if all(self._find(tensors) is not None for tensors in zip(*results, strict=True)):
                 return
             reasons.append("it computes outside minorm's operations")

@@ -40,9 +40,7 @@ def test_activations(proved: Any, operators: Any, x: mn.Tensor, layer: nn.Module
     assert operator is None or operators(proto) == [operator]
 
 
-@pytest.mark.parametrize(
-    ("layer", "operator", "since"), [(nn.GELU(), "Gelu", 20), (nn.Hardswish(), "HardSwish", 14)]
-)
+@pytest.mark.parametrize(("layer", "operator", "since"), [(nn.GELU(), "Gelu", 20), (nn.Hardswish(), "HardSwish", 14)])
 def test_an_operator_is_used_as_soon_as_it_exists(
     proved: Any, operators: Any, x: mn.Tensor, layer: nn.Module, operator: str, since: int
 ) -> None:

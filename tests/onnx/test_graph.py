@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.errors import Decline  # noqa: E402
-from minorm.onnx.graph import Graph, Value  # noqa: E402
-from minorm.onnx.sizes import Symbols  # noqa: E402
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.sizes import Symbols
 
 FLOAT = np.dtype(np.float32)
 

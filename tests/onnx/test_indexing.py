@@ -16,7 +16,16 @@ def x(rng: np.random.Generator) -> mn.Tensor:
 
 def test_slices_and_places(proved: Any, x: mn.Tensor, opset: int) -> None:
     proved(
-        lambda x: (x[:, 1], x[..., ::2], x[:, None, -1], x[:, 1:3, ::-1], x[1:], x[:, -3:-1], x[:, 3:0:-2], x[:, :, None]),
+        lambda x: (
+            x[:, 1],
+            x[..., ::2],
+            x[:, None, -1],
+            x[:, 1:3, ::-1],
+            x[1:],
+            x[:, -3:-1],
+            x[:, 3:0:-2],
+            x[:, :, None],
+        ),
         x,
         opset=opset,
     )

@@ -15,7 +15,15 @@ def x(rng: np.random.Generator) -> mn.Tensor:
 
 def test_reductions(proved: Any, x: mn.Tensor, opset: int) -> None:
     proved(
-        lambda x: (x.sum(), x.sum((0, 2)), x.mean(1, True), x.amax((1, 2)), x.amin(-1), x.mean(()), x.flatten(1).sum(1)),
+        lambda x: (
+            x.sum(),
+            x.sum((0, 2)),
+            x.mean(1, True),
+            x.amax((1, 2)),
+            x.amin(-1),
+            x.mean(()),
+            x.flatten(1).sum(1),
+        ),
         x,
         opset=opset,
     )

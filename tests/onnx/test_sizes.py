@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.errors import Decline  # noqa: E402
-from minorm.onnx.sizes import Size, Symbols, broadcast, product, size_of  # noqa: E402
+from minorm.onnx.errors import Decline
+from minorm.onnx.sizes import Size, Symbols, broadcast, product, size_of
 
 SYMBOLS = Symbols(("batch", "height"), (4, 16), (6, 32))
 BATCH, HEIGHT = SYMBOLS.size(0), SYMBOLS.size(1)

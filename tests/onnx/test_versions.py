@@ -22,9 +22,9 @@ def test_every_operator_resolves_as_the_onnx_package_says_at_every_opset(operato
 
 
 def test_the_table_knows_the_newest_opset_of_this_onnx_package() -> None:
-    if onnx.defs.onnx_opset_version() > versions.NEWEST:
-        pytest.skip("the onnx package is newer than the table: add the new versions to minorm/onnx/versions.py")
-    assert versions.NEWEST >= onnx.defs.onnx_opset_version()
+    newest = onnx.defs.onnx_opset_version()
+    if newest > versions.NEWEST:
+        pytest.skip(f"the onnx package knows opset {newest}: add its versions to minorm/onnx/versions.py")
 
 
 def test_every_operator_named_by_a_rule_is_in_the_table() -> None:

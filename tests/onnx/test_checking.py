@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.onnx as mo
+from minorm import nn
+from minorm.onnx import checking
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+LAYER = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+X = mn.tensor(np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32))
+
+
+def test_a_report_says_what_was_checked_and_how_far_apart(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    proto = mo.export(LAYER, X, path)
+    y = LAYER(X)
+    for model in (proto, path, str(path)):
+        report = mo.verify(model, [X], [y])
+        assert report.checker == "passed"
+        assert report.runtime.startswith("onnxruntime ")
+        assert report.difference < 1e-6
+        assert report.outputs[0].shape == (5, 2)
+        assert "largest difference" in str(report)
+    assert mo.verify(proto, {"x": X.data}, [y.data]).difference < 1e-6
+
+
+def test_a_difference_is_an_error_that_says_how_large() -> None:
+    proto = mo.export(LAYER, X, None)
+    wrong = LAYER(X).data.copy()
+    wrong[1, 1] += 0.01
+    with pytest.raises(mo.VerifyError, match=r"output differs by 0.01 .* allowed: 0.0001"):
+        mo.verify(proto, [X], [wrong])
+    mo.verify(proto, [X], [wrong], tolerance=0.1)
+    with pytest.raises(mo.VerifyError, match=r"output is float32\(5, 2\) .* float32\(5, 1\) in the model"):
+        mo.verify(proto, [X], [wrong[:, :1]])
+
+
+def test_nan_is_no_difference_to_nan_but_to_a_number() -> None:
+    x = mn.tensor([[np.nan, np.inf, 1.0]])
+    proto = mo.export(nn.ReLU(), x, None)
+    mo.verify(proto, [x], [x])
+    with pytest.raises(mo.VerifyError, match="differs by nan"):
+        mo.verify(proto, [x], [np.array([[0.0, np.inf, 1.0]], np.float32)])
+
+
+def test_what_is_fed_is_not_written_to() -> None:
+    x = X.data.copy()
+    mo.verify(mo.export(LAYER, X, None), [x], [LAYER(X)])
+    np.testing.assert_array_equal(x, X.data)
+
+
+def test_an_opset_the_runtime_refuses_is_reported_not_raised() -> None:
+    proto = mo.export(LAYER, X, None, opset_version=28)
+    assert "does not run this model" in mo.verify(proto, [X], [LAYER(X)]).runtime
+
+
+def test_a_model_that_is_not_valid_is_an_error() -> None:
+    proto = mo.export(LAYER, X, None)
+    proto.graph.node[1].input[0] = "nothing"
+    with pytest.raises(onnx.checker.ValidationError):
+        mo.verify(proto, [X], [LAYER(X)])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_every_float_type_goes_in_and_comes_out(dtype: Any) -> None:
+    x = mn.tensor(np.linspace(-2, 2, 6).reshape(2, 3).astype(dtype))
+    proto = mo.export(lambda x: x.reshape(3, -1).mT, x, None, dynamic_axes={})
+    report = mo.verify(proto, [x], [x.reshape(3, -1).mT])
+    assert report.outputs[0].dtype == x.dtype
+    assert checking.check(proto) == "passed"

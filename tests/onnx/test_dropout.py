@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.onnx as mo
+from minorm import nn
+from minorm.onnx import checking
+
+onnx = pytest.importorskip("onnx")
+
+NET = nn.Sequential(nn.Dropout(0.25), nn.Linear(40, 2), nn.Dropout(0.5))
+X = mn.ones(8, 40)
+
+
+def test_the_inference_form_has_no_dropout(proved: Any, operators: Any, opset: int) -> None:
+    assert operators(proved(NET, X, opset=opset)) == ["Gemm"]
+
+
+@pytest.mark.filterwarnings("ignore:export. before opset 12")
+def test_the_training_form_keeps_it_with_its_ratio(operators: Any, opset: int) -> None:
+    proto = mo.export(NET, X, None, opset_version=opset, training=True)
+    onnx.checker.check_model(proto, full_check=True)
+    assert operators(proto) == ["Dropout", "Gemm", "Dropout"]
+    values = {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+    node = proto.graph.node[0]
+    if opset < 12:
+        assert node.attribute[0].f == np.float32(0.25)
+    else:
+        assert values[node.input[1]] == np.float32(0.25)
+        assert values[node.input[2]] == np.bool_(True)
+
+
+def test_onnxruntime_drops_in_the_training_form() -> None:
+    pytest.importorskip("onnxruntime")
+    proto = mo.export(nn.Dropout(0.25), X, None, training=True)
+    (y,) = checking.run(checking.start(proto), proto, {"x": X.data})
+    assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert 0.1 < (y == 0).mean() < 0.4
+
+
+def test_before_opset_12_a_warning_says_that_the_mode_is_lost() -> None:
+    with pytest.warns(UserWarning, match="before opset 12 a Dropout node does not say whether it trains"):
+        mo.export(NET, X, None, opset_version=11, training=True)
+
+
+def test_a_frozen_layer_does_nothing_in_the_training_form(operators: Any) -> None:
+    net = nn.Sequential(nn.Dropout(0.25).freeze(), nn.Dropout(0.5))
+    proto = mo.export(net, X, None, training=True)
+    assert operators(proto) == ["Dropout"]
+    assert {p.key: p.value for p in proto.metadata_props}["minorm.frozen"] == '["0"]'
