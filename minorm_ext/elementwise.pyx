@@ -92,8 +92,8 @@ cdef void relu6_grad(const real* a, const real* b, real* out, Py_ssize_t n, real
     cdef real dy
     for i in range(n):
         dy = a[i]
-        dy = 0 if b[i] <= 0 else dy
-        out[i] = 0 if b[i] >= 6 else dy
+        dy = dy if b[i] > 0 else 0
+        out[i] = dy if b[i] < 6 else 0
 
 cdef void leaky_relu(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i

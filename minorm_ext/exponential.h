@@ -90,10 +90,16 @@ static inline double minorm_reduced_d(double x, int64_t *n) {
         real power = minorm_power2_##s(n);                                                                            \
         return power * p + (power - 1);                                                                               \
     }                                                                                                                 \
+    /* With z = |x| and u = exp(-2z): (1 - u)/(1 + u) near 0, and 1 - 2u/(1 + u), whose error shrinks, beyond 1/2 */  \
     static inline real minorm_tanh_##s(real x) {                                                                      \
-        real size = x < 0 ? -x : x;                                                                                   \
-        real e = minorm_expm1_##s(-2 * size);                                                                         \
-        real y = -e / (2 + e);                                                                                        \
+        integer n;                                                                                                    \
+        real z = x < 0 ? -x : x;                                                                                      \
+        real twice = z > 25 ? -50 : -2 * z;                                                                           \
+        real p = minorm_reduced_##s(twice, &n);                                                                       \
+        real power = minorm_power2_##s(n);                                                                            \
+        real u = power * (1 + p);                                                                                     \
+        real part = (z > (real)0.5 ? 2 * u : -(power * p + (power - 1))) / (1 + u);                                   \
+        real y = z > (real)0.5 ? 1 - part : part;                                                                     \
         return x < 0 ? -y : y;                                                                                        \
     }                                                                                                                 \
     static inline real minorm_sigmoid_##s(real x) {                                                                   \

@@ -17,6 +17,7 @@ from minorm_ext.lanes cimport real
 cdef enum:
     BLOCK = 4096  # elements
     WORK = 1 << 17  # elements from which a second thread pays
+    ADAM_WORK = 1 << 15  # the same where each takes a root and a division
     CHUNK = 1 << 25  # elements between two looks for Ctrl-C
     PIECE = 1 << 15  # elements of a partial sum
     PIECES = 256  # partial sums between two looks
@@ -66,7 +67,7 @@ cdef struct Option:
     double beta2
     double eps
     double step_size  # Adam: lr / (1 - beta1^step)
-    double root  # Adam: sqrt(1 - beta2^step)
+    double unroot  # Adam: 1 / sqrt(1 - beta2^step)
     bint amsgrad
 
 
@@ -110,7 +111,7 @@ cdef inline void adam_block(
 ) noexcept nogil:
     cdef real sign = <real>option.sign, decay = <real>option.decay, shrink = <real>option.shrink
     cdef real rest1 = <real>(1 - option.beta1), beta2 = <real>option.beta2, rest2 = <real>(1 - option.beta2)
-    cdef real eps = <real>option.eps, step_size = <real>option.step_size, correction = <real>option.root
+    cdef real eps = <real>option.eps, step_size = <real>option.step_size, correction = <real>option.unroot
     cdef bint decaying = decay != 0
     cdef real slope, top, value
     cdef Py_ssize_t i
@@ -123,7 +124,7 @@ cdef inline void adam_block(
             value = value * shrink
             mean[i] = mean[i] + rest1 * (slope - mean[i])
             square[i] = beta2 * square[i] + rest2 * slope * slope
-            p[i] = value - step_size * mean[i] / (root(square[i]) / correction + eps)
+            p[i] = value - step_size * mean[i] / (root(square[i]) * correction + eps)
     else:
         for i in range(n):
             slope = sign * g[i]
@@ -135,7 +136,7 @@ cdef inline void adam_block(
             square[i] = beta2 * square[i] + rest2 * slope * slope
             top = peak[i] if peak[i] > square[i] else square[i]
             peak[i] = top
-            p[i] = value - step_size * mean[i] / (root(top) / correction + eps)
+            p[i] = value - step_size * mean[i] / (root(top) * correction + eps)
 
 
 cdef inline void scale_block(real* x, Py_ssize_t n, const Option* option) noexcept nogil:
@@ -185,7 +186,7 @@ cdef int run(Rule rule, Arrays* arrays, const Option* option, int threads) excep
     cdef int item = 4 if arrays.type == b"f" else 8
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t end, block
-    if threads <= 1 or arrays.n < WORK:
+    if threads <= 1 or arrays.n < (ADAM_WORK if rule == ADAM else WORK):
         threads = 1
         if arrays.n <= BLOCK:
             one_block(rule, arrays.data, item, 0, arrays.n, option)
@@ -257,7 +258,7 @@ def adam(
         if arrays.type:
             step = steps[i]
             option.step_size = lr / (1 - pow(beta1, step))
-            option.root = sqrt(1 - pow(beta2, step))
+            option.unroot = 1 / sqrt(1 - pow(beta2, step))
             run(ADAM, &arrays, &option, threads)
         else:
             left.append(i)

@@ -83,8 +83,8 @@ def relu6(x: Any) -> Any:
 
 @widened
 def relu6_grad(dy: Any, y: Any) -> Any:
-    """dy where 0 < y < 6 (or NaN), else 0"""
-    return np.where((y <= 0) | (y >= 6), dy.dtype.type(0), dy)
+    """dy where 0 < y < 6, else 0"""
+    return np.where((y > 0) & (y < 6), dy, dy.dtype.type(0))
 
 
 @widened
