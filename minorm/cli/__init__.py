@@ -1,0 +1,49 @@
+"""The command line: `minorm demo`, `train`, `export`, `check`. One file a command, each with `add` and `run`.
+
+Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import minorm
+from minorm.cli import check, demo, export, train
+
+EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt as stop:
+        print(f"\nminorm {args.command}: stopped{f'; {stop}' if str(stop) else ''}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `minorm check model.onnx | head`
+        sys.stderr.close()  # nobody reads any more; keep the interpreter from saying so
+        return 1
+    except EXPECTED as error:
+        if args.traceback:
+            raise
+        print(f"minorm {args.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="minorm",
+        description="Train small CNNs with well-understood normalization, export them to ONNX, check the result.",
+        epilog="`minorm COMMAND --help` tells about one command. Start with `minorm demo`.",
+    )
+    parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (demo, train, export, check):
+        module.add(commands)
+    for command in commands.choices.values():
+        command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")
+    return parser

@@ -1,0 +1,220 @@
+"""`minorm demo`: the main job on real images. Train, save, export, prove it in onnxruntime, draw a picture.
+
+Every claim is a Check; the command's exit code is 0 only if all of them hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import minorm as mn
+from minorm import models
+from minorm.cli import extras
+
+ACCURACY = 0.985  # the mean over the seeds must reach it
+TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="train on real handwritten digits, export to ONNX, verify in onnxruntime, draw a picture",
+        description="Train a small CNN with BatchNorm on scikit-learn's 1,797 handwritten digits, save a checkpoint, "
+        "export it to ONNX, compare it with onnxruntime on every test image, and draw what happened. "
+        "The exit code is 0 if every check holds.",
+    )
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the training images (default 10)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first run: split, weights and order (default 0)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs, for a mean accuracy (default 3)")
+    parser.add_argument("--threads", type=int, help="processors to use (default all)")
+    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="where files go (default runs/demo)")
+    parser.set_defaults(run=run)
+
+
+@dataclass
+class Trained:
+    """One finished run and what was recorded on the way."""
+
+    run: Any
+    watch: Any
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim, what was found, and whether it holds."""
+
+    name: str
+    found: str
+    wanted: str
+    passed: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """The whole demo; returns 1 if a check failed."""
+    extras.need("demo", "rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
+    from rich.console import Console
+
+    if args.epochs < 1 or args.seeds < 1:
+        raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")
+    if args.threads is not None:
+        mn.set_num_threads(args.threads)
+    os.makedirs(args.out, exist_ok=True)
+    console = Console(highlight=False)
+    runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
+    first = runs[0]
+    paths = {
+        "checkpoint": os.path.join(args.out, "model.safetensors"),
+        "ONNX model": os.path.join(args.out, "model.onnx"),
+        "picture": os.path.join(args.out, "training.png"),
+    }
+    checks = [_accuracy([r.run.history[-1]["test_accuracy"] for r in runs])]
+    checks += _guarded("checkpoint", lambda: _saved(first.run, paths["checkpoint"]))
+    checks += _guarded("ONNX", lambda: _exported(first.run, paths["ONNX model"]))
+    checks += _guarded("picture", lambda: _drawn(first, paths["picture"]))
+    _print(console, runs, checks, paths)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _train(console: Any, seed: int, epochs: int) -> Trained:
+    from minorm.progress import TrainingBar
+    from minorm.training import BatchNormWatch, Run, Score, Settings
+
+    run = Run(Settings(data="digits", epochs=epochs, seed=seed))
+    trained = Trained(run, BatchNormWatch(run.model))
+    with TrainingBar(console, f"seed {seed}", run.steps) as bar:
+
+        def after_step(score: Score) -> None:
+            trained.losses.append(score.last_loss)
+            trained.watch.step()
+            bar.after_step(score)
+
+        start = time.perf_counter()
+        run.fit(after_step)
+        trained.seconds = time.perf_counter() - start
+    return trained
+
+
+def _accuracy(accuracies: list[float]) -> Check:
+    mean = float(np.mean(accuracies))
+    each = ", ".join(f"{a:.4f}" for a in accuracies)
+    found = f"{mean:.4f} ({each})" if len(accuracies) > 1 else f"{mean:.4f}"
+    name = f"test accuracy, mean of {len(accuracies)} seeds" if len(accuracies) > 1 else "test accuracy"
+    return Check(name, found, f"at least {ACCURACY}", mean >= ACCURACY)
+
+
+def _saved(run: Any, path: str) -> list[Check]:
+    """Save the model; a new one that loads the file must compute the same bits."""
+    from minorm.training import predict
+
+    mn.save(run.model.state_dict(), path, metadata={"minorm.model": json.dumps(run.model_facts)})
+    again = models.build(**run.model_facts)
+    again.load_state_dict(mn.load(path))
+    images, _ = _test_split(run)
+    same = np.array_equal(predict(run.model, images).numpy(), predict(again, images).numpy())
+    return [Check("checkpoint, loaded again", "same bits" if same else "other logits", "same bits", same)]
+
+
+def _exported(run: Any, path: str) -> list[Check]:
+    """Export the model; the checker must accept it and onnxruntime must agree on every test image."""
+    import onnx
+    import onnxruntime
+
+    import minorm.onnx
+    from minorm.training import predict
+
+    images, labels = _test_split(run)
+    minorm.onnx.export(run.model, images, path)
+    onnx.checker.check_model(path, full_check=True)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    ours = predict(run.model, images).numpy()
+
+    runtime = f"onnxruntime {onnxruntime.__version__}"
+    agree = int(np.count_nonzero(ours.argmax(axis=1) == theirs.argmax(axis=1)))
+    right = int(np.count_nonzero(theirs.argmax(axis=1) == labels.numpy()))
+    difference = float(np.abs(ours - theirs).max())
+    allowed = TOLERANCE * max(1.0, float(np.abs(ours).max()))
+    count = len(ours)
+    return [
+        Check(f"ONNX checker {onnx.__version__}", "accepts the model", "accepts it", True),
+        Check(f"argmax agreement, {runtime}", f"{agree} of {count}", "100 %", agree == count),
+        Check("largest logit difference", f"{difference:.2e}", f"at most {allowed:.2e}", difference <= allowed),
+        Check(f"accuracy in onnxruntime, seed {run.settings.seed}", f"{right / count:.4f}", "the same", True),
+    ]
+
+
+def _test_split(run: Any) -> tuple[Any, Any]:
+    """All test images, as the model gets them, and their labels."""
+    images, labels = zip(*run.test_loader, strict=True)
+    return mn.cat(images), mn.cat(labels)
+
+
+def _drawn(trained: Trained, path: str) -> list[Check]:
+    from minorm import plots
+
+    run = trained.run
+    plots.training_picture(
+        path,
+        f"minorm demo: {run.images['train']:,} digits, {len(run.history)} epochs, seed {run.settings.seed}",
+        trained.losses,
+        run.history,
+        trained.watch,
+        _population(run),
+        run.settings.label_smoothing,
+    )
+    return []
+
+
+def _population(run: Any) -> Any:
+    """The trained BatchNorm layers, shown all training images as one batch."""
+    from minorm.training import BatchNormWatch
+
+    model = models.build(**run.model_facts)
+    model.load_state_dict(run.model.state_dict())
+    watch = BatchNormWatch(model)
+    images = mn.cat([images for images, _ in run.train_loader])
+    with mn.no_grad():
+        model(images)
+    watch.step()
+    return watch
+
+
+def _guarded(name: str, step: Callable[[], list[Check]]) -> list[Check]:
+    """The step's checks; one that failed where it raises."""
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001  whatever goes wrong is what the check found
+        return [Check(name, f"{type(error).__name__}: {error}", "no error", False)]
+
+
+def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[str, str]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("check", "found", "wanted"):
+        table.add_column(column)
+    table.add_column("", justify="right")
+    for check in checks:
+        result = "[bold blue]ok[/]" if check.passed else "[bold red]FAILED[/]"
+        table.add_row(check.name, check.found, check.wanted, result)
+    console.print(table)
+    seconds = ", ".join(f"{r.seconds:.2f}" for r in runs)
+    facts = {"training took": f"{seconds} s with {mn.get_num_threads()} threads"}
+    facts |= {name: path for name, path in paths.items() if os.path.exists(path)}
+    for name, value in facts.items():
+        console.print(f"{name:14} {value}", soft_wrap=True)
+    failed = [check.name for check in checks if not check.passed]
+    console.print()
+    console.print(f"[bold red]Failed: {'; '.join(failed)}.[/]" if failed else "[bold]All checks passed.[/]")

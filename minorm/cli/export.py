@@ -1,0 +1,61 @@
+"""`minorm export`: a checkpoint of `minorm train` or `minorm demo` as ONNX."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+import minorm as mn
+from minorm import checkpoint, models
+from minorm.cli import extras
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "export",
+        help="write a checkpoint as an ONNX model",
+        description="Write a checkpoint of `minorm train` or `minorm demo` as an ONNX model in its inference form, "
+        "with a free batch size, and compare it with onnxruntime.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
+    parser.add_argument("--out", default="model.onnx", metavar="FILE", help="default model.onnx")
+    parser.add_argument("--opset", type=int, metavar="N", help="default: the newest that onnxruntime runs")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export, and say what was verified."""
+    extras.need("onnx", "onnx")
+    import minorm.onnx
+    from minorm.training import predict
+    from minorm.training.run import CHECKPOINT
+
+    path = os.path.join(args.checkpoint, CHECKPOINT) if os.path.isdir(args.checkpoint) else args.checkpoint
+    model, facts = load_model(path)
+    mn.manual_seed(0)
+    x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
+    proto = minorm.onnx.export(model, x, args.out, opset_version=args.opset)
+    print(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
+    print(minorm.onnx.verify(args.out, [x], [predict(model, x)]))
+    return 0
+
+
+def load_model(path: str) -> tuple[Any, dict[str, Any]]:
+    """The model in a file of `minorm demo` or `minorm train`, and the arguments of models.build for it."""
+    metadata = checkpoint.load_metadata(path)
+    if "minorm.model" in metadata:
+        facts, state = json.loads(metadata["minorm.model"]), checkpoint.load(path)
+    elif checkpoint.TREE in metadata:
+        parts = checkpoint.load_training(path)
+        if not {"model_facts", "model"} <= parts.keys():
+            raise ValueError(f"{path} is a checkpoint, but not one of `minorm train`: there is no model_facts in it")
+        facts, state = parts["model_facts"], parts["model"]
+    else:
+        raise ValueError(f"{path} does not say which model it holds; build the model in Python, load_state_dict the "
+                         "file and call minorm.onnx.export")  # fmt: skip
+    model = models.build(**facts)
+    model.load_state_dict(state)
+    return model, facts

@@ -1,0 +1,141 @@
+"""The networks of the demo, the examples, the tests and the benchmarks, each written once for two libraries.
+
+Every function takes the `nn` namespace it builds from: `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
+with the same state_dict keys, so weights move both ways and a step of one can be held against a step of the other.
+
+    channels, size   of the images: N x channels x size x size
+    classes          logits an image
+
+Convolutions in front of a normalization have no bias: it would be subtracted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minorm import nn as minorm_nn
+
+Namespace = Any  # minorm.nn, torch.nn
+
+
+def digits_cnn(nn: Namespace = minorm_nn, channels: int = 1, size: int = 8, classes: int = 10) -> Any:
+    """Three 3x3 convolutions with BatchNorm and two poolings: 25,000 weights for scikit-learn's 8x8 digits."""
+    return nn.Sequential(
+        *_conv_bn_relu(nn, channels, 16, 3),
+        *_conv_bn_relu(nn, 16, 32, 3),
+        nn.MaxPool2d(2),
+        *_conv_bn_relu(nn, 32, 64, 3),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * (size // 4) ** 2, classes),
+    )
+
+
+def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes: int = 10) -> Any:
+    """LeNet (LeCun et al. 1998), in the wider form with ReLU and max pooling, and BatchNorm after each linear map."""
+    left = (size // 2 - 4) // 2  # the first convolution keeps the size, the second takes 4, each pooling halves
+    return nn.Sequential(
+        *_conv_bn_relu(nn, channels, 20, 5),
+        nn.MaxPool2d(2),
+        *_conv_bn_relu(nn, 20, 50, 5, padding=0),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(50 * left * left, 500, bias=False),
+        nn.BatchNorm1d(500),
+        nn.ReLU(),
+        nn.Linear(500, classes),
+    )
+
+
+def resnet20(
+    nn: Namespace = minorm_nn,
+    channels: int = 3,
+    size: int = 32,  # noqa: ARG001  any will do: the last pooling averages whatever is left
+    classes: int = 10,
+) -> Any:
+    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 where sizes change."""
+    return nn.Sequential(
+        *_conv_bn_relu(nn, channels, 16, 3),
+        *[_residual(nn, 16, 16) for _ in range(3)],
+        _residual(nn, 16, 32, stride=2),
+        *[_residual(nn, 32, 32) for _ in range(2)],
+        _residual(nn, 32, 64, stride=2),
+        *[_residual(nn, 64, 64) for _ in range(2)],
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
+
+
+def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, classes: int = 10) -> Any:
+    """A network without BatchNorm: GroupNorm, InstanceNorm and LayerNorm, one after each convolution."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1, bias=False),
+        nn.GroupNorm(8, 32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1, bias=False),
+        nn.InstanceNorm2d(64, affine=True),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3, padding=1, bias=False),
+        nn.LayerNorm([64, size // 4, size // 4]),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
+
+
+def _conv_bn_relu(nn: Namespace, channels: int, width: int, kernel: int, padding: int | None = None) -> list[Any]:
+    """A convolution that keeps the size unless `padding` says otherwise, BatchNorm, ReLU."""
+    padding = kernel // 2 if padding is None else padding
+    return [nn.Conv2d(channels, width, kernel, padding=padding, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+
+
+def _residual(nn: Namespace, channels: int, width: int, stride: int = 1) -> Any:
+    """relu(body(x) + shortcut(x))."""
+
+    class Residual(nn.Module):  # type: ignore[misc]  # the base is whichever library's
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            )
+            self.shortcut = nn.Identity()
+            if stride != 1 or channels != width:
+                self.shortcut = nn.Sequential(
+                    nn.Conv2d(channels, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width)
+                )
+            self.relu = nn.ReLU()
+
+        def forward(self, x: Any) -> Any:
+            return self.relu(self.body(x) + self.shortcut(x))
+
+    return Residual()
+
+
+BY_NAME: Mapping[str, Callable[..., Any]] = {
+    "digits": digits_cnn,
+    "lenet": lenet,
+    "resnet20": resnet20,
+    "norms": norms_cnn,
+}
+SMALLEST = {"digits": 4, "lenet": 12, "resnet20": 1, "norms": 4}  # sides of the smallest images each can take
+
+
+def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
+    """The network called `name`, fitted to the images; ValueError for a name or a size it cannot be."""
+    if name not in BY_NAME:
+        raise ValueError(f"build: there is no model {name!r}; expected one of {', '.join(BY_NAME)}")
+    if size < SMALLEST[name]:
+        raise ValueError(
+            f"build: {name} needs images of at least {SMALLEST[name]} x {SMALLEST[name]} pixels; "
+            f"these have {size} x {size}; expected one of {', '.join(n for n in BY_NAME if size >= SMALLEST[n])}"
+        )
+    return BY_NAME[name](nn, channels=channels, size=size, classes=classes)

@@ -1,0 +1,133 @@
+"""One picture of a training run: how it learned, and what BatchNorm's running statistics made of the batches'.
+
+Left, loss and accuracy. In the middle, one channel through time: each dot is the mean (below, the variance) of one
+batch, the line is the running value that evaluation uses. Right, every channel at the end: the running value, and
+the last batch alone, against the value over all training images; the closer to the diagonal the better.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes and line styles differ as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from minorm.training import BatchNormWatch
+
+BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#7F7F7F"
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+
+
+def training_picture(
+    path: str,
+    title: str,
+    losses: Sequence[float],
+    history: Sequence[dict[str, float]],
+    watch: BatchNormWatch,
+    population: BatchNormWatch,
+    label_smoothing: float = 0.0,
+) -> None:
+    """Draw the picture into the file `path`.
+
+    losses      of every training step
+    history     a row an epoch, as Run keeps them
+    watch       what the BatchNorm layers saw at every step
+    population  the same layers, shown all training images as one batch
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(14, 7.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        grid = figure.subplots(2, 3)
+        _loss(grid[0, 0], losses, history, label_smoothing)
+        _accuracy(grid[1, 0], history)
+        layer = watch.layers[-1]
+        channel = _most_moved(watch, layer)
+        for row, name in enumerate(("mean", "variance")):
+            _channel(grid[row, 1], watch, layer, channel, row, name)
+            _channels(grid[row, 2], watch, population, row, name)
+        figure.savefig(path, dpi=130)
+
+
+def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, float]], label_smoothing: float) -> None:
+    steps = len(losses) // len(history)
+    ends = steps * np.arange(1, len(history) + 1)
+    axes.plot(range(1, len(losses) + 1), losses, color=BLUE, alpha=0.35, linewidth=1, label="training, each batch")
+    axes.plot(ends, [row["train_loss"] for row in history], "o-", color=BLUE, markersize=4, label="training, epoch")
+    axes.plot(ends, [row["test_loss"] for row in history], "s--", color=VERMILLION, markersize=4, label="test")
+    if label_smoothing:
+        floor = least_loss(label_smoothing)
+        axes.axhline(floor, color=GREY, linestyle=":", label=f"least that label smoothing {label_smoothing:g} allows")
+        axes.set_ylim(bottom=floor - 0.08)
+    axes.set(title="Loss (cross entropy)", xlabel="training step", ylabel="loss")
+    axes.legend()
+
+
+def least_loss(label_smoothing: float, classes: int = 10) -> float:
+    """The entropy of a smoothed label: no prediction has a smaller cross entropy."""
+    others = label_smoothing / classes
+    right = 1 - label_smoothing + others
+    return -right * math.log(right) - (classes - 1) * others * math.log(others)
+
+
+def _accuracy(axes: Any, history: Sequence[dict[str, float]]) -> None:
+    epochs = [row["epoch"] for row in history]
+    train, test = ([100 * row[name] for row in history] for name in ("train_accuracy", "test_accuracy"))
+    axes.plot(epochs, train, "o-", color=BLUE, markersize=4, label="training (batch statistics)")
+    axes.plot(epochs, test, "s--", color=VERMILLION, markersize=4, label="test (running statistics)")
+    last = test[-1]
+    axes.set(title=f"Accuracy (test at the end: {last:.2f} %)", xlabel="epoch", ylabel="accuracy in %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(loc="lower right")
+
+
+def _most_moved(watch: BatchNormWatch, layer: str) -> int:
+    """The channel whose running mean has come farthest from 0, in deviations."""
+    means, variances = watch.running(layer)
+    return int(np.argmax(np.abs(means[-1]) / np.sqrt(variances[-1] + 1e-12)))
+
+
+def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: int, name: str) -> None:
+    batch, running = watch.batch(layer)[row][:, channel], watch.running(layer)[row][:, channel]
+    steps = np.arange(1, len(batch) + 1)
+    axes.plot(steps, batch, ".", color=GREY, markersize=4, label=f"{name} of each batch")
+    axes.plot(steps, running, "-", color=VERMILLION, linewidth=2, label=f"running {name}")
+    axes.set(
+        title=f"BatchNorm follows: {name} of channel {channel}, layer {layer}", xlabel="training step", ylabel=name
+    )
+    axes.legend()
+
+
+def _channels(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int, name: str) -> None:
+    truth = np.concatenate([population.batch(layer)[row][-1] for layer in watch.layers])
+    batch = np.concatenate([watch.batch(layer)[row][-1] for layer in watch.layers])
+    running = np.concatenate([watch.running(layer)[row][-1] for layer in watch.layers])
+    axes.axline((truth.mean(), truth.mean()), slope=1, color=GREY, linestyle=":", label="equal")
+    axes.plot(truth, batch, "o", color=GREY, markerfacecolor="none", markersize=5, label="last batch alone")
+    axes.plot(truth, running, ".", color=VERMILLION, markersize=6, label="running, at the end")
+    if row == 1:
+        axes.set(xscale="log", yscale="log")
+    axes.set(
+        title=f"BatchNorm remembers: {name}, all {len(truth)} channels",
+        xlabel=f"{name} over all training images",
+        ylabel=name,
+    )
+    axes.legend()

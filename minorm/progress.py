@@ -1,0 +1,66 @@
+"""Progress in the terminal: a bar with loss, accuracy, images a second and the time left. Needs the package rich.
+
+Drawn by the training loop itself, ten times a second at most: no thread competes with the kernels for the processor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from minorm.training import Score
+
+EVERY = 0.1  # seconds between two drawings
+
+
+class TrainingBar:
+    """A line for one training run: `with TrainingBar(console, "seed 0", steps) as bar: run.fit(bar.after_step)`.
+
+    done  steps that an earlier part of the run has made
+    """
+
+    def __init__(self, console: Console, title: str, steps: int, done: int = 0) -> None:
+        self.console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None, complete_style="blue", finished_style="blue"),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            auto_refresh=False,
+            expand=True,
+        )
+        self._task = self._progress.add_task(title, total=steps, completed=done, score="")
+        self._waiting = 0  # steps not drawn yet
+        self._drawn = time.perf_counter()
+
+    def __enter__(self) -> TrainingBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._draw()
+        self._progress.stop()
+
+    def after_step(self, score: Score) -> None:
+        """Count one step."""
+        self._waiting += 1
+        self._score = score
+        if time.perf_counter() - self._drawn >= EVERY:
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._waiting:
+            self._progress.update(self._task, advance=self._waiting, score=describe(self._score))
+            self._waiting = 0
+        self._progress.refresh()
+        self._drawn = time.perf_counter()
+
+
+def describe(score: Score) -> str:
+    """Loss, accuracy and speed in columns that do not move."""
+    return f"loss {score.loss:6.4f}  accuracy {score.accuracy:6.2%}  {score.images_per_second:7,.0f} images/s"

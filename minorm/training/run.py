@@ -1,0 +1,126 @@
+"""Run: a training run in a folder, which can stop at any moment and go on to the same bits.
+
+    DIR/checkpoint.safetensors   everything the next epoch depends on: model, optimizer, schedule, random state,
+                                 the loader's place, the epochs done and their scores, the settings
+    DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
+
+Both files are replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
+last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from minorm import atomic, checkpoint, models, nn, random
+from minorm.training.loop import NonFiniteLoss, Score, evaluate, train_epoch
+from minorm.training.settings import CLASSES, Settings, load_data, loaders, make_optimizer, make_scheduler
+
+CHECKPOINT, LOG = "checkpoint.safetensors", "log.csv"
+Row = dict[str, float]
+
+
+class Run:
+    """A new run; `Run.resume` goes on with an old one.
+
+    settings  what to train, and how
+    out       the folder for checkpoint and log, made if it is not there; None writes nothing
+    path      where the images are, for all but the digits
+    """
+
+    def __init__(self, settings: Settings, out: str | None = None, path: str | None = None) -> None:
+        self.settings, self.out = settings, out
+        train, test = load_data(settings.data, path, settings.seed)
+        random.manual_seed(settings.seed)
+        self.images = {"train": len(train), "test": len(test)}
+        self.model_facts = _facts(settings.model, train)
+        self.model = models.build(**self.model_facts)
+        self.loss_function = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
+        self.train_loader, self.test_loader = loaders(settings, train, test)
+        if len(self.train_loader) == 0:
+            raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
+        self.optimizer = make_optimizer(settings, self.model)
+        self.steps = settings.epochs * len(self.train_loader)
+        self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
+        self.epoch = 0  # finished ones
+        self.history: list[Row] = []
+
+    @classmethod
+    def resume(cls, out: str, path: str | None = None) -> Run:
+        """The run in folder `out`, as it was after its last finished epoch."""
+        file = os.path.join(out, CHECKPOINT)
+        run = cls(Settings(**checkpoint.load_training(file)["settings"]), out, path)
+        rest = checkpoint.load_training(file, **run._objects())
+        random.set_state(rest["random"])
+        run.epoch, run.history = rest["epoch"], rest["history"]
+        return run
+
+    def fit(
+        self, after_step: Callable[[Score], None] | None = None, after_epoch: Callable[[Row], None] | None = None
+    ) -> None:
+        """Train the epochs that are left; the callbacks show progress."""
+        if self.out is not None:
+            os.makedirs(self.out, exist_ok=True)
+            self.save(self.out)
+        while self.epoch < self.settings.epochs:
+            rate = self.optimizer.param_groups[0]["lr"]
+            try:
+                train = train_epoch(
+                    self.model, self.train_loader, self.loss_function, self.optimizer, self.scheduler, after_step
+                )
+                test = evaluate(self.model, self.test_loader, self.loss_function)
+            except NonFiniteLoss as error:
+                raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}") from None
+            self.epoch += 1
+            self.history.append(
+                {
+                    "epoch": self.epoch,
+                    "learning_rate": float(rate),
+                    "train_loss": train.loss,
+                    "train_accuracy": train.accuracy,
+                    "test_loss": test.loss,
+                    "test_accuracy": test.accuracy,
+                }
+            )
+            if self.out is not None:
+                self.save(self.out)
+            if after_epoch is not None:
+                after_epoch({**self.history[-1], "images_per_second": train.images_per_second})
+
+    def save(self, out: str) -> None:
+        """Write checkpoint and log into the folder."""
+        checkpoint.save_training(
+            os.path.join(out, CHECKPOINT),
+            **self._objects(),
+            random=random.get_state(),
+            epoch=self.epoch,
+            history=self.history,
+            settings=asdict(self.settings),
+            model_facts=self.model_facts,
+        )
+        with atomic.replacing(os.path.join(out, LOG), "train") as file:
+            file.write(log(self.history).encode())
+
+    def _objects(self) -> dict[str, Any]:
+        """What has a state_dict."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.train_loader}
+        return parts if self.scheduler is None else {**parts, "scheduler": self.scheduler}
+
+
+def log(history: list[Row]) -> str:
+    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits."""
+    columns = ("epoch", "learning_rate", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    lines = [",".join(columns)] + [",".join(repr(row[name]) for name in columns) for row in history]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(model: str, dataset: Any) -> dict[str, Any]:
+    """The arguments of models.build for the images of a dataset."""
+    channels, height, width = np.shape(dataset[0][0])
+    assert height == width, "every data set here has square images"
+    return {"name": model, "channels": channels, "size": height, "classes": CLASSES}

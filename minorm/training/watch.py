@@ -1,0 +1,63 @@
+"""What BatchNorm saw: the statistics of every training batch beside the running ones, for a picture or a question.
+
+A layer keeps only its running statistics, but those give the batch's away: after
+
+    running = running * momentum + batch * (1 - momentum)
+
+batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: look at the buffers after each step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.nn import Module
+
+
+class BatchNormWatch:
+    """Follows every layer of `model` that has running statistics; call `step()` after each training step.
+
+    layers          their names
+    running(name)   (mean, var), arrays (steps, C): the running statistics after each step
+    batch(name)     (mean, var), arrays (steps, C): the statistics of that step's batch, in float64
+    """
+
+    def __init__(self, model: Module) -> None:
+        self._modules = {
+            name: module
+            for name, module in model.named_modules()
+            if getattr(module, "running_mean", None) is not None and getattr(module, "momentum", None) is not None
+        }
+        self._seen: dict[str, list[tuple[Any, Any]]] = {name: [] for name in self._modules}
+        self.step()  # what they start from
+
+    @property
+    def layers(self) -> list[str]:
+        """The names of the layers that are watched, in the model's order."""
+        return list(self._modules)
+
+    def step(self) -> None:
+        """Note the running statistics as they are now."""
+        for name, module in self._modules.items():
+            self._seen[name].append((module.running_mean.data.copy(), module.running_var.data.copy()))
+
+    def running(self, name: str) -> tuple[Any, Any]:
+        """(mean, var) after each step."""
+        means, variances = self._history(name)
+        return means[1:], variances[1:]
+
+    def batch(self, name: str) -> tuple[Any, Any]:
+        """(mean, var) of each step's batch."""
+        momentum = self._modules[name].momentum
+        means, variances = (values.astype(np.float64) for values in self._history(name))
+        return _batches(means, momentum), _batches(variances, momentum)
+
+    def _history(self, name: str) -> tuple[Any, Any]:
+        means, variances = zip(*self._seen[name], strict=True)
+        return np.stack(means), np.stack(variances)
+
+
+def _batches(running: Any, momentum: float) -> Any:
+    return (running[1:] - running[:-1] * momentum) / (1 - momentum)

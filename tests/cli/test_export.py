@@ -1,0 +1,49 @@
+"""`minorm export`: both kinds of checkpoint, the opset asked for, and files that are neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import minorm as mn
+from minorm import cli
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("sklearn")
+pytest.importorskip("rich")
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    assert cli.main(["train", "--epochs", "1", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("opset", [None, 13, 17])
+def test_a_training_checkpoint(
+    run_folder: Path, tmp_path: Path, opset: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.onnx"
+    words = ["export", str(run_folder), "--out", str(out)]
+    assert cli.main(words + ([] if opset is None else ["--opset", str(opset)])) == 0
+    model = onnx.load(out)
+    if opset is not None:
+        assert model.opset_import[0].version == opset
+    assert [node.op_type for node in model.graph.node].count("BatchNormalization") == 3
+    assert "checker: passed" in capsys.readouterr().out
+
+
+def test_a_file_that_says_no_model_and_a_wrong_opset(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mn.save({"w": mn.zeros(3)}, tmp_path / "w.safetensors")
+    assert cli.main(["export", str(tmp_path / "w.safetensors"), "--out", str(tmp_path / "w.onnx")]) == 1
+    assert "does not say which model it holds" in capsys.readouterr().err
+    mn.checkpoint.save_training(tmp_path / "t.safetensors", epoch=1)
+    assert cli.main(["export", str(tmp_path / "t.safetensors"), "--out", str(tmp_path / "w.onnx")]) == 1
+    assert "there is no model_facts in it" in capsys.readouterr().err
+    assert cli.main(["export", str(run_folder), "--opset", "3", "--out", str(tmp_path / "w.onnx")]) == 1
+    assert "opset_version is 3" in capsys.readouterr().err
+    assert not (tmp_path / "w.onnx").exists()

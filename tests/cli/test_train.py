@@ -1,0 +1,139 @@
+"""`minorm train`: what it writes and says, --resume, Ctrl-C within half a second, errors that help."""
+
+from __future__ import annotations
+
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minorm import cli
+from minorm.training.run import CHECKPOINT, LOG, Run
+
+pytest.importorskip("rich")
+pytest.importorskip("sklearn")
+
+
+def train(*words: str) -> int:
+    return cli.main(["train", *words])
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    path.write_bytes(bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes())
+
+
+@pytest.fixture
+def mnist(tmp_path: Path) -> str:
+    """A folder with 64 training and 16 test images of noise in MNIST's format."""
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 64), ("t10k", 16)):
+        write_idx(folder / f"{part}-images-idx3-ubyte", rng.integers(0, 256, (count, 28, 28), dtype=np.uint8))
+        write_idx(folder / f"{part}-labels-idx1-ubyte", rng.integers(0, 10, count, dtype=np.uint8))
+    return str(folder)
+
+
+def test_it_trains_says_so_and_resumes_nothing_that_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert train("--epochs", "2", "--out", out) == 0
+    text = capsys.readouterr().out
+    assert "digits on digits: 1,43" in text
+    assert "epoch 1/2  train loss" in text
+    assert "images/s" in text
+    assert f"done: {out}/{CHECKPOINT} and {out}/{LOG}" in text
+    assert len((tmp_path / "run" / LOG).read_text().splitlines()) == 3
+    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    assert train("--resume", "--out", out) == 0
+    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+
+
+@pytest.mark.parametrize("model", ["lenet", "resnet20", "digits"])
+def test_mnist_files_train_every_model(mnist: str, tmp_path: Path, model: str) -> None:
+    out = str(tmp_path / model)
+    words = ["--data", "mnist", "--path", mnist, "--model", model, "--batch-size", "32", "--out", out]
+    assert train(*words, "--epochs", "1", "--optimizer", "adamw", "--schedule", "cosine", "--threads", "2") == 0
+    run = Run.resume(out, mnist)
+    assert (run.epoch, run.settings.model, run.settings.optimizer) == (1, model, "adamw")
+
+
+def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+
+    def message(*words: str) -> str:
+        assert train(*words) == 1
+        return capsys.readouterr().err
+
+    assert "--path DIR" in message("--data", "mnist", "--out", out)
+    assert "found no train-images" in message("--data", "mnist", "--path", str(tmp_path), "--out", out)
+    assert "lenet needs images of at least 12 x 12" in message("--model", "lenet", "--out", out)
+    assert "epochs is 0" in message("--epochs", "0", "--out", out)
+    assert "--resume needs --out" in message("--resume")
+    assert CHECKPOINT in message("--resume", "--out", out)
+    assert train("--epochs", "1", "--out", out) == 0
+    assert "holds a run already" in message("--epochs", "1", "--out", out)
+    text = message("--resume", "--out", out, "--lr", "0.5")
+    assert "has lr=0.1, --resume goes on with that; got 0.5" in text
+
+
+def test_a_loss_that_is_no_number_stops_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path)
+    with np.errstate(all="ignore"):
+        assert train("--epochs", "3", "--lr", "1e30", "--schedule", "constant", "--out", out) == 1
+    error = capsys.readouterr().err
+    assert "minorm train: epoch 1: the loss is" in error
+    assert "a lower learning rate is the usual cure" in error
+    assert Run.resume(out).epoch == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
+def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command = [sys.executable, "-m", "minorm.cli", "train"]
+    seconds = []
+    for attempt in range(3):  # a busy machine may need more than one for a fair time
+        out = tmp_path / f"long{attempt}"
+        process = subprocess.Popen(
+            [*command, "--epochs", "1000", "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        wait_for_lines(out / LOG, 3)
+        start = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+        seconds.append(time.perf_counter() - start)
+        assert process.returncode == 130
+        assert "holds the end of epoch" in error
+        assert f"minorm train --resume --out {out}" in error
+        assert "Traceback" not in error
+        run = Run.resume(str(out))
+        assert run.epoch >= 2
+        assert len((out / LOG).read_text().splitlines()) in (run.epoch, run.epoch + 1, run.epoch + 2)
+        if seconds[-1] < 0.5:
+            break
+    assert min(seconds) < 0.5
+
+    process = subprocess.Popen([*command, "--epochs", "60", "--out", str(cut)], stdout=subprocess.DEVNULL)
+    wait_for_lines(cut / LOG, 3)
+    process.kill()
+    process.wait()
+    assert Run.resume(str(cut)).epoch < 60
+    assert train("--resume", "--out", str(cut)) == 0
+    assert train("--epochs", "60", "--out", str(whole)) == 0
+    for name in (CHECKPOINT, LOG):
+        assert (whole / name).read_bytes() == (cut / name).read_bytes()
+
+
+def wait_for_lines(path: Path, count: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if path.exists() and len(path.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{path} never had {count} lines")
