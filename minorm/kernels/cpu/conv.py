@@ -1,7 +1,72 @@
-"""Convolution on the CPU: the reference, until the kernel is there."""
+"""Convolution on the CPU: minorm_ext/conv.pyx for float32 and float64, the reference for everything else."""
 
 from __future__ import annotations
 
-from minorm.kernels.reference.conv import forward, grad_bias, grad_input, grad_weight, output_shape
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm.dtypes import float32, float64
+from minorm.kernels.cpu import conv_layout as layout
+from minorm.kernels.cpu.memory import empty
+from minorm.kernels.reference import conv as reference
+from minorm.kernels.reference.conv import grad_bias, output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+_kernel: Any = layout.kernels
+
+
+def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+    """y = W * x + b."""
+    if not _covers(x, w):
+        return reference.forward(x, w, b, stride, padding, dilation, groups)
+    how, shape = layout.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
+    return _correlate(how, x, w, b, shape, False)
+
+
+def grad_input(
+    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+) -> Any:
+    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    if not _covers(dy, w):
+        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+    how = layout.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
+    return _correlate(how, dy, w, b, x_shape, True)
+
+
+def grad_weight(
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> tuple[Any, Any]:
+    """(dW = dy * x, db): the same bits for any number of threads."""
+    if not _covers(dy, x):
+        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
+    how = layout.grad_weight(x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
+    threads = minorm_ext.get_num_threads()
+    dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
+    buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)
+    _kernel.weight_gradient(how, _plain(dy), _plain(x), dw, db, buffer, x.itemsize, threads)
+    return dw, db
+
+
+def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) -> Any:
+    threads = minorm_ext.get_num_threads()
+    y = empty(shape, x.dtype)
+    buffer = empty((_kernel.correlate_buffer(how, threads),), x.dtype)
+    b = None if b is None else _plain(b)
+    _kernel.correlate(how, _plain(x), _plain(w), b, y, buffer, transposed, x.itemsize, threads)
+    return y
+
+
+def _covers(a: Any, b: Any) -> bool:
+    """Is there something to compute, of a type that the kernel knows?"""
+    return a.dtype in (float32, float64) and a.dtype == b.dtype and a.size > 0 and b.size > 0
+
+
+def _plain(x: Any) -> Any:
+    """In C order, aligned, native: itself nearly always."""
+    return x if x.flags.c_contiguous and x.flags.aligned else np.require(x, requirements=["C", "A"])

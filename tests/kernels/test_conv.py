@@ -1,0 +1,241 @@
+"""The convolution kernel against the reference, which is itself held against a plain loop and PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minorm_ext
+from minorm import dtypes
+from minorm.kernels.cpu import conv as cpu
+from minorm.kernels.cpu import conv_layout
+from minorm.kernels.reference import conv as reference
+
+BACKENDS = [reference, cpu]
+CASES = [  # x, w, stride, padding, dilation, groups
+    ((2, 3, 9), (4, 3, 3), (2,), ((1, 2),), (2,), 1),
+    ((64, 1, 8, 8), (16, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((33, 6, 4, 4), (7, 6, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((3, 6, 14, 14), (16, 6, 5, 5), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    ((2, 5, 33, 31), (8, 5, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 16, 17, 40), (16, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 16),  # depthwise
+    ((2, 4, 9, 9), (12, 2, 3, 3), (1, 3), ((0, 3), (2, 0)), (2, 1), 2),
+    ((2, 8, 16, 16), (13, 8, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 3, 5, 6, 7), (4, 3, 2, 3, 3), (1, 2, 1), ((1, 0), (1, 1), (0, 2)), (1, 1, 2), 1),
+    ((2, 2, 3, 3), (2, 2, 1, 1), (1, 1), ((2, 1), (3, 3)), (1, 1), 1),  # more padding than kernel
+    ((1, 2, 5, 5), (3, 2, 5, 5), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),  # one result
+]
+
+
+def arrays(x_shape: Any, w_shape: Any, how: Any, dtype: Any = np.float64) -> tuple[Any, Any, Any, Any]:
+    rng = np.random.default_rng(sum(x_shape) + sum(w_shape))
+    y_shape = reference.output_shape(x_shape[2:], w_shape[2:], *how[:3])
+    shapes = (x_shape, w_shape, w_shape[:1], (x_shape[0], w_shape[0], *y_shape))
+    x, w, b, dy = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    return x, w, b, dy
+
+
+def plain(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """The definition, element by element."""
+    out = [
+        (n + low + high - d * (k - 1) - 1) // s + 1
+        for n, k, s, (low, high), d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)
+    ]
+    y = np.zeros((len(x), len(w), *out))
+    share = len(w) // groups
+    for n, o in np.ndindex(len(x), len(w)):
+        for place in np.ndindex(*out):
+            total = b[o]
+            for c in range(w.shape[1]):
+                for tap in np.ndindex(*w.shape[2:]):
+                    at = [
+                        i * s + t * d - p[0]
+                        for i, s, t, d, p in zip(place, stride, tap, dilation, padding, strict=True)
+                    ]
+                    if all(0 <= i < size for i, size in zip(at, x.shape[2:], strict=True)):
+                        total += w[(o, c, *tap)] * x[(n, o // share * w.shape[1] + c, *at)]
+            y[(n, o, *place)] = total
+    return y
+
+
+def close(got: Any, expected: Any, tolerance: float) -> None:
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    assert np.abs(got - expected).max(initial=0) <= tolerance * (1 + np.abs(expected).max(initial=0))
+
+
+def compare(x_shape: Any, w_shape: Any, how: Any, dtype: Any) -> None:
+    """All three sums of the kernel against the reference."""
+    x, w, b, dy = arrays(x_shape, w_shape, how, dtype)
+    tolerance = 1e-12 if dtype == np.float64 else 1e-4
+    close(cpu.forward(x, w, b, *how), reference.forward(x, w, b, *how), tolerance)
+    close(cpu.grad_input(dy, w, x_shape, *how), reference.grad_input(dy, w, x_shape, *how), tolerance)
+    for got, expected in zip(
+        cpu.grad_weight(dy, x, w_shape, *how), reference.grad_weight(dy, x, w_shape, *how), strict=True
+    ):
+        close(got, expected, tolerance)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if np.prod(case[0]) * np.prod(case[1]) < 2e5])
+def test_the_reference_is_the_definition(case: Any) -> None:
+    x, w, b, _ = arrays(*case[:2], case[2:])
+    close(reference.forward(x, w, b, *case[2:]), plain(x, w, b, *case[2:]), 1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_gradients_of_the_reference_are_its_transposes(case: Any) -> None:
+    """<dy, W * x> = <dx, x> = <dW, w>: a bilinear sum read three ways."""
+    x, w, _, dy = arrays(*case[:2], case[2:])
+    total = (dy * reference.forward(x, w, None, *case[2:])).sum()
+    dw, db = reference.grad_weight(dy, x, w.shape, *case[2:])
+    np.testing.assert_allclose((reference.grad_input(dy, w, x.shape, *case[2:]) * x).sum(), total)
+    np.testing.assert_allclose((dw * w).sum(), total)
+    np.testing.assert_allclose(db, dy.sum(axis=(0, *range(2, dy.ndim))))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernel_agrees_with_the_reference(case: Any, dtype: Any) -> None:
+    compare(*case[:2], case[2:], dtype)
+
+
+@pytest.mark.parametrize("level", minorm_ext.levels())
+@pytest.mark.parametrize("cache", [1, 400000])
+def test_every_instruction_set_and_strips(level: str, cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny cache cuts every plane into strips of few rows."""
+    kernel = minorm_ext.kernels("conv", level)
+    monkeypatch.setattr(conv_layout, "kernels", kernel)
+    monkeypatch.setattr(conv_layout, "CACHE", cache)
+    monkeypatch.setattr(cpu, "_kernel", kernel)
+    layouts = (conv_layout.forward, conv_layout.grad_input, conv_layout.grad_weight)
+    try:
+        for cached in layouts:
+            cached.cache_clear()
+        for case, dtype in itertools.product(CASES, (np.float32, np.float64)):
+            compare(*case[:2], case[2:], dtype)
+    finally:
+        for cached in layouts:
+            cached.cache_clear()
+
+
+@given(
+    data=st.data(), rank=st.integers(1, 3), groups=st.sampled_from([1, 1, 2, 3]), images=st.sampled_from([1, 2, 9, 17])
+)
+def test_any_shape(data: Any, rank: int, groups: int, images: int) -> None:
+    def draw(low: int, high: int) -> tuple[int, ...]:
+        return tuple(data.draw(st.lists(st.integers(low, high), min_size=rank, max_size=rank)))
+
+    kernel, stride, dilation = draw(1, 4), draw(1, 3), draw(1, 2)
+    padding = tuple(zip(draw(0, 3), draw(0, 3), strict=True))
+    size = tuple(
+        max(n, d * (k - 1) + 1 - sum(p))
+        for n, k, d, p in zip(draw(1, [0, 40, 12, 6][rank]), kernel, dilation, padding, strict=True)
+    )
+    channels, outputs = data.draw(st.sampled_from([1, 2, 5])), data.draw(st.sampled_from([1, 3, 7, 8]))
+    compare(
+        (images, groups * channels, *size),
+        (groups * outputs, channels, *kernel),
+        (stride, padding, dilation, groups),
+        np.float64,
+    )
+
+
+def test_any_number_of_threads_gives_the_same_bits() -> None:
+    before = minorm_ext.get_num_threads()
+    try:
+        for case in CASES:
+            x, w, b, dy = arrays(*case[:2], case[2:], np.float32)
+            found = set()
+            for threads in (1, 2, 3, 7):
+                minorm_ext.set_num_threads(threads)
+                dw, db = cpu.grad_weight(dy, x, w.shape, *case[2:])
+                y, dx = cpu.forward(x, w, b, *case[2:]), cpu.grad_input(dy, w, x.shape, *case[2:])
+                found.add((dw.tobytes(), db.tobytes(), y.tobytes(), dx.tobytes()))
+            assert len(found) == 1
+    finally:
+        minorm_ext.set_num_threads(before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_computed_in_float32_and_rounded_once(backend: Any, dtype: str) -> None:
+    half = getattr(dtypes, dtype)
+    how = CASES[3][2:]
+    x, w, b, dy = (a.astype(half) for a in arrays(*CASES[3][:2], how))
+    wide = [a.astype(np.float32) for a in (x, w, b, dy)]
+    expected = reference.forward(*wide[:3], *how).astype(half)
+    got = backend.forward(x, w, b, *how)
+    assert got.dtype == half
+    np.testing.assert_array_equal(got, expected)
+    dw, db = backend.grad_weight(dy, x, w.shape, *how)
+    assert dw.dtype == db.dtype == half
+    assert backend.grad_input(dy, w, x.shape, *how).dtype == half
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_empty_batch(backend: Any) -> None:
+    how = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    x, w, b = np.zeros((0, 3, 5, 5), np.float32), np.ones((4, 3, 3, 3), np.float32), np.ones(4, np.float32)
+    y = backend.forward(x, w, b, *how)
+    assert y.shape == (0, 4, 5, 5)
+    assert backend.grad_input(y, w, x.shape, *how).shape == x.shape
+    dw, db = backend.grad_weight(y, x, w.shape, *how)
+    assert dw.shape == w.shape
+    assert not dw.any()
+    assert not db.any()
+
+
+def test_arrays_that_are_not_plain() -> None:
+    """Strides of every kind, read-only memory, another byte order: by copy, and the same numbers."""
+    how = CASES[3][2:]
+    x, w, b, dy = arrays(*CASES[3][:2], how)
+    y, dx = cpu.forward(x, w, b, *how), cpu.grad_input(dy, w, x.shape, *how)
+    odd = [
+        np.asfortranarray(x),
+        np.flip(np.ascontiguousarray(np.flip(x, 3)), 3),
+        np.repeat(x, 2, axis=1)[:, ::2],
+        np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),  # unaligned, read-only
+    ]
+    for view in odd:
+        np.testing.assert_array_equal(cpu.forward(view, w, b, *how), y)
+    np.testing.assert_allclose(cpu.forward(x.astype(">f8"), w.astype(">f8"), b.astype(">f8"), *how), y)
+    constant = np.broadcast_to(np.float64(2), dy.shape)
+    np.testing.assert_allclose(
+        cpu.grad_input(constant, w, x.shape, *how), reference.grad_input(constant.copy(), w, x.shape, *how)
+    )
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(cpu.forward(frozen, w, b, *how), y)
+    np.testing.assert_array_equal(cpu.grad_input(dy, w, x.shape, *how), dx)
+
+
+def test_a_bias_of_the_transposed_convolution() -> None:
+    case = CASES[6]
+    x, w, _, dy = arrays(*case[:2], case[2:])
+    b = np.arange(x.shape[1], dtype=x.dtype)
+    for backend in BACKENDS:
+        close(
+            backend.grad_input(dy, w, x.shape, *case[2:], b),
+            backend.grad_input(dy, w, x.shape, *case[2:]) + b[:, None, None],
+            1e-12,
+        )
+
+
+def test_nan_stays_in_its_image_and_channel() -> None:
+    how = ((1, 1), ((1, 1), (1, 1)), (1, 1), 2)
+    for images in (3, 20):  # pixels in the lanes, and images
+        x, w, _, dy = arrays((images, 4, 6, 6), (6, 2, 3, 3), how, np.float32)
+        x[1, 0] = np.nan
+        y = cpu.forward(x, w, None, *how)
+        assert np.isnan(y[1, :3]).all()
+        assert np.isfinite(np.delete(y, 1, axis=0)).all()
+        assert np.isfinite(y[:, 3:]).all()
+        dw, _ = cpu.grad_weight(dy, x, w.shape, *how)
+        assert np.isnan(dw[:3, 0]).all()
+        assert np.isfinite(dw[:3, 1]).all()
+        assert np.isfinite(dw[3:]).all()
