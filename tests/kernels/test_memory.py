@@ -41,7 +41,9 @@ def test_empty_is_numpys(shape, dtype):
     x = memory.empty(shape, dtype)
     y = np.empty(shape, dtype)
     assert (x.shape, x.dtype, x.strides) == (y.shape, y.dtype, y.strides)
-    assert x.flags.c_contiguous and x.flags.writeable and x.flags.aligned
+    assert x.flags.c_contiguous
+    assert x.flags.writeable
+    assert x.flags.aligned
     x[...] = 1
     assert (x == 1).all()
 
@@ -95,8 +97,8 @@ def test_arrays_alive_at_once_do_not_overlap(pool):
         lambda x: x.T,
         lambda x: x.reshape(-1)[::2],
         lambda x: x.view(np.int32),
-        lambda x: memoryview(x),
-        lambda x: np.from_dlpack(x),
+        memoryview,
+        np.from_dlpack,
         lambda x: np.lib.stride_tricks.as_strided(x, (3,), (4,)),
     ],
 )
@@ -126,7 +128,8 @@ def test_empty_like_keeps_the_order_of_axes(order, slices, stretched):
     x = np.zeros((6, 12, 10, 14), np.float32)[tuple(slices)]
     x = np.broadcast_to(x[tuple(slice(0, 1) if s else slice(None) for s in stretched)], x.shape).transpose(order)
     like = memory.empty_like(x)
-    assert like.shape == x.shape and like.dtype == x.dtype
+    assert like.shape == x.shape
+    assert like.dtype == x.dtype
     assert like.strides == np.empty_like(x).strides
 
 
