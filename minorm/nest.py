@@ -30,7 +30,7 @@ from typing import NamedTuple
 class Loop(NamedTuple):
     """One loop: how often, and how many elements apart in the data and in the parameters."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses
     data: int
     param: int
 
@@ -41,7 +41,7 @@ ONCE = Loop(1, 0, 0)
 class Axis(NamedTuple):
     """One axis of the data after the group split."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     data: int
     reduced: bool
     varies: bool  # do scale and bias change along it?
@@ -119,7 +119,8 @@ class Nest:
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 
     def __str__(self) -> str:
-        lines = [f"{'x'.join(map(str, self.shape)) or 'scalar'}: {self.rows} statistics over {self.columns} elements each"]
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        lines = [f"{shape}: {self.rows} statistics over {self.columns} elements each"]
         for kind, loops in (("keep", self.keep), ("reduce", self.reduce)):
             for loop in loops or (ONCE,):
                 along = f"parameters step {loop.param}" if loop.param else "same parameters"
@@ -159,8 +160,8 @@ def plan(
             split.append((count, step, i in reduced))
     all_axes = tuple(Axis(*axis, i in param) for i, axis in enumerate(split))
     order = tuple(sorted(range(len(all_axes)), key=lambda i: (-all_axes[i].data, i)))
-    if prod(shape) and strides is not None:
-        _check_dense(all_axes, order, shape, strides)
+    if prod(shape) and strides is not None and not is_dense(shape, strides):
+        raise ValueError(f"plan: strides {strides} leave gaps in shape {shape}; copy the data to a gapless array first")
     steps_in_param = _parameter_steps(all_axes, order)
     keep, reduce = (_merge(all_axes, order, steps_in_param, kind) for kind in (False, True))
     varying = [i for i, axis in enumerate(all_axes) if axis.varies]
@@ -195,11 +196,6 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         step *= count
     return True
-
-
-def _check_dense(axes: tuple[Axis, ...], order: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    if not is_dense(tuple(axes[i].count for i in order), tuple(axes[i].data for i in order)):
-        raise ValueError(f"plan: strides {strides} leave gaps in shape {shape}; copy the data to a gapless array first")
 
 
 def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int, int]:

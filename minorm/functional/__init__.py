@@ -40,6 +40,15 @@ from minorm.functional.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from minorm.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    mean_variance_norm,
+    normalization,
+    rms_norm,
+)
 from minorm.functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

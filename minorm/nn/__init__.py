@@ -36,6 +36,21 @@ from minorm.nn.loss import (
     SmoothL1Loss,
 )
 from minorm.nn.module import Module
+from minorm.nn.norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+from minorm.nn.norm_stateless import (
+    GroupNorm,
+    LayerNorm,
+    MeanVarianceNorm,
+    Normalization,
+    RMSNorm,
+)
 from minorm.nn.parameter import Parameter
 from minorm.nn.pooling import (
     AdaptiveAvgPool1d,

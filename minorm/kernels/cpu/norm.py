@@ -6,12 +6,11 @@ end. See minorm/kernels/protocol.py for what each function computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import minorm_ext
 import numpy as np
 
+import minorm_ext
 from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels.cpu.memory import empty_like
@@ -33,9 +32,7 @@ def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Eq
         x, s, b = _wide(x), _wide(s), _wide(b)
     y = empty_like(x)
     block = np.empty((4, nest.rows), _FLOAT64)
-    _kernels.forward(
-        nest.code, x, s, b, y, block, equation.eps, equation.centered, equation.guard, True, _threads()
-    )
+    _kernels.forward(nest.code, x, s, b, y, block, equation.eps, equation.centered, equation.guard, True, _threads())
     return (y.astype(dtype) if half else y), Statistics(block)
 
 

@@ -1,0 +1,319 @@
+"""The normalizations: each function decides which axes are reduced and how scale and bias vary, nothing else.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias
+
+                        statistics over                     weight and bias vary along
+    batch_norm          all axes but C                      C
+    instance_norm       all axes but N, C                   C
+    group_norm          all axes but N, and a group of C    C (or the groups)
+    layer_norm          the trailing axes                   the same axes
+    rms_norm            the trailing axes, without mean     the same axes
+    mean_variance_norm  any axes, eps outside the root      none
+    normalization       any axes, and a group of C          any
+
+Statistics are carried as (shift, mean - shift, 1/std) and computed so that float32 keeps its seven digits however far
+the data lies from 0; docs/maths.md says how. They are population statistics: the variance divides by N.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+
+from minorm import dtypes, trace
+from minorm.equation import Equation
+from minorm.functional.arguments import floats
+from minorm.functional.normalization_checks import (
+    batch_axes,
+    broadcast_axes,
+    check_batch,
+    check_groups,
+    check_per_channel,
+    listed_axes,
+    mark_changed,
+    running_stats,
+    shape_of,
+    trailing_axes,
+)
+from minorm.ops.normalization import Normalize, NormalizeWith
+from minorm.tensor import Tensor
+
+AFFINE = ("weight", "bias")
+equation = functools.lru_cache(maxsize=256)(Equation)
+
+
+@trace.operation
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
+
+    x (N, C) or (N, C, *positions); weight, bias, running_mean, running_var (C), or (C, *positions) for statistics
+    over N alone. training=True takes mean and var from x and blends them into the running ones, in place:
+
+        running = running * momentum + batch * (1 - momentum)
+
+    momentum is the share of the old value that is kept: PyTorch's 0.1 is 0.9 here. None averages over all batches and
+    needs num_batches_tracked, an integer tensor of one element that is counted up. running_var takes the population
+    variance; unbiased_running_var=True takes N/(N-1) of it, as PyTorch does. training=False normalizes with the
+    running statistics; gradients flow to them too.
+
+    All of one float type, the running statistics of any. ValueError for one value per channel in training (there is
+    no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty y and changes nothing.
+
+    ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
+    """
+    floats("batch_norm", AFFINE, x=x, weight=weight, bias=bias)
+    axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
+    check_batch(x, axes, weight, bias, running_mean, running_var)
+    if weight is None and bias is None:
+        param = ()
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError(
+                "batch_norm: running_mean or running_var is None and training=False; "
+                "expected both, or training=True to normalize with the statistics of x"
+            )
+        return NormalizeWith.apply(
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend
+        )
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    if count == 1:
+        raise ValueError(
+            f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
+            "expected more than one value per channel: a larger batch, or training=False"
+        )
+    running = running_stats(
+        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+    observe = None if running is None else running.update
+    y = Normalize.apply(
+        x, weight, bias, axes=axes, param=param, equation=equation(eps), observe=observe, backend=backend
+    )
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y
+
+
+@trace.operation
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
+
+    x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
+    and blends their means over the batch into the running ones if these are given; False normalizes with the running
+    ones. momentum and the other arguments as in `batch_norm`. ValueError for a single position.
+
+    ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
+    """
+    floats("instance_norm", AFFINE, x=x, weight=weight, bias=bias)
+    if x.ndim < 3:
+        raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
+    check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    param = () if weight is None and bias is None else (1,)
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ValueError(
+                "instance_norm: running_mean or running_var is None and use_input_stats=False; "
+                "expected both, or use_input_stats=True"
+            )
+        axes = (0, *range(2, x.ndim))
+        return NormalizeWith.apply(
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend
+        )
+    positions = tuple(range(2, x.ndim))
+    if x.shape[2:].count(1) == x.ndim - 2:
+        raise ValueError(
+            f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
+            "expected more than one position"
+        )
+    running = running_stats(
+        "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+    observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
+    y = Normalize.apply(
+        x, weight, bias, axes=positions, param=param, equation=equation(eps), observe=observe, backend=backend
+    )
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y
+
+
+@trace.operation
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
+
+    x (N, C, *positions), num_groups divides C and cuts it into groups of neighbours; weight and bias (C), or
+    (num_groups) for one number a group. ValueError where num_groups does not divide C.
+
+    ONNX GroupNormalization 21 (C) and 18 (num_groups); Wu and He 2018, arXiv:1803.08494.
+    """
+    floats("group_norm", AFFINE, x=x, weight=weight, bias=bias)
+    check_groups("group_norm", x, num_groups)
+    channels = x.shape[1]
+    shapes = {p.shape for p in (weight, bias) if p is not None}
+    if shapes and shapes not in ({(channels,)}, {(num_groups,)}):
+        raise ValueError(
+            f"group_norm: weight has shape {shape_of(weight)}, bias {shape_of(bias)}; expected ({channels},), a number "
+            f"for each channel, or ({num_groups},), a number for each group; x.shape is {x.shape}"
+        )
+    per_channel = shapes == {(channels,)}
+    if num_groups == 1:
+        axes = tuple(range(1, x.ndim))
+        param: tuple[int, ...] = (1,) if per_channel else ()
+    else:
+        axes = tuple(range(2, x.ndim))
+        param = (1, 2) if per_channel else (1,) if shapes else ()
+    return Normalize.apply(
+        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=equation(eps), backend=backend
+    )
+
+
+@trace.operation
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
+
+    x (..., *normalized_shape); weight and bias of shape normalized_shape. ValueError where x does not end so.
+
+    ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    """
+    floats("layer_norm", AFFINE, x=x, weight=weight, bias=bias)
+    axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+    param = () if weight is None and bias is None else axes
+    return Normalize.apply(x, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend)
+
+
+@trace.operation
+def rms_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    *,
+    backend: Any = None,
+) -> Tensor:
+    """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
+
+    x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step of x's type at 1, as
+    in PyTorch. ValueError where x does not end so.
+
+    ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
+    """
+    floats("rms_norm", AFFINE, x=x, weight=weight)
+    axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
+    eps = float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps
+    param = () if weight is None else axes
+    return Normalize.apply(x, weight, None, axes=axes, param=param, equation=equation(eps, False), backend=backend)
+
+
+@trace.operation
+def mean_variance_norm(x: Tensor, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, backend: Any = None) -> Tensor:
+    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
+
+    x of any rank. Where all values are equal y is 0, and so is its gradient. ValueError for axes that x lacks.
+
+    ONNX MeanVarianceNormalization 13.
+    """
+    floats("mean_variance_norm", x=x)
+    found = listed_axes("mean_variance_norm", x, axes)
+    return Normalize.apply(x, None, None, axes=found, equation=equation(eps, True, True), backend=backend)
+
+
+@trace.operation
+def normalization(
+    x: Tensor,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    axes: int | Sequence[int] = (2, 3),
+    num_groups: int = 1,
+    eps: float = 1e-5,
+    compute_dtype: Any = None,
+    *,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
+
+    axes: a tuple, or an int as a bit mask (bit i is axis i). num_groups > 1 splits axis 1, which must not be among the
+    axes, into groups whose channels are reduced too. scale and bias: of x's rank, each axis 1 or x's length, or
+    num_groups on axis 1. So they are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
+    normalization. compute_dtype: the type to compute in, float32 for 16-bit x unless it is float64.
+
+    TensorRT INormalizationLayer.
+    """
+    floats("normalization", ("scale", "bias"), x=x, scale=scale, bias=bias)
+    if isinstance(axes, int) and not isinstance(axes, bool):
+        if axes <= 0 or axes >> x.ndim:
+            raise ValueError(
+                f"normalization: axes={axes:#b} is no mask of the {x.ndim} axes of x; expected bits 0 to {x.ndim - 1}; "
+                f"x.shape is {x.shape}"
+            )
+        axes = [i for i in range(x.ndim) if axes >> i & 1]
+    found = listed_axes("normalization", x, axes)
+    if num_groups != 1:
+        check_groups("normalization", x, num_groups)
+        if 1 in found:
+            raise ValueError(
+                f"normalization: axes {found} hold the channel axis 1, which num_groups={num_groups} splits; "
+                "expected it to be left out: the channels of a group are reduced anyway"
+            )
+    param = broadcast_axes(x, scale, bias, num_groups)
+    if compute_dtype is not None:
+        compute_dtype = dtypes.check(compute_dtype)
+        if compute_dtype not in (dtypes.float32, dtypes.float64) or compute_dtype.itemsize < x.dtype.itemsize:
+            raise TypeError(
+                f"normalization: compute_dtype is {compute_dtype}, x is {x.dtype}; "
+                "expected float32 or float64, and no less precise than x"
+            )
+    return Normalize.apply(
+        x,
+        scale,
+        bias,
+        axes=found,
+        num_groups=num_groups,
+        param=param,
+        equation=equation(eps),
+        compute_dtype=compute_dtype,
+        backend=backend,
+    )

@@ -1,0 +1,167 @@
+"""What the normalizations ask of their arguments, and which axes follow from their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minorm.running import RunningStats
+from minorm.tensor import Tensor
+
+# Running statistics
+
+
+def running_stats(
+    operation: str,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float | None,
+    unbiased: bool,
+    batches: Tensor | None,
+) -> RunningStats | None:
+    """What is to be told the statistics of the batch."""
+    if running_mean is None and running_var is None:
+        return None
+    if running_mean is None or running_var is None:
+        raise ValueError(f"{operation}: only one of running_mean and running_var is given; expected both or neither")
+    if momentum is None and batches is None:
+        raise ValueError(
+            f"{operation}: momentum=None averages over all batches and needs num_batches_tracked; "
+            "pass it, or a momentum"
+        )
+    if momentum is not None and not 0 <= momentum <= 1:
+        raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
+    counter = None if batches is None else batches.data
+    return RunningStats(running_mean.data, running_var.data, momentum, unbiased, counter)
+
+
+def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
+    """What was computed from the old values knows now that they are gone."""
+    if running is not None and running.changed:
+        for tensor in tensors:
+            if tensor is not None:
+                tensor.version.count += 1
+
+
+# Checks
+
+
+def batch_axes(x: Tensor, given: Sequence[Tensor | None]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes that are reduced, and those of the parameters: all but 1, and 1; or 0, and the others, if those are
+    (C, *positions).
+    """
+    if x.ndim < 2:
+        raise ValueError(f"batch_norm: x has shape {x.shape}; expected (N, C) or (N, C, *positions)")
+    if x.ndim > 2:
+        for tensor in given:
+            if tensor is not None:
+                if tensor.data.shape == x.data.shape[1:]:
+                    return (0,), tuple(range(1, x.ndim))
+                break
+    return ALL_BUT_ONE[x.ndim] if x.ndim < len(ALL_BUT_ONE) else (0, *range(2, x.ndim)), (1,)
+
+
+ALL_BUT_ONE = tuple((0, *range(2, rank)) for rank in range(8))
+
+
+def check_batch(x: Tensor, axes: tuple[int, ...], *given: Tensor | None) -> None:
+    """Raise ValueError unless weight, bias and the running statistics fit x and x has channels."""
+    shape = x.data.shape
+    expected = shape[1:] if len(axes) == 1 else (shape[1],)
+    if 0 in expected:
+        raise ValueError(f"batch_norm: x has no channels; x.shape is {shape}; expected C >= 1")
+    for tensor, name in zip(given, ("weight", "bias", "running_mean", "running_var"), strict=True):
+        if tensor is not None and tensor.data.shape != expected:
+            raise ValueError(
+                f"batch_norm: {name} has shape {tensor.shape}, x has {shape[1]} channels; expected {name}.shape == "
+                f"{expected}; x.shape is {shape}"
+            )
+
+
+def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:
+    """Raise ValueError unless each tensor has one number a channel and x has channels."""
+    channels = x.shape[1]
+    if channels == 0:
+        raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
+    for name, tensor in given.items():
+        if tensor is not None and tensor.shape != (channels,):
+            raise ValueError(
+                f"{operation}: {name} has shape {tensor.shape}, x has {channels} channels; expected {name}.shape == "
+                f"({channels},); x.shape is {x.shape}"
+            )
+
+
+def check_groups(operation: str, x: Tensor, num_groups: int) -> None:
+    """Raise unless num_groups divides the channels of x."""
+    if x.ndim < 2:
+        raise ValueError(f"{operation}: x has shape {x.shape}; expected (N, C, *positions)")
+    if isinstance(num_groups, bool) or not isinstance(num_groups, int):
+        raise TypeError(f"{operation}: num_groups is {num_groups!r}; expected an int")
+    if x.shape[1] == 0:
+        raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
+    if num_groups < 1 or x.shape[1] % num_groups:
+        raise ValueError(
+            f"{operation}: num_groups={num_groups} must divide channels={x.shape[1]}; x.shape is {x.shape}"
+        )
+
+
+def trailing_axes(
+    operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
+) -> tuple[int, ...]:
+    """The last axes of x, which have normalized_shape; ValueError where they, weight or bias have not."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    rank = len(shape)
+    if rank == 0 or x.data.shape[-rank:] != shape:
+        raise ValueError(
+            f"{operation}: normalized_shape is {shape}, x ends in {x.shape[-rank:] if rank else ()}; expected "
+            f"normalized_shape == x.shape[-{max(rank, 1)}:]; x.shape is {x.shape}"
+        )
+    for name, tensor in given.items():
+        if tensor is not None and tensor.data.shape != shape:
+            raise ValueError(
+                f"{operation}: {name} has shape {tensor.shape}; expected {name}.shape == normalized_shape == {shape}"
+            )
+    return tuple(range(x.ndim - rank, x.ndim))
+
+
+def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
+    """The axes as a sorted tuple without negative numbers; raise where x lacks one or one comes twice."""
+    if not isinstance(axes, Sequence) or not all(isinstance(a, int) and not isinstance(a, bool) for a in axes):
+        raise TypeError(f"{operation}: axes is {axes!r}; expected a tuple of ints")
+    if not all(-x.ndim <= axis < x.ndim for axis in axes):
+        raise ValueError(f"{operation}: axes {tuple(axes)} go beyond the {x.ndim} axes of x; x.shape is {x.shape}")
+    found = tuple(sorted({axis % x.ndim for axis in axes}))
+    if len(found) != len(axes):
+        raise ValueError(f"{operation}: axes {tuple(axes)} name an axis twice; x.shape is {x.shape}")
+    return found
+
+
+def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_groups: int) -> tuple[int, ...]:
+    """The axes, after the group split, along which scale and bias vary."""
+    shapes = [p.shape for p in (scale, bias) if p is not None]
+    if not shapes:
+        return ()
+    shape = shapes[0]
+    fits = len(shape) == x.ndim and all(
+        n in (1, whole) or (i == 1 and n == num_groups)
+        for i, (n, whole) in enumerate(zip(shape, x.shape, strict=False))
+    )
+    if shapes[-1] != shape or not fits:
+        groups = f", or num_groups={num_groups} on axis 1" if num_groups > 1 else ""
+        raise ValueError(
+            f"normalization: scale has shape {shape_of(scale)}, bias {shape_of(bias)}; expected one shape with "
+            f"{x.ndim} axes, each 1 or as long as x's{groups}; x.shape is {x.shape}"
+        )
+    after = 1 if num_groups > 1 else 0
+    param: list[int] = []
+    for i, n in enumerate(shape):
+        if i == 1 and after and n > 1:
+            param += [1, 2] if n == x.shape[1] else [1]
+        elif n == x.shape[i]:
+            param.append(i + after if i > 1 else i)
+    return tuple(param)
+
+
+def shape_of(tensor: Tensor | None) -> Any:
+    """The shape, for a message."""
+    return None if tensor is None else tensor.shape

@@ -1,0 +1,142 @@
+"""The two normalizations: with the statistics of x itself, and with statistics that are given.
+
+Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.equation import Equation
+from minorm.kernels import select
+from minorm.kernels.protocol import Statistics
+from minorm.ops.layout import arrange, same_order
+
+Array = Any
+
+
+class Normalize(Function):
+    """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
+
+    axes, num_groups, param  as in `nest.plan`
+    observe                  called as observe(mean, var, count) when y is done, the statistics in the kept axes' shape
+    compute_dtype            the type to compute in: float32, float64, or None for the kernels' own choice
+    backend                  an object with the functions of kernels/protocol.py; None chooses by the array
+    """
+
+    def forward(
+        self,
+        x: Array,
+        scale: Array | None,
+        bias: Array | None,
+        *,
+        axes: tuple[int, ...],
+        num_groups: int = 1,
+        param: tuple[int, ...] = (),
+        equation: Equation,
+        observe: Callable[[Array, Array, int], None] | None = None,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> Array:
+        self.scale, self.bias, self.equation = scale, bias, equation
+        self.compute_dtype = None if compute_dtype == x.dtype else compute_dtype
+        self.norm = select.backend(x).norm if backend is None else backend
+        self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
+        if x.size == 0:
+            return np.empty_like(x)
+        y, self.stats = self.norm.forward(
+            layout.nest,
+            self._in(layout.data(x)),
+            self._in(layout.parameter(scale)),
+            self._in(layout.parameter(bias)),
+            equation,
+        )
+        if observe is not None:
+            observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), layout.nest.columns)
+        return self._out(layout.result(y, x), x)
+
+    def backward(self, dy: Array) -> tuple[Array | None, ...]:
+        x, layout = self.x, self.layout
+        if x.size == 0:
+            return tuple(None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias))
+        dx, ds, db = self.norm.backward(
+            layout.nest,
+            self._in(layout.data(same_order(dy, x))),
+            self._in(layout.data(x)),
+            self.stats,
+            self._in(layout.parameter(self.scale)),
+            self.equation,
+            (self.needs[0], self.needs[1] or self.needs[2]),
+        )
+        return (
+            self._out(layout.result(dx, x), x) if self.needs[0] else None,
+            self._out(layout.parameter_gradient(ds, self.scale), x) if self.needs[1] else None,
+            self._out(layout.parameter_gradient(db, self.bias), x) if self.needs[2] else None,
+        )
+
+    def _in(self, array: Array | None) -> Array | None:
+        return array if self.compute_dtype is None or array is None else array.astype(self.compute_dtype)
+
+    def _out(self, array: Array, x: Array) -> Array:
+        return array if self.compute_dtype is None else array.astype(x.dtype)
+
+
+class NormalizeWith(Function):
+    """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
+
+    mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
+    gradients: x appears in nothing but itself here, so dx = g * rstd.
+    """
+
+    def forward(
+        self,
+        x: Array,
+        mean: Array,
+        var: Array,
+        scale: Array | None,
+        bias: Array | None,
+        *,
+        axes: tuple[int, ...],
+        param: tuple[int, ...] = (),
+        equation: Equation,
+        backend: Any = None,
+    ) -> Array:
+        self.mean, self.var, self.scale, self.bias = mean, var, scale, bias
+        self.norm = select.backend(x).norm if backend is None else backend
+        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
+        if x.size == 0:
+            return np.empty_like(x)
+        exact_mean, exact_var = layout.flat(mean).astype(np.float64), layout.flat(var).astype(np.float64)
+        k = exact_mean.astype(dtypes.compute_type(x.dtype))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.stats = Statistics.of(k, exact_mean - k, exact_var, equation.rstd(exact_var))
+        y = self.norm.apply(layout.nest, layout.data(x), self.stats, layout.parameter(scale), layout.parameter(bias))
+        return layout.result(y, x)
+
+    def backward(self, dy: Array) -> tuple[Array | None, ...]:
+        x, layout, needs = self.x, self.layout, self.needs
+        inputs = (x, self.mean, self.var, self.scale, self.bias)
+        if x.size == 0:
+            return tuple(None if a is None else np.zeros_like(a) for a in inputs)
+        data, dy = layout.data(x), layout.data(same_order(dy, x))
+        s = layout.parameter(self.scale)
+        dx = dmean = dvar = ds = db = None
+        if needs[0]:
+            dx = layout.result(self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None), x)
+        if needs[1] or needs[2]:
+            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s)
+            dmean = self._statistic(-sum_g * self.stats.rstd, self.mean)
+            dvar = self._statistic(-0.5 * sum_gx * self.stats.rstd**2, self.var)
+        if needs[3] or needs[4]:
+            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats)
+            ds = layout.parameter_gradient(ds, self.scale) if needs[3] else None
+            db = layout.parameter_gradient(db, self.bias) if needs[4] else None
+        return dx, dmean, dvar, ds, db
+
+    def _statistic(self, flat: Array, like: Array) -> Array:
+        return self.layout.statistics(flat).reshape(like.shape).astype(like.dtype)

@@ -1,0 +1,85 @@
+"""Running statistics: what evaluation normalizes with. One owner, one verb.
+
+    running = running * momentum + batch * (1 - momentum)
+
+This is ONNX's formula (Keras, Flax and Paddle mean the same): momentum is the share of the old value that is kept.
+PyTorch's momentum=0.1 is 0.9 here. `momentum=None` weighs all batches alike: momentum = batches / (batches + 1).
+The variance is the population's (divide by N); `unbiased=True` divides by N - 1 instead, as PyTorch does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class _Mode(threading.local):
+    updating = True  # False inside no_stats_update
+
+
+_mode = _Mode()
+
+
+@contextmanager
+def no_stats_update() -> Iterator[None]:
+    """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
+
+    Works as a decorator too; each thread has its own answer.
+    """
+    before, _mode.updating = _mode.updating, False
+    try:
+        yield
+    finally:
+        _mode.updating = before
+
+
+class RunningStats:
+    """The running mean and variance as arrays, changed in place by `update` and by nothing else.
+
+    batches: the number of batches seen so far, an integer array of one element, counted up by `update`; may be None
+    unless momentum is. `changed` tells whether this object has written anything yet.
+    """
+
+    __slots__ = ("batches", "changed", "mean", "momentum", "unbiased", "var")
+
+    def __init__(
+        self, mean: Any, var: Any, momentum: float | None = 0.9, unbiased: bool = False, batches: Any = None
+    ) -> None:
+        if momentum is None and batches is None:
+            raise ValueError(
+                "RunningStats: momentum=None averages over all batches and needs their number; pass batches"
+            )
+        self.mean = mean
+        self.var = var
+        self.momentum = momentum
+        self.unbiased = unbiased
+        self.batches = batches
+        self.changed = False
+
+    def update(self, mean: Any, var: Any, count: int) -> None:
+        """Blend in the mean and population variance of a batch, each taken over `count` elements.
+
+        An empty batch changes nothing, and neither does an error: everything is computed before anything is written.
+        """
+        if count == 0 or not _mode.updating:
+            return
+        if self.momentum is None:
+            seen = int(self.batches.reshape(-1)[0])
+            keep = seen / (seen + 1)
+        else:
+            keep = self.momentum
+        share = 1.0 - keep
+        new_mean = self.mean * keep + mean * share
+        new_var = self.var * keep + var * (share * (count / max(count - 1, 1)) if self.unbiased else share)
+        if new_mean.shape != self.mean.shape or new_var.shape != self.var.shape:
+            raise ValueError(
+                f"RunningStats.update: the batch has statistics of shape {mean.shape}, "
+                f"the running mean is {self.mean.shape} and the running variance {self.var.shape}; expected one shape"
+            )
+        self.mean[...] = new_mean
+        self.var[...] = new_var
+        if self.batches is not None:
+            self.batches += 1
+        self.changed = True
