@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from minorm.autograd import enable_grad
 from minorm.tensor import Tensor
 
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
@@ -109,10 +108,7 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. Returns what `closure`, called first, returns."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = None if closure is None else closure()
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:

@@ -170,8 +170,7 @@ def test_closure():
         loss.backward()
         return loss
 
-    with mn.no_grad():
-        assert optimizer.step(closure).item() == 9.0
+    assert optimizer.step(closure).item() == 9.0
     assert p.item() == 1.5
 
 

@@ -89,7 +89,7 @@ def adam(
 def scale(arrays: list[Any], factor: float) -> None:
     left = _kernels.scale(arrays, factor, _get_num_threads())
     if left:
-        reference.scale(*_chosen(left, arrays), factor)
+        reference.scale([arrays[i] for i in left], factor)
 
 
 def square_sum(array: Any) -> float:
