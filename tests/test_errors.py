@@ -156,6 +156,55 @@ LAYERS = [
     ),
 ]
 
+NORMS = [
+    Case(
+        "a batch of one without positions",
+        lambda: nn.BatchNorm1d(3)(mn.ones(1, 3)),
+        ValueError,
+        "batch_norm: one value per channel has no variance to normalize with in training; x.shape is (1, 3); expected "
+        "more than one value per channel: a larger batch, or training=False",
+    ),
+    Case(
+        "an instance of one position",
+        lambda: nn.InstanceNorm2d(3)(images(2, 3, 1, 1)),
+        ValueError,
+        "instance_norm: one position per channel has no variance to normalize with; x.shape is (2, 3, 1, 1); expected "
+        "more than one position",
+    ),
+    Case(
+        "BatchNorm after the flatten",
+        lambda: nn.BatchNorm2d(192)(images().flatten(1)),
+        ValueError,
+        "BatchNorm2d: x has 2 axes; expected (N, C, H, W); x.shape is (2, 192)",
+    ),
+    Case(
+        "BatchNorm of other channels",
+        lambda: nn.BatchNorm2d(4)(images()),
+        ValueError,
+        "BatchNorm2d: x has 3 channels, the layer num_features=4; expected x.shape[1] == 4; x.shape is (2, 3, 8, 8)",
+    ),
+    Case(
+        "evaluation without running statistics",
+        lambda: F.batch_norm(images(), None, None),
+        ValueError,
+        "batch_norm: running_mean or running_var is None and training=False; expected both, or training=True to "
+        "normalize with the statistics of x",
+    ),
+    Case(
+        "groups that do not divide the channels",
+        lambda: nn.GroupNorm(3, 8),
+        ValueError,
+        "GroupNorm: num_groups=3 must divide num_channels=8",
+    ),
+    Case(
+        "LayerNorm of another length",
+        lambda: nn.LayerNorm(10)(images()),
+        ValueError,
+        "layer_norm: normalized_shape is (10,), x ends in (8,); expected normalized_shape == x.shape[-1:]; x.shape is "
+        "(2, 3, 8, 8)",
+    ),
+]
+
 LOSSES = [
     Case(
         "a label that is no class",
@@ -418,7 +467,7 @@ DATA = [
     ),
 ]
 
-CASES = LAYERS + LOSSES + TENSORS + GRADIENTS + MODULES + DATA
+CASES = LAYERS + NORMS + LOSSES + TENSORS + GRADIENTS + MODULES + DATA
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.mistake for c in CASES])

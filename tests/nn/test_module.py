@@ -189,3 +189,34 @@ def test_deepcopy_is_independent():
     twin.head.fc.weight.data[...] = 7
     assert not (net.head.fc.weight.data == 7).any()
     assert list(twin.state_dict()) == list(net.state_dict())
+
+
+def test_a_frozen_normalization_uses_and_keeps_its_running_statistics_also_in_training():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(0.9))
+    model(mn.randn(4, 1, 5, 5))
+    x = mn.randn(4, 1, 5, 5)
+    expected = model.eval()(x).data
+    model.freeze().train()
+    before = {k: v.data.copy() for k, v in model.state_dict().items()}
+    np.testing.assert_array_equal(model(x).data, expected)
+    for key, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.data, before[key])
+    model.unfreeze()
+    assert (model(x).data != expected).any()
+    assert (model[1].running_mean.data != before["1.running_mean"]).any()
+
+
+@pytest.mark.parametrize("model", ["digits_cnn", "lenet", "resnet20", "norms_cnn"])
+def test_whole_models_exchange_states_with_pytorch(model):
+    torch = pytest.importorskip("torch")
+    from minorm import models
+
+    ours, theirs = getattr(models, model)(nn), getattr(models, model)(torch.nn)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict({k: torch.from_numpy(v.numpy()) for k, v in ours.state_dict().items()})
+    size = {"digits_cnn": 8, "lenet": 28}.get(model, 32)
+    channels = 1 if size < 32 else 3
+    x = np.random.default_rng(0).standard_normal((2, channels, size, size)).astype(np.float32)
+    expected = theirs.eval()(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(ours.eval()(mn.tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
