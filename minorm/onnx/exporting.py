@@ -74,7 +74,7 @@ def export(
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=2)
     wanted = _output_names(base.result, len(outputs), output_names)
-    updates = [(f"{buffer.home}.updated", new) for buffer, new in graph.updated.values()]
+    updates = [(f"{buffer.home or buffer.name}.updated", new) for buffer, new in graph.updated.values()]
     finished = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *updates],

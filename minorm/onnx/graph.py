@@ -138,9 +138,9 @@ class Graph:
         return x if x.dtype == dtype else self.add("Cast", x, dtype=dtype, to=ELEMENT_TYPES[dtype][0])
 
     def constant(self, array: Any, dtype: Any = None, name: str = "constant") -> Value:
-        """A constant tensor; small equal ones are shared."""
+        """A constant tensor; equal ones of moderate size are shared."""
         array = np.asarray(array) if dtype is None else np.asarray(array, dtype)
-        key = (array.shape, array.dtype, array.tobytes()) if array.size <= 64 else id(array)
+        key = (array.shape, array.dtype, array.tobytes()) if array.nbytes <= 65536 else id(array)
         if key not in self._constants:
             self._constants[key] = Value(array.shape, array.dtype, name, array)
         return self._constants[key]
@@ -185,6 +185,14 @@ class Graph:
         size = self.symbols.size(self.symbols.names.index(name))
         assert isinstance(size, Size)
         return size
+
+    def current(self, buffer: Value) -> Value:
+        """A buffer as the calls written so far have left it."""
+        return self.updated.get(id(buffer), (buffer, buffer))[1]
+
+    def update(self, buffer: Value, new: Value) -> None:
+        """Record that the model now holds `new` in this buffer; it becomes an output of the graph."""
+        self.updated[id(buffer)] = (buffer, new)
 
     @property
     def result(self) -> Result:

@@ -1,0 +1,57 @@
+"""GroupNormalization. 18 has one scale a *group* and is withdrawn; 21 has one a channel.
+
+Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.instance_norm import instance
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.shape import channels, expand, reshape
+from minorm.onnx.sizes import product
+from minorm.onnx.statistics import affine, ones, zeros
+
+
+@writes(F.group_norm, "GroupNormalization", since=(21,))
+def write_21(
+    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, backend: Any
+) -> Value:
+    if x.ndim < 3 or x.dtype == dtypes.float64:
+        raise Decline("GroupNormalization takes (N, C, ...) and computes in float32")
+    size = int(x.known_shape[1])
+    scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
+    shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
+    return g.add("GroupNormalization", x, scale, shift, shape=x.shape, num_groups=num_groups, epsilon=eps)
+
+
+def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
+    """(G) numbers as (C), each repeated for the channels of its group."""
+    groups = int(parameter.known_shape[0])
+    if groups == size:
+        return parameter
+    return reshape(g, expand(g, reshape(g, parameter, (groups, 1)), (groups, size // groups)), (size,))
+
+
+@lowers(F.group_norm)
+def lower(
+    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, backend: Any
+) -> Value:
+    return group(g, x, num_groups, weight, bias, eps)
+
+
+def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:
+    """Groups of channels as instances; scale and bias one a group, or one a channel."""
+    groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
+    per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
+    y = instance(g, groups, scale if per_group else None, bias if per_group else None, eps)
+    y = reshape(g, y, x.known_shape)
+    if per_group:
+        return y
+    scale, bias = (None if p is None else channels(g, x, p) for p in (scale, bias))
+    return affine(g, y, scale, bias)

@@ -1,0 +1,79 @@
+"""InstanceNormalization. 6: any rank. 22: bfloat16. It has no running statistics in any version.
+
+Inference with running statistics is what BatchNormalization does; training with them is the operator, and beside it
+the running ones as outputs `<key>.updated`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minorm.functional as F
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.reduction import reduce
+from minorm.onnx.registry import writes
+from minorm.onnx.statistics import blend, correction, count_up, moments, one_type, ones, wide, zeros
+
+
+def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: float) -> Value:
+    """Each channel of each sample by its own statistics; scale and bias (C)."""
+    size = (int(x.known_shape[1]),)
+    scale = ones(g, size, x) if scale is None else scale
+    bias = zeros(g, size, x) if bias is None else bias
+    return g.add("InstanceNormalization", x, scale, bias, shape=x.shape, epsilon=eps)
+
+
+@writes(F.instance_norm, "InstanceNormalization", since=(6, 22))
+def write_6(
+    g: Graph,
+    x: Value,
+    running_mean: Value | None,
+    running_var: Value | None,
+    weight: Value | None,
+    bias: Value | None,
+    use_input_stats: bool,
+    momentum: float | None,
+    eps: float,
+    num_batches_tracked: Value | None,
+    unbiased_running_var: bool,
+    backend: Any,
+) -> Value:
+    if not use_input_stats:
+        raise Decline("InstanceNormalization has no running statistics")
+    y = instance(g, x, weight, bias, eps)
+    if running_mean is not None and running_var is not None:
+        mean, var = moments(g, wide(g, x), range(2, x.ndim), keepdims=False)
+        factor = correction(g, x.known_shape[2:], running_var) if unbiased_running_var else None
+        blend(g, running_mean, reduce(g, "ReduceMean", mean, (0,), False), momentum, num_batches_tracked)
+        blend(g, running_var, reduce(g, "ReduceMean", var, (0,), False), momentum, num_batches_tracked, factor)
+        if momentum is None and num_batches_tracked is not None:
+            count_up(g, num_batches_tracked)
+    return y
+
+
+@writes(F.instance_norm, "BatchNormalization", since=(7, 9, 14, 15))
+def write_running(
+    g: Graph,
+    x: Value,
+    running_mean: Value | None,
+    running_var: Value | None,
+    weight: Value | None,
+    bias: Value | None,
+    use_input_stats: bool,
+    momentum: float | None,
+    eps: float,
+    num_batches_tracked: Value | None,
+    unbiased_running_var: bool,
+    backend: Any,
+) -> Value:
+    if running_mean is None or running_var is None:
+        raise Decline("there are no running statistics")
+    size = (int(x.known_shape[1]),)
+    data, mean, var = x, running_mean, running_var
+    if not g.has("BatchNormalization", 14):
+        data, mean, var = one_type(g, x, mean, var)
+    scale = ones(g, size, data) if weight is None else g.cast(weight, data.dtype)
+    shift = zeros(g, size, data) if bias is None else g.cast(bias, data.dtype)
+    y = g.add("BatchNormalization", data, scale, shift, mean, var, shape=x.shape, epsilon=eps)
+    return g.cast(y, x.dtype)

@@ -1,0 +1,29 @@
+"""MeanVarianceNormalization 9 and 13: 1e-9 is added to the standard deviation, always. Other eps take the formula.
+
+So do float16 and float64, for which the published function body is ill-typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.statistics import standardize, wide
+
+
+@writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
+def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
+    if eps != 1e-9 or x.dtype != dtypes.float32:
+        raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
+    return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
+
+
+@lowers(F.mean_variance_norm)
+def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
+    y = standardize(g, wide(g, x), [axis % x.ndim for axis in axes], eps, guard=True)
+    return g.cast(y, x.dtype)
