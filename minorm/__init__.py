@@ -75,5 +75,7 @@ from minorm.joining import (
     var,
     where,
 )
+from minorm.kernels.cpu.memory import empty_cache
 from minorm.random import manual_seed
+from minorm.running import no_stats_update
 from minorm.tensor import Tensor

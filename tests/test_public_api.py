@@ -1,0 +1,164 @@
+"""The public names are a contract: what is listed here stays, with PyTorch's spelling and argument order."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import nn, optim
+
+TOP = """
+    Tensor tensor from_numpy from_dlpack as_tensor zeros ones empty full eye arange linspace rand randn randint randperm
+    zeros_like ones_like full_like cat stack split where pad maximum minimum matmul exp log sqrt sin cos abs clip clamp
+    gather sum mean var argmax flatten reshape transpose permute allclose no_grad enable_grad is_grad_enabled
+    manual_seed set_num_threads get_num_threads save load show_config empty_cache no_stats_update
+    float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional
+""".split()
+
+FUNCTIONAL = {
+    "batch_norm": "x running_mean running_var weight=None bias=None training=False momentum=0.9 eps=1e-05",
+    "instance_norm": (
+        "x running_mean=None running_var=None weight=None bias=None use_input_stats=True momentum=0.9 eps=1e-05"
+    ),
+    "group_norm": "x num_groups weight=None bias=None eps=1e-05",
+    "layer_norm": "x normalized_shape weight=None bias=None eps=1e-05",
+    "rms_norm": "x normalized_shape weight=None eps=None",
+    "mean_variance_norm": "x axes=(0, 2, 3) eps=1e-09",
+    "normalization": "x scale=None bias=None axes=(2, 3) num_groups=1 eps=1e-05 compute_dtype=None",
+    "local_response_norm": "x size alpha=0.0001 beta=0.75 k=1.0",
+    "normalize": "x p=2.0 dim=1 eps=1e-12",
+    "conv1d": "x weight bias=None stride=1 padding=0 dilation=1 groups=1",
+    "conv2d": "x weight bias=None stride=1 padding=0 dilation=1 groups=1",
+    "conv3d": "x weight bias=None stride=1 padding=0 dilation=1 groups=1",
+    "conv_transpose2d": "x weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1",
+    "linear": "x weight bias=None",
+    "max_pool2d": "x kernel_size stride=None padding=0 dilation=1 ceil_mode=False return_indices=False",
+    "avg_pool2d": "x kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None dilation=1",
+    "adaptive_avg_pool2d": "x output_size",
+    "dropout": "x p=0.5 training=True",
+    "relu": "x",
+    "relu6": "x",
+    "leaky_relu": "x negative_slope=0.01",
+    "elu": "x alpha=1.0",
+    "gelu": "x approximate=none",
+    "silu": "x",
+    "sigmoid": "x",
+    "tanh": "x",
+    "hardswish": "x",
+    "softmax": "x dim",
+    "log_softmax": "x dim",
+    "cross_entropy": None,
+    "nll_loss": None,
+    "mse_loss": None,
+    "l1_loss": None,
+    "binary_cross_entropy_with_logits": None,
+}
+
+LAYERS = """
+    Module Parameter Sequential ModuleList ModuleDict Identity Flatten Dropout
+    Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
+    MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d
+    BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm LayerNorm RMSNorm
+    LocalResponseNorm MeanVarianceNorm Normalization
+    ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Hardswish
+    CrossEntropyLoss MSELoss NLLLoss BCEWithLogitsLoss L1Loss
+""".split()
+
+TENSOR = """
+    shape dtype device grad requires_grad data ndim T mT is_leaf numpy item tolist detach backward retain_grad
+    requires_grad_ to float double half cpu clone contiguous size dim numel sum mean var std amax amin max min argmax
+    argmin reshape view flatten permute transpose unsqueeze squeeze expand repeat flip split chunk unbind gather
+    exp log sqrt sin cos abs pow matmul clip clamp fill_ zero_ copy_ add_ mul_ __array__ __dlpack__ __dlpack_device__
+""".split()
+
+MODULE = """
+    parameters named_parameters buffers named_buffers state_dict load_state_dict train eval to freeze unfreeze
+    register_buffer register_parameter named_modules modules named_children children zero_grad apply requires_grad_
+""".split()
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_top_level(name: str) -> None:
+    assert hasattr(mn, name)
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_functional(name: str) -> None:
+    function = getattr(F, name)
+    expected = FUNCTIONAL[name]
+    if expected is None:
+        return
+    shown = []
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.KEYWORD_ONLY:
+            continue  # ours alone; PyTorch's callers never see them
+        shown.append(p.name if p.default is p.empty else f"{p.name}={p.default}")
+    assert " ".join(shown) == expected
+
+
+def test_every_public_function_is_recorded_by_a_trace() -> None:
+    for name, function in vars(F).items():
+        if inspect.isfunction(function):
+            assert hasattr(function, "__wrapped__"), f"F.{name} lacks @trace.operation: an export would not see it"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name: str) -> None:
+    assert inspect.isclass(getattr(nn, name))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_constructors_take_torchs_arguments_in_torchs_order(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = getattr(torch.nn, name, None)
+    if theirs is None or name in ("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "Identity"):
+        pytest.skip("no constructor of torch to compare with")
+    ours = list(inspect.signature(getattr(nn, name)).parameters)
+    wanted = [p for p in inspect.signature(theirs).parameters if p in ours]
+    assert [p for p in ours if p in wanted] == wanted
+
+
+@pytest.mark.parametrize("name", TENSOR)
+def test_tensor(name: str) -> None:
+    assert hasattr(mn.ones(1, 1), name)
+
+
+@pytest.mark.parametrize("name", MODULE)
+def test_module(name: str) -> None:
+    assert callable(getattr(nn.Module, name))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_optimizers(name: str) -> None:
+    optimizer = getattr(optim, name)([nn.Parameter(mn.ones(1))], lr=0.1)
+    for method in ("zero_grad", "step", "state_dict", "load_state_dict", "add_param_group"):
+        assert callable(getattr(optimizer, method))
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("name", ["StepLR", "CosineAnnealingLR", "OneCycleLR"])
+def test_schedules(name: str) -> None:
+    assert inspect.isclass(getattr(optim.lr_scheduler, name))
+
+
+def test_clipping() -> None:
+    assert callable(nn.utils.clip_grad_norm_)
+
+
+def test_onnx() -> None:
+    pytest.importorskip("onnx")
+    import minorm.onnx as mo
+
+    parameters = list(inspect.signature(mo.export).parameters)
+    assert parameters[:3] == ["model", "args", "path"]
+    assert set(parameters[3:]) >= {
+        "opset_version",
+        "training",
+        "input_names",
+        "output_names",
+        "dynamic_axes",
+        "verify",
+    }
