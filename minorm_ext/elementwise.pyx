@@ -239,7 +239,7 @@ enter("gelu_tanh_grad", gelu_tanh_grad[float], gelu_tanh_grad[double], True)
 cdef enum:
     BLOCK = 4096  # elements; a multiple of every vector, so that blocks start aligned
     PIECE = 1024  # elements that go through the first-level cache on their way around the others
-    CHUNK = 1 << 24  # elements between two looks for Ctrl-C: at most 0.2 s of the slowest operation
+    CHUNK = 1 << 22  # elements between two looks for Ctrl-C: at most 0.2 s of the slowest operation
     LIGHT_WORK = 1 << 17  # elements from which a second thread pays
     HEAVY_WORK = 1 << 15
     CACHE = 1 << 24  # an output of more bytes is written around the cache
@@ -268,7 +268,7 @@ cdef void all_blocks(
     int number, int itemsize, const char* a, const char* b, char* out, Py_ssize_t n, double option, bint around,
     int threads,
 ) noexcept nogil:
-    cdef Py_ssize_t block, first
+    cdef Py_ssize_t block
     cdef Py_ssize_t step = BLOCK * itemsize
     for block in prange((n + BLOCK - 1) // BLOCK, num_threads=threads, schedule="static"):
         one_block(
@@ -282,22 +282,22 @@ def run(int number, object a, object b, object out, Py_ssize_t n, int itemsize, 
 
     The caller vouches for layout and type. `out` may be `a` or `b` only in accumulate, which reads it as well.
     """
-    cdef const char* first = <const char*>address(a, itemsize)
-    cdef const char* second = first if b is None else <const char*>address(b, itemsize)
-    cdef char* target = <char*>address(out, itemsize, True)
+    cdef const char* a_data = <const char*>address(a, itemsize)
+    cdef const char* b_data = a_data if b is None else <const char*>address(b, itemsize)
+    cdef char* out_data = <char*>address(out, itemsize, True)
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t offset
-    cdef bint around = n * itemsize > CACHE and <uintptr_t>target % 64 == 0 and number != ACCUMULATE
+    cdef bint around = n * itemsize > CACHE and <uintptr_t>out_data % 64 == 0 and number != ACCUMULATE
     if threads <= 1 or n < (HEAVY_WORK if heavy[number] else LIGHT_WORK):
         threads = 1
         if n <= BLOCK:
-            one_block(number, itemsize, first, second, target, n, option, False)
+            one_block(number, itemsize, a_data, b_data, out_data, n, option, False)
             return
     while start < n:
         offset = start * itemsize
         with nogil:
             all_blocks(
-                number, itemsize, first + offset, second + offset, target + offset, min(<Py_ssize_t>CHUNK, n - start),
+                number, itemsize, a_data + offset, b_data + offset, out_data + offset, min(<Py_ssize_t>CHUNK, n - start),
                 option, around, threads,
             )
         start += CHUNK

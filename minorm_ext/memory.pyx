@@ -5,8 +5,8 @@
 # arithmetic of an elementwise operation on a large tensor. A training step asks for the same sizes over and over, so
 # nearly every request after the first step is served from here: 64-byte aligned, already mapped, often still in cache.
 #
-# A `Block` owns one piece of memory and is the base of the array that lives in it. NumPy keeps the base alive as long as
-# the array or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ puts its memory
+# A `Block` owns one piece of memory and is the base of the array in it. NumPy keeps the base alive as long as the array
+# or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ puts its memory
 # on the free list of its size class. All lists are touched with the GIL held and without running any Python code, so
 # they need no lock of their own, and a fork always sees them whole.
 
@@ -26,7 +26,7 @@ cdef extern from *:
 
     #define MINORM_HUGE ((size_t)2 << 20) /* one huge page: what larger memory is aligned to and cut in */
 
-    /* Memory of this many bytes, or NULL. Large memory is mapped on its own so that giving it back really returns it. */
+    /* Memory of this many bytes, or NULL. Large memory is mapped on its own: giving it back really returns it. */
     static void *minorm_acquire(size_t bytes) {
         if (bytes < MINORM_HUGE) {
             void *small = NULL;

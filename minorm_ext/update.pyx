@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Optimizer steps: each parameter is read and written once, together with its gradient and its state.
 #
-# Written out in array operations, a step of Adam passes over memory a dozen times. Here it is one loop. A call takes the
-# lists of all parameters, because a small network has dozens of tiny ones and calls would cost more than arithmetic.
+# Written out in array operations, a step of Adam passes over memory a dozen times. Here it is one loop. A call takes
+# the lists of all parameters: a small network has dozens of tiny ones, and calls would cost more than arithmetic.
 # What the loops do not cover (16-bit floats, odd layouts) is reported back by index and left untouched.
 
 from cpython.buffer cimport (
@@ -153,7 +153,9 @@ cdef enum Rule:
     SCALE
 
 
-cdef inline void one_block(Rule rule, char** data, int item, Py_ssize_t i, Py_ssize_t n, const Option* o) noexcept nogil:
+cdef inline void one_block(
+    Rule rule, char** data, int item, Py_ssize_t i, Py_ssize_t n, const Option* o
+) noexcept nogil:
     """Elements i to i + n of one parameter."""
     cdef Py_ssize_t at = i * item
     if item == 4:
