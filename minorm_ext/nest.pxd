@@ -1,3 +1,4 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The nest as kernels see it: four loops of count, data step and parameter step (minorm/nest.py finds them).
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,3 +1,4 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The jobs on lanes: which part of which tile, with which statistics and parameters.
 #
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to

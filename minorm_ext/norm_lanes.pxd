@@ -1,3 +1,4 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
 #
 # A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators; four rows of
@@ -5,8 +6,9 @@
 # in the type of the data, are merged in double.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_moments cimport poor_shift
-from minorm_ext.norm_rows cimport WIDTH, real, total
+from minorm_ext.norm_moments cimport out_of_range, poor_shift
+from minorm_ext.norm_moments cimport real
+from minorm_ext.norm_rows cimport WIDTH, total
 
 
 cdef enum:
@@ -101,34 +103,34 @@ cdef inline void lane_moments(
     cdef double n = last - first
     cdef double share = n / (n + before)
     cdef double delta
-    cdef real smallest, largest
+    cdef int odd[LANES]  # squares out of range
     cdef int poor = 0
-    cdef int careful = 0
+    cdef int any_odd = 0
     cdef Py_ssize_t j
     cdef const real* start = x + lane_row(nest, first)
-    if real is float:
-        smallest, largest = <float>1e-30, <float>1e38
-    else:
-        smallest, largest = 1e-290, 1e307
-    smallest *= <real>n
     for j in range(lanes):
         k[j] = start[j] if centered else 0
     lane_sums(x, nest, first, last, lanes, k, a, q)
+    for j in range(lanes):
+        odd[j] = out_of_range(n, a[j], q[j])
     if centered:
         for j in range(lanes):
-            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n)
+            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) & (odd[j] == 0)
         if poor:
             for j in range(lanes):
                 k[j] = <real>(k[j] + a[j] / n)
             lane_sums(x, nest, first, last, lanes, k, a, q)
+            for j in range(lanes):
+                odd[j] |= out_of_range(n, a[j], q[j])
     for j in range(lanes):
-        careful |= not (((q[j] > smallest) & (q[j] < largest)) | ((q[j] == 0) & (a[j] == 0)))
+        any_odd |= odd[j]
         shift[j] = k[j]
         sum[j] = a[j]
         squares[j] = q[j]
-    if careful:
+    if any_odd:
         for j in range(lanes):
-            if not (((q[j] > smallest) & (q[j] < largest)) | ((q[j] == 0) & (a[j] == 0))):
+            if odd[j]:
+                shift[j] = start[j] if centered else 0
                 careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
                 if centered:
                     shift[j] += sum[j] / n

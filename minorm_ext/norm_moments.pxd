@@ -1,9 +1,14 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Means and variances that can be put together: Chan's formula, in double, relative to a shift.
 #
 # The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type of the data;
 # the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
 
 from libc.math cimport sqrt
+
+ctypedef fused real:
+    float
+    double
 
 
 cdef struct Moments:
@@ -36,9 +41,14 @@ cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
     return a * a > 8 * n * m2
 
 
-cdef inline bint in_range(double n, double a, double q, double smallest, double largest) noexcept nogil:
-    """Were the squares that add up to q within the range of their type? (NaN says no; all elements equal says yes.)"""
-    return (q > n * smallest and q < largest) or (q == 0 and a == 0)
+cdef inline int out_of_range(double n, real a, real q) noexcept nogil:
+    """Did squares that add up to q leave the range of their type? (All elements equal is fine; NaN is out of range.)"""
+    cdef real smallest, largest
+    if real is float:
+        smallest, largest = <float>1e-30, <float>1e38
+    else:
+        smallest, largest = 1e-290, 1e307
+    return (((q > smallest * <real>n) & (q < largest)) | ((q == 0) & (a == 0))) ^ 1
 
 
 cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:

@@ -1,3 +1,4 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The jobs on rows: which part of which row, with which statistics and parameters.
 
 from minorm_ext.nest cimport row_data, row_param

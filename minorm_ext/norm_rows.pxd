@@ -1,20 +1,18 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Rows: the unit-step loop is reduced, so a row is `reduce0` runs of `reduce1` contiguous elements.
 #
 # A row is cut into chunks that fit the innermost cache. Sums over a chunk run in WIDTH accumulators, element i in
 # accumulator i mod WIDTH, which the compiler turns into vectors without being allowed to reorder anything. How a row is
 # cut depends on its shape alone, so neither the threads nor the order in which chunks are done can change a bit.
 
-from minorm_ext.norm_moments cimport Moments, in_range, merge, poor_shift
 from minorm_ext.nest cimport Nest
-
-ctypedef fused real:
-    float
-    double
+from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real
 
 
 cdef enum:
     CHUNK = 8192  # elements
     WIDTH = 32    # accumulators
+    REACH = 16    # elements that one of them adds up on its own
 
 
 cdef struct Cut:
@@ -62,45 +60,75 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) 
     return at
 
 
-cdef inline double total(real* a) noexcept nogil:
+cdef inline real total(real* a) noexcept nogil:
     """The sum of the accumulators, as a tree; `a` is used up."""
     cdef Py_ssize_t j
     for j in range(WIDTH // 2):
         a[j] += a[j + WIDTH // 2]
     for j in range(WIDTH // 4):
         a[j] += a[j + WIDTH // 4]
-    return (
-        ((<double>a[0] + a[1]) + (<double>a[2] + a[3])) + ((<double>a[4] + a[5]) + (<double>a[6] + a[7]))
-    )
+    return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
+
+
+cdef inline void flush(real* total, real* part) noexcept nogil:
+    """Add the accumulators to those of longer reach."""
+    cdef Py_ssize_t j
+    for j in range(WIDTH):
+        total[j] += part[j]
+        part[j] = 0
 
 
 cdef inline void shifted_sums(
-    const real* x, Py_ssize_t step, Span at, real k, double* sum, double* squares
+    const real* x, Py_ssize_t step, Span at, real k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) over a span."""
+    """sum(x - k) and sum((x - k)^2) over a span.
+
+    An accumulator takes REACH elements before it is added to another: beside one outlier of a million standard
+    deviations, hundreds of small squares added one by one would each be rounded away.
+    """
     cdef real a[WIDTH]
     cdef real q[WIDTH]
+    cdef real all_a[WIDTH]
+    cdef real all_q[WIDTH]
     cdef real t
-    cdef Py_ssize_t r, i, j
+    cdef Py_ssize_t r, i, j, stop
+    cdef Py_ssize_t taken = 0
     cdef const real* p
     for j in range(WIDTH):
         a[j] = 0
         q[j] = 0
+        all_a[j] = 0
+        all_q[j] = 0
     for r in range(at.runs):
         p = x + (at.run + r) * step + at.element
         i = 0
         while i + WIDTH <= at.length:
-            for j in range(WIDTH):
+            stop = min(at.length - WIDTH, i + (REACH - 1 - taken) * WIDTH)
+            while i <= stop:
+                for j in range(WIDTH):
+                    t = p[i + j] - k
+                    a[j] += t
+                    q[j] += t * t
+                i += WIDTH
+                taken += 1
+            if taken >= REACH:
+                flush(all_a, a)
+                flush(all_q, q)
+                taken = 0
+        if i < at.length:
+            for j in range(at.length - i):
                 t = p[i + j] - k
                 a[j] += t
                 q[j] += t * t
-            i += WIDTH
-        for j in range(at.length - i):
-            t = p[i + j] - k
-            a[j] += t
-            q[j] += t * t
-    sum[0] = total(a)
-    squares[0] = total(q)
+            taken += 1
+            if taken >= REACH:
+                flush(all_a, a)
+                flush(all_q, q)
+                taken = 0
+    flush(all_a, a)
+    flush(all_q, q)
+    sum[0] = total(all_a)
+    squares[0] = total(all_q)
 
 
 cdef inline void careful_sums(
@@ -127,30 +155,27 @@ cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, bint c
     mean that the first has found.
     """
     cdef Moments m
-    cdef double a, q, smallest, largest, shift
+    cdef double n = <double>at.runs * at.length
+    cdef double sum, squares, shift
+    cdef real a, q
     cdef real k = x[at.run * step + at.element] if centered else 0
-    if real is float:
-        smallest, largest = 1e-30, 1e38
-    else:
-        smallest, largest = 1e-290, 1e307
-    m.n = <double>at.runs * at.length
     shift = k
     shifted_sums(x, step, at, k, &a, &q)
-    if not in_range(m.n, a, q, smallest, largest):
-        careful_sums(x, step, at, shift, &a, &q)
+    if out_of_range(n, a, q):
+        careful_sums(x, step, at, shift, &sum, &squares)
         if centered:
-            shift += a / m.n
-            careful_sums(x, step, at, shift, &a, &q)
-    elif centered and poor_shift(m.n, a, q - a * a / m.n):
-        k = <real>(k + a / m.n)
-        shift = k
-        shifted_sums(x, step, at, k, &a, &q)
-    if centered:
-        m.offset = (shift - x[0]) + a / m.n
-        m.m2 = max(q - a * a / m.n, 0.0)
+            shift += sum / n
+            careful_sums(x, step, at, shift, &sum, &squares)
     else:
-        m.offset = 0
-        m.m2 = q
+        if centered and poor_shift(n, a, q - <double>a * a / n):
+            k = <real>(k + a / n)
+            shift = k
+            shifted_sums(x, step, at, k, &a, &q)
+        sum = a
+        squares = q
+    m.n = n
+    m.offset = (shift - x[0]) + sum / n if centered else 0
+    m.m2 = max(squares - sum * sum / n, 0.0) if centered else squares
     return m
 
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # One normalization as it is handed to the jobs: pointers, loops, and how the work is cut.
 
 from minorm_ext.nest cimport Nest

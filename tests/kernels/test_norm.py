@@ -1,0 +1,297 @@
+"""One test holds the backends together: every function of the protocol against float64 formulas on whole arrays.
+
+The formulas know nothing of loops: they take statistics with NumPy over the axes of the data. Then what only the
+compiled kernels can get wrong: bits that depend on threads, and inputs at the edges of float32.
+"""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import minorm_ext
+from minorm.equation import Equation
+from minorm.kernels import cpu, reference
+from minorm.kernels.protocol import NormBackend, Statistics
+from minorm.nest import plan
+
+LEVELS = minorm_ext.levels()
+
+
+@pytest.fixture(params=["reference", *[f"cpu-{level}" for level in LEVELS]])
+def backend(request, monkeypatch):
+    if request.param == "reference":
+        return reference.norm
+    monkeypatch.setattr(cpu.norm, "_kernels", minorm_ext.kernels("norm", request.param[4:]))
+    return cpu.norm
+
+
+@pytest.fixture
+def threads():
+    before = minorm_ext.get_num_threads()
+    yield minorm_ext.set_num_threads
+    minorm_ext.set_num_threads(before)
+
+
+class Problem:
+    """Data, parameters and the expected results, all from formulas on whole arrays in float64."""
+
+    def __init__(self, shape, axes, groups, param, order, dtype, seed, scale=True, bias=True, offset=3.0):
+        rng = np.random.default_rng(seed)
+        memory = rng.standard_normal([shape[i] for i in order])
+        self.x = (memory.transpose(np.argsort(order)) * 2 + offset).astype(dtype)
+        self.dy = np.empty_like(self.x)
+        self.dy[...] = rng.standard_normal(shape)
+        strides = tuple(step // self.x.itemsize for step in self.x.strides)
+        self.nest = plan(tuple(shape), axes, groups, param, strides)
+        split = self.nest.shape
+        self.reduced = tuple(i for i, axis in enumerate(self.nest.axes) if axis.reduced)
+        self.shared = tuple(i for i, axis in enumerate(self.nest.axes) if not axis.varies)
+        wide = [n if axis.varies else 1 for n, axis in zip(split, self.nest.axes, strict=True)]
+        self.s = rng.standard_normal(wide).astype(dtype) if scale else None
+        self.b = rng.standard_normal(wide).astype(dtype) if bias else None
+        self.flat_s, self.flat_b = self.flat(self.s), self.flat(self.b)
+
+    def flat(self, parameter):
+        """A parameter in the nest's order."""
+        if parameter is None:
+            return None
+        order = [i for i in self.nest.order if self.nest.axes[i].varies]
+        rest = [i for i in range(parameter.ndim) if i not in order]
+        return parameter.transpose(rest + order).reshape(-1)
+
+    def expected(self, equation):
+        x, dy = (a.astype(np.float64).reshape(self.nest.shape) for a in (self.x, self.dy))
+        s = 1.0 if self.s is None else self.s.astype(np.float64)
+        b = 0.0 if self.b is None else self.b.astype(np.float64)
+        m = max(self.nest.columns, 1)
+        mean = x.mean(self.reduced, keepdims=True) if equation.centered else np.zeros([1] * x.ndim)
+        var = ((x - mean) ** 2).mean(self.reduced, keepdims=True)
+        std = np.sqrt(var)
+        rstd = 1 / (std + equation.eps) if equation.guard else 1 / np.sqrt(var + equation.eps)
+        xhat = (x - mean) * rstd
+        g = dy * s
+        sum_g = g.sum(self.reduced, keepdims=True)
+        sum_gx = (g * xhat).sum(self.reduced, keepdims=True)
+        # The derivative of rstd(var) by the chain rule, rather than the slope of equation.py.
+        drstd = -(rstd**2) / (2 * np.where(std == 0, np.inf, std)) if equation.guard else -0.5 * rstd**3
+        dvar = (g * (x - mean)).sum(self.reduced, keepdims=True) * drstd
+        dmean = -(g * rstd).sum(self.reduced, keepdims=True) if equation.centered else 0.0
+        dx = g * rstd + dmean / m + dvar * 2 * (x - mean) / m
+        return types.SimpleNamespace(
+            mean=mean, var=var, rstd=rstd, y=xhat * s + b, sum_g=sum_g, sum_gx=sum_gx, dx=dx, given_dx=g * rstd,
+            ds=(dy * xhat).sum(self.shared, keepdims=True), db=dy.sum(self.shared, keepdims=True),
+            bound=float(np.abs(rstd).max() * np.abs(g).max()),
+        )  # fmt: skip
+
+
+@st.composite
+def problems(draw):
+    rank = draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 17, 40, 130]), min_size=rank, max_size=rank))
+    assume(np.prod(sizes) <= 20000)
+    order = draw(st.permutations(range(rank)))
+    axes = tuple(sorted(draw(st.sets(st.integers(0, rank - 1)))))
+    groups = 1
+    if rank > 1 and 1 not in axes:
+        groups = draw(st.sampled_from([g for g in (1, 2, 3, 4) if sizes[1] % g == 0]))
+    param = tuple(sorted(draw(st.sets(st.integers(0, rank - 1 + (groups > 1))))))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    problem = Problem(
+        sizes, axes, groups, param, order, dtype, draw(st.integers(0, 99)), draw(st.booleans()), draw(st.booleans())
+    )
+    assume(problem.nest.fits)
+    return problem
+
+
+EQUATIONS = st.builds(Equation, st.sampled_from([1e-5, 1e-3]), st.booleans(), st.booleans())
+
+
+def check(problem, backend, equation):
+    nest, x, dy, s, b = problem.nest, problem.x, problem.dy, problem.flat_s, problem.flat_b
+    want = problem.expected(equation)
+    eps = np.finfo(x.dtype).eps
+
+    def close(got, expected, bound=1.0):
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(
+            got, expected, rtol=40 * eps, atol=200 * eps * (bound + np.abs(expected).max(initial=0))
+        )
+
+    def data(got, expected, bound=1.0):
+        assert got.dtype == x.dtype
+        assert all(a == b for a, b, n in zip(got.strides, x.strides, x.shape, strict=True) if n > 1)
+        close(got, expected.reshape(x.shape), bound)
+
+    def statistic(got, expected, bound=1.0):
+        assert got.dtype == np.float64
+        close(nest.statistics(got), expected.reshape(nest.kept_shape), bound)
+
+    def parameter(got, expected):
+        assert got.dtype == x.dtype
+        close(got, problem.flat(expected), np.sqrt(x.size))
+
+    k, d, var = backend.moments(nest, x, equation.centered)
+    np.testing.assert_array_equal(k, k.astype(x.dtype))
+    statistic(k + d, np.broadcast_to(want.mean, want.var.shape))
+    statistic(var, want.var)
+    y, stats = backend.forward(nest, x, s, b, equation)
+    statistic(stats.mean, np.broadcast_to(want.mean, want.var.shape))
+    statistic(stats.var, want.var)
+    data(y, want.y)
+    assert nest.param_size > 0
+    stats = Statistics.of(k, d, var, nest.flat(want.rstd.reshape(nest.kept_shape)))
+    data(backend.apply(nest, x, stats, s, b), want.y)
+    sum_g, sum_gx = backend.grad_sums(nest, dy, x, stats, s)
+    statistic(sum_g, want.sum_g, nest.columns)
+    statistic(sum_gx, want.sum_gx, nest.columns)
+    ds, db = backend.grad_params(nest, dy, x, stats)
+    parameter(ds, want.ds)
+    parameter(db, want.db)
+    dx = backend.grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * equation.slope(var))
+    data(dx, want.dx, want.bound)
+    data(backend.grad_input(nest, dy, x, stats, s, None, None), want.given_dx, want.bound)
+    for needs in ((True, True), (True, False), (False, True)):
+        dx, ds, db = backend.backward(nest, dy, x, stats, s, equation, needs)
+        if needs[0]:
+            data(dx, want.dx, want.bound)
+        if needs[1]:
+            parameter(ds, want.ds)
+            parameter(db, want.db)
+
+
+def test_parity(backend):
+    @given(problems(), EQUATIONS)
+    def holds(problem, equation):
+        check(problem, backend, equation)
+
+    holds()
+
+
+LARGE = [  # shape, axes, groups, param: several chunks, parts and blocks, and every inner form
+    ((32, 16, 40, 40), (0, 2, 3), 1, (1,)),
+    ((3, 1, 150, 100), (0, 2, 3), 1, (1,)),
+    ((2, 3, 30000), (0, 2), 1, (1,)),
+    ((4, 32, 30, 30), (2, 3), 8, (1, 2)),
+    ((4, 32, 30, 30), (2, 3), 8, (1,)),
+    ((1, 8, 150, 50), (1, 2, 3), 1, (1,)),
+    ((600, 129), (1,), 1, (1,)),
+    ((3, 40000), (1,), 1, (1,)),
+    ((3, 5, 5000), (2,), 1, (1, 2)),
+    ((20, 50, 100), (2,), 1, (0, 2)),
+    ((7, 20, 20, 30), (1, 2, 3), 1, (2, 3)),
+    ((5000, 7), (0,), 1, (1,)),
+    ((3000, 300), (0,), 1, (1,)),
+    ((4, 10, 1000), (1,), 1, (1,)),
+    ((8, 20, 40, 40), (0,), 1, (1, 2, 3)),
+    ((70000,), (0,), 1, ()),
+    ((1, 70000), (1,), 1, (1,)),
+    ((70000, 1), (0,), 1, (1,)),
+]
+
+
+@pytest.mark.parametrize("equation", [Equation(), Equation(1e-3, False), Equation(1e-3, True, True)], ids=str)
+@pytest.mark.parametrize(("shape", "axes", "groups", "param"), LARGE, ids=str)
+def test_large_and_the_same_bits_on_any_number_of_threads(shape, axes, groups, param, equation, threads):
+    problem = Problem(shape, axes, groups, param, range(len(shape)), np.float32, 1)
+    nest, x, dy, s, b = problem.nest, problem.x, problem.dy, problem.flat_s, problem.flat_b
+    check(problem, cpu.norm, equation)
+    first = None
+    for n in (1, 2, 3, 4, 7, 2):
+        threads(n)
+        y, stats = cpu.norm.forward(nest, x, s, b, equation)
+        results = [
+            y, stats.block, *cpu.norm.moments(nest, x, equation.centered), cpu.norm.apply(nest, x, stats, s, b),
+            *cpu.norm.backward(nest, dy, x, stats, s, equation), *cpu.norm.grad_sums(nest, dy, x, stats, s),
+            *cpu.norm.grad_params(nest, dy, x, stats), cpu.norm.grad_input(nest, dy, x, stats, s, stats.k, None),
+        ]  # fmt: skip
+        bits = [a.tobytes() for a in results]
+        first = first or bits
+        assert bits == first
+
+
+@pytest.mark.parametrize("shape", [(40, 4), (4, 40)], ids=["rows", "lanes"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_edges_of_float32(shape, level, monkeypatch):
+    monkeypatch.setattr(cpu.norm, "_kernels", minorm_ext.kernels("norm", level))
+    rows = shape == (40, 4)
+    pattern = np.tile([1.0, -1.0], 20)
+    columns = [pattern * 1e30, pattern * 1e-30, np.full(40, 1e30), np.full(40, 12345.678)]
+    x = np.stack(columns).astype(np.float32)
+    x = x if rows else np.ascontiguousarray(x.T)
+    nest = plan(x.shape, (1,) if rows else (0,))
+    y, stats = cpu.norm.forward(nest, x, None, None, Equation(0.0, True, False))
+    y = y if rows else y.T
+    np.testing.assert_allclose(y[0], pattern, rtol=1e-6)
+    np.testing.assert_allclose(y[1], pattern, rtol=1e-6)
+    np.testing.assert_allclose(stats.var[:2], [1e60, 1e-60], rtol=1e-6)
+    np.testing.assert_array_equal(stats.var[2:], 0)
+    y, stats = cpu.norm.forward(nest, x, None, None, Equation())
+    np.testing.assert_array_equal((y if rows else y.T)[2:], 0)
+    dx, _, _ = cpu.norm.backward(nest, np.ones_like(x), x, stats, None, Equation())
+    assert np.isfinite(dx).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_nan_and_inf_stay_in_their_row(bad, axis, backend):
+    x = np.random.default_rng(0).standard_normal((50, 50)).astype(np.float32)
+    nest = plan(x.shape, (axis,))
+    clean, _ = backend.forward(nest, x, None, None, Equation())
+    x[(7, 20) if axis else (20, 7)] = bad
+    with np.errstate(invalid="ignore"):
+        y, _ = backend.forward(nest, x, None, None, Equation())
+    if axis == 0:
+        y, clean = y.T, clean.T
+    assert np.isnan(y[7]).any()
+    np.testing.assert_array_equal(np.delete(y, 7, 0), np.delete(clean, 7, 0))
+
+
+@pytest.mark.parametrize("outlier", [1e3, 1e6])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_variance_beside_an_outlier_that_comes_first(outlier, channels_last):
+    x = np.random.default_rng(0).standard_normal((32, 16, 256)).astype(np.float32)
+    x[0, :, 0] = outlier
+    axes, strides = (0, 2), None
+    if channels_last:
+        x = np.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)
+        strides = (16 * 256, 1, 16)
+    _, _, var = cpu.norm.moments(plan(x.shape, axes, 1, (), strides), x, True)
+    np.testing.assert_allclose(var, x.astype(np.float64).var(axes), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_types_round_once(dtype, backend):
+    from minorm import dtypes
+
+    dtype = getattr(dtypes, dtype)
+    rng = np.random.default_rng(0)
+    x, dy = ((rng.standard_normal((6, 100)) * 3 + 50).astype(dtype) for _ in range(2))
+    s, b = (rng.standard_normal(100).astype(dtype) for _ in range(2))
+    nest = plan((6, 100), (1,), 1, (1,))
+    wide = [a.astype(np.float32) for a in (x, s, b, dy)]
+    y, stats = backend.forward(nest, x, s, b, Equation())
+    expected, _ = backend.forward(nest, *wide[:3], Equation())
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.astype(np.float32), expected.astype(dtype).astype(np.float32))
+    results = backend.backward(nest, dy, x, stats, s, Equation())
+    expected = backend.backward(nest, wide[3], wide[0], stats, wide[1], Equation())
+    for got, want in zip(results, expected, strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
+
+
+def test_backends_have_the_functions_of_the_protocol():
+    names = {name for name in vars(NormBackend) if not name.startswith("_")}
+    for module in (reference.norm, cpu.norm):
+        assert names <= set(vars(module))
+
+
+def test_kernels_refuse_a_nest_that_does_not_fit():
+    nest = plan((2, 3, 2, 3, 2), (0, 2, 4))
+    with pytest.raises(ValueError, match="more than two loops"):
+        cpu.norm.moments(nest, np.ones((2, 3, 2, 3, 2), np.float32), True)
