@@ -42,7 +42,7 @@ class Layout:
         return x
 
     def result(self, y: Array, like: Array) -> Array:  # noqa: ARG002
-        """A kernel's result as an array of the shape of `like`."""
+        """A kernel's result as an array of the shape and memory order of `like`."""
         return y
 
     def parameter(self, s: Array | None) -> Array | None:
@@ -85,7 +85,9 @@ class CopiedLayout(Layout):
         return x.reshape(self.origin.shape).transpose(self.order).reshape(self.nest.shape).copy("C")
 
     def result(self, y: Array, like: Array) -> Array:
-        return y.reshape(self.ordered_shape).transpose(self.back).copy("C").reshape(like.shape)
+        result = np.empty_like(like)
+        result[...] = y.reshape(self.ordered_shape).transpose(self.back).reshape(like.shape)
+        return result
 
     def parameter(self, s: Array | None) -> Array | None:
         if s is None:
