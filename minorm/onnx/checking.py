@@ -111,6 +111,7 @@ def start(proto: onnx.ModelProto) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # what it would say about the model is in the exception
+    options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions derive from nothing more precise

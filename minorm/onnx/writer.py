@@ -71,7 +71,7 @@ class Writer:
     def _differ(self, what: str, found: Sequence[Any]) -> None:
         """Stop: a run on other values must not differ at all, one on other lengths only in lengths."""
         where = f" in {self.graph.scope}" if self.graph.scope else ""
-        if len(found) > self.sized and found[0] != found[-1] and found[0] == found[self.sized - 1]:
+        if len(found) > self.sized and found[0] != found[-1]:
             raise ExportError(
                 f"export: {what}{where} depends on the input's values; a graph has one path for all inputs: "
                 "use minorm.where instead of Python's if"

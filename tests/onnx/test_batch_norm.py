@@ -83,7 +83,7 @@ def train_in_onnxruntime(layer: Any, x: mn.Tensor, opset: int, steps: int) -> tu
     return y, state
 
 
-@pytest.mark.parametrize("opset", [14, 15, 20, 26])
+@pytest.mark.parametrize("opset", [7, 9, 13, 14, 15, 26])
 @pytest.mark.parametrize(
     "options",
     [
