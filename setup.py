@@ -112,6 +112,8 @@ class BuildKernels(build_ext):
             if module_name(extension) == "machine":
                 extension.define_macros.append(("MINORM_LEVELS", f'"{" ".join(levels)}"'))
                 extension.define_macros += [("MINORM_OPENMP", "1")] if openmp else []
+        # The longest first, or one processor compiles it at the end while the others wait.
+        self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:  # noqa: D102
