@@ -240,8 +240,8 @@ cdef enum:
     BLOCK = 4096  # elements; a multiple of every vector, so that blocks start aligned
     PIECE = 1024  # elements that go through the first-level cache on their way around the others
     CHUNK = 1 << 22  # elements between two looks for Ctrl-C: at most 0.2 s of the slowest operation
-    LIGHT_WORK = 1 << 17  # elements from which a second thread pays
-    HEAVY_WORK = 1 << 15
+    LIGHT_WORK = 1 << 18  # elements from which a second thread pays
+    HEAVY_WORK = 1 << 16
     CACHE = 1 << 24  # an output of more bytes is written around the cache
 
 
@@ -297,8 +297,8 @@ def run(int number, object a, object b, object out, Py_ssize_t n, int itemsize, 
         offset = start * itemsize
         with nogil:
             all_blocks(
-                number, itemsize, a_data + offset, b_data + offset, out_data + offset, min(<Py_ssize_t>CHUNK, n - start),
-                option, around, threads,
+                number, itemsize, a_data + offset, b_data + offset, out_data + offset,
+                min(<Py_ssize_t>CHUNK, n - start), option, around, threads,
             )
         start += CHUNK
         if start < n:

@@ -15,7 +15,7 @@ from minorm_ext.lanes cimport real, row_dot, row_max, row_sum
 
 cdef enum:
     PIECE = 512  # elements of a row whose exponentials are held at once
-    WORK = 1 << 15  # elements from which a second thread pays
+    WORK = 1 << 16  # elements from which a second thread pays
     BLOCK = 4096  # elements a thread takes at a time, in whole rows
     CHUNK = 1 << 24  # elements between two looks for Ctrl-C
 

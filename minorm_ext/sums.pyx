@@ -14,7 +14,7 @@ from minorm_ext.lanes cimport real, row_sum
 cdef enum:
     WIDTH = 256  # columns whose accumulators are held at once
     RUN = 32  # rows that a float accumulator collects before it goes into a double
-    WORK = 1 << 16  # elements from which a second thread pays
+    WORK = 1 << 18  # elements from which a second thread pays
     CHUNK = 1 << 26  # elements between two looks for Ctrl-C
 
 

@@ -16,8 +16,8 @@ from minorm_ext.lanes cimport real
 
 cdef enum:
     BLOCK = 4096  # elements
-    WORK = 1 << 17  # elements from which a second thread pays
-    ADAM_WORK = 1 << 15  # the same where each takes a root and a division
+    WORK = 1 << 18  # elements from which a second thread pays
+    ADAM_WORK = 1 << 16  # the same where each takes a root and a division
     CHUNK = 1 << 25  # elements between two looks for Ctrl-C
     PIECE = 1 << 15  # elements of a partial sum
     PIECES = 256  # partial sums between two looks

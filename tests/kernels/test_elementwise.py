@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 
 import ml_dtypes
 import numpy as np
@@ -258,7 +259,7 @@ def test_backends_agree(name, level, rng):
     np.testing.assert_allclose(ours, getattr(reference.elementwise, name + "_grad")(dy, kept), rtol=1e-5, atol=1e-6)
 
 
-@given(st.integers(0, 300_000), st.sampled_from(["relu", "gelu", "sigmoid"]))
+@given(st.integers(0, 600_000), st.sampled_from(["relu", "gelu", "sigmoid"]))
 def test_thread_count_changes_no_bit(size, name):
     x = np.random.default_rng(size).standard_normal(size).astype(np.float32)
     before = minorm_ext.get_num_threads()
@@ -278,6 +279,22 @@ def test_outputs_larger_than_the_cache(threads, level):
         threads(n)
         np.testing.assert_array_equal(elementwise.relu(x), np.maximum(x, 0))
         np.testing.assert_array_equal(elementwise.add(x, x), x + x)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX timers")
+def test_an_interrupt_is_answered_in_the_middle():
+    x = np.zeros(1 << 25)  # gelu of doubles takes half a second on one thread
+    out = np.ones_like(x)
+    kernels = minorm_ext.kernels("elementwise")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kernels.run(kernels.numbers["gelu"], x, None, out, x.size, 8, 0.0, 1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert out[-1] == 1
 
 
 def test_kernels_check_their_arguments():

@@ -116,7 +116,7 @@ def test_no_weight_decay_means_none():
     np.testing.assert_array_equal(p, [np.inf, 1])
 
 
-@given(st.integers(1, 400_000))
+@given(st.integers(1, 600_000))
 def test_thread_count_changes_no_bit(size):
     rng = np.random.default_rng(size)
     values = rng.standard_normal((3, size)).astype(np.float32)
