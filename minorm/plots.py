@@ -1,8 +1,8 @@
 """One picture of a training run: how it learned, and what BatchNorm's running statistics made of the batches'.
 
 Left, loss and accuracy. In the middle, one channel through time: each dot is the mean (below, the variance) of one
-batch, the line is the running value that evaluation uses. Right, every channel at the end: the running value, and
-the last batch alone, against the value over all training images; the closer to the diagonal the better.
+batch, the line is the running value that evaluation uses. Right, every channel at the end: how far the running value,
+and that of the last batch alone, are from the value over all training images.
 
 Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes and line styles differ as well.
 """
@@ -61,9 +61,9 @@ def training_picture(
         _accuracy(grid[1, 0], history)
         layer = watch.layers[-1]
         channel = _most_moved(watch, layer)
-        for row, name in enumerate(("mean", "variance")):
-            _channel(grid[row, 1], watch, layer, channel, row, name)
-            _channels(grid[row, 2], watch, population, row, name)
+        for row in (0, 1):  # mean, variance
+            _channel(grid[row, 1], watch, layer, channel, row)
+            _errors(grid[row, 2], watch, population, row)
         figure.savefig(path, dpi=130)
 
 
@@ -105,29 +105,47 @@ def _most_moved(watch: BatchNormWatch, layer: str) -> int:
     return int(np.argmax(np.abs(means[-1]) / np.sqrt(variances[-1] + 1e-12)))
 
 
-def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: int, name: str) -> None:
+def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: int) -> None:
+    """One channel through time."""
+    name, share = ("mean", "variance")[row], watch.momentum(layer)
     batch, running = watch.batch(layer)[row][:, channel], watch.running(layer)[row][:, channel]
     steps = np.arange(1, len(batch) + 1)
     axes.plot(steps, batch, ".", color=GREY, markersize=4, label=f"{name} of each batch")
-    axes.plot(steps, running, "-", color=VERMILLION, linewidth=2, label=f"running {name}")
+    rule = f"running {name} = {share:g} x old + {1 - share:g} x batch"
+    axes.plot(steps, running, "-", color=VERMILLION, linewidth=2, label=rule)
     axes.set(
-        title=f"BatchNorm follows: {name} of channel {channel}, layer {layer}", xlabel="training step", ylabel=name
+        title=f"BatchNorm follows: {name}, channel {channel} of layer {layer}", xlabel="training step", ylabel=name
     )
-    axes.legend()
+    axes.set_ylim(top=axes.get_ylim()[1] + 0.25 * np.ptp(axes.get_ylim()))  # room for the legend
+    axes.legend(loc="upper left")
 
 
-def _channels(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int, name: str) -> None:
-    truth = np.concatenate([population.batch(layer)[row][-1] for layer in watch.layers])
-    batch = np.concatenate([watch.batch(layer)[row][-1] for layer in watch.layers])
-    running = np.concatenate([watch.running(layer)[row][-1] for layer in watch.layers])
-    axes.axline((truth.mean(), truth.mean()), slope=1, color=GREY, linestyle=":", label="equal")
-    axes.plot(truth, batch, "o", color=GREY, markerfacecolor="none", markersize=5, label="last batch alone")
-    axes.plot(truth, running, ".", color=VERMILLION, markersize=6, label="running, at the end")
-    if row == 1:
-        axes.set(xscale="log", yscale="log")
-    axes.set(
-        title=f"BatchNorm remembers: {name}, all {len(truth)} channels",
-        xlabel=f"{name} over all training images",
-        ylabel=name,
+def _errors(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int) -> None:
+    """Every channel at the end: how far the running value and one batch's are from those of all images."""
+    batch, running, ends = [], [], [0]
+    for layer in watch.layers:
+        mean, variance = (values[-1] for values in population.batch(layer))
+        for found, values in ((batch, watch.batch(layer)), (running, watch.running(layer))):
+            found.append((values[0][-1] - mean) / np.sqrt(variance) if row == 0 else values[1][-1] / variance - 1)
+        ends.append(ends[-1] + len(mean))
+    name, unit = (("mean", "in standard deviations"), ("variance", "in %"))[row]
+    scale = (1, 100)[row]
+    axes.axhline(0, color=GREY, linestyle=":")
+    axes.plot(
+        scale * np.concatenate(batch),
+        "o",
+        color=GREY,
+        markerfacecolor="none",
+        markersize=5,
+        label=f"{name} of the last batch",
     )
-    axes.legend()
+    axes.plot(scale * np.concatenate(running), ".", color=VERMILLION, markersize=7, label=f"running {name}")
+    for layer, start, end in zip(watch.layers, ends[:-1], ends[1:], strict=True):
+        axes.axvline(end - 0.5, color="#CCCCCC", linewidth=1)
+        axes.text(
+            (start + end) / 2, 0.02, f"layer {layer}", transform=axes.get_xaxis_transform(), ha="center", color=GREY
+        )
+    axes.set(title=f"BatchNorm averages: error of the {name}", xlabel="channel", ylabel=f"error {unit}")
+    limit = 1.45 * max(abs(v) for v in axes.get_ylim())  # room for legend and names
+    axes.set(xlim=(-1, ends[-1]), ylim=(-limit, limit))
+    axes.legend(loc="upper left", ncols=2)

@@ -29,7 +29,7 @@ class TrainingBar:
             BarColumn(bar_width=None, complete_style="blue", finished_style="blue"),
             MofNCompleteColumn(),
             TextColumn("{task.fields[score]}"),
-            TimeRemainingColumn(compact=True),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
             auto_refresh=False,
             expand=True,

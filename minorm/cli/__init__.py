@@ -6,6 +6,7 @@ Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wro
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,7 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except KeyboardInterrupt as stop:
-        print(f"\nminorm {args.command}: stopped{f'; {stop}' if str(stop) else ''}", file=sys.stderr)
+        print(f"\nminorm {args.command}: stopped{f'; {stop}' if str(stop) else ''}", file=sys.stderr, flush=True)
+        if argv is None:
+            sys.stdout.flush()
+            os._exit(130)  # at once: taking down scikit-learn in good order can last half a second
         return 130
     except BrokenPipeError:  # `minorm check model.onnx | head`
         sys.stderr.close()  # nobody reads any more; keep the interpreter from saying so

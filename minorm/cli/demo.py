@@ -18,6 +18,7 @@ import numpy as np
 import minorm as mn
 from minorm import models
 from minorm.cli import extras
+from minorm.data import DataLoader
 
 ACCURACY = 0.985  # the mean over the seeds must reach it
 TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)
@@ -52,12 +53,13 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim, what was found, and whether it holds."""
+    """A claim, what was found, and whether it holds; `detail` is shown below the table."""
 
     name: str
     found: str
     wanted: str
     passed: bool
+    detail: str = ""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,10 +109,8 @@ def _train(console: Any, seed: int, epochs: int) -> Trained:
 
 def _accuracy(accuracies: list[float]) -> Check:
     mean = float(np.mean(accuracies))
-    each = ", ".join(f"{a:.4f}" for a in accuracies)
-    found = f"{mean:.4f} ({each})" if len(accuracies) > 1 else f"{mean:.4f}"
     name = f"test accuracy, mean of {len(accuracies)} seeds" if len(accuracies) > 1 else "test accuracy"
-    return Check(name, found, f"at least {ACCURACY}", mean >= ACCURACY)
+    return Check(name, f"{mean:.4f}", f"at least {ACCURACY}", mean >= ACCURACY)
 
 
 def _saved(run: Any, path: str) -> list[Check]:
@@ -120,7 +120,7 @@ def _saved(run: Any, path: str) -> list[Check]:
     mn.save(run.model.state_dict(), path, metadata={"minorm.model": json.dumps(run.model_facts)})
     again = models.build(**run.model_facts)
     again.load_state_dict(mn.load(path))
-    images, _ = _test_split(run)
+    images = _test_images(run)
     same = np.array_equal(predict(run.model, images).numpy(), predict(again, images).numpy())
     return [Check("checkpoint, loaded again", "same bits" if same else "other logits", "same bits", same)]
 
@@ -133,31 +133,27 @@ def _exported(run: Any, path: str) -> list[Check]:
     import minorm.onnx
     from minorm.training import predict
 
-    images, labels = _test_split(run)
+    images = _test_images(run)
     minorm.onnx.export(run.model, images, path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
     ours = predict(run.model, images).numpy()
 
-    runtime = f"onnxruntime {onnxruntime.__version__}"
     agree = int(np.count_nonzero(ours.argmax(axis=1) == theirs.argmax(axis=1)))
-    right = int(np.count_nonzero(theirs.argmax(axis=1) == labels.numpy()))
     difference = float(np.abs(ours - theirs).max())
     allowed = TOLERANCE * max(1.0, float(np.abs(ours).max()))
     count = len(ours)
     return [
-        Check(f"ONNX checker {onnx.__version__}", "accepts the model", "accepts it", True),
-        Check(f"argmax agreement, {runtime}", f"{agree} of {count}", "100 %", agree == count),
+        Check("ONNX checker", "accepts the model", "no complaint", True),
+        Check("argmax agreement", f"{agree} of {count}", "100 %", agree == count),
         Check("largest logit difference", f"{difference:.2e}", f"at most {allowed:.2e}", difference <= allowed),
-        Check(f"accuracy in onnxruntime, seed {run.settings.seed}", f"{right / count:.4f}", "the same", True),
     ]
 
 
-def _test_split(run: Any) -> tuple[Any, Any]:
-    """All test images, as the model gets them, and their labels."""
-    images, labels = zip(*run.test_loader, strict=True)
-    return mn.cat(images), mn.cat(labels)
+def _test_images(run: Any) -> Any:
+    """All test images, as the model gets them."""
+    return mn.cat([images for images, _ in run.test_loader])
 
 
 def _drawn(trained: Trained, path: str) -> list[Check]:
@@ -183,7 +179,9 @@ def _population(run: Any) -> Any:
     model = models.build(**run.model_facts)
     model.load_state_dict(run.model.state_dict())
     watch = BatchNormWatch(model)
-    images = mn.cat([images for images, _ in run.train_loader])
+    images, _ = next(
+        iter(DataLoader(run.train_loader.dataset, run.images["train"], transform=run.test_loader.transform))
+    )
     with mn.no_grad():
         model(images)
     watch.step()
@@ -195,7 +193,7 @@ def _guarded(name: str, step: Callable[[], list[Check]]) -> list[Check]:
     try:
         return step()
     except Exception as error:  # noqa: BLE001  whatever goes wrong is what the check found
-        return [Check(name, f"{type(error).__name__}: {error}", "no error", False)]
+        return [Check(name, type(error).__name__, "no error", False, f"{name}: {type(error).__name__}: {error}")]
 
 
 def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[str, str]) -> None:
@@ -210,8 +208,13 @@ def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[s
         result = "[bold blue]ok[/]" if check.passed else "[bold red]FAILED[/]"
         table.add_row(check.name, check.found, check.wanted, result)
     console.print(table)
+    for check in checks:
+        if check.detail:
+            console.print(f"{check.detail}\n", markup=False, soft_wrap=True)
+    accuracies = ", ".join(f"{r.run.history[-1]['test_accuracy']:.4f}" for r in runs)
     seconds = ", ".join(f"{r.seconds:.2f}" for r in runs)
-    facts = {"training took": f"{seconds} s with {mn.get_num_threads()} threads"}
+    facts = {"accuracy": f"{accuracies} (each seed)" if len(runs) > 1 else accuracies}
+    facts["training took"] = f"{seconds} s with {mn.get_num_threads()} threads"
     facts |= {name: path for name, path in paths.items() if os.path.exists(path)}
     for name, value in facts.items():
         console.print(f"{name:14} {value}", soft_wrap=True)

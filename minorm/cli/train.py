@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--model", choices=list(models.BY_NAME), help="default: the usual one for the data")
     parser.add_argument("--epochs", type=int, metavar="N", help=f"default {defaults.epochs}")
     parser.add_argument("--batch-size", type=int, metavar="N", help=f"default {defaults.batch_size}")
-    parser.add_argument("--lr", type=float, help="largest learning rate (default 0.1 for sgd, 0.003 for adam, adamw)")
+    parser.add_argument("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
     parser.add_argument("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")
     parser.add_argument("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")

@@ -31,7 +31,7 @@ class Settings:
     model: str = ""  # "" means the usual one for the data
     epochs: int = 10
     batch_size: int = 64
-    lr: float = 0.0  # 0 means the usual one: 0.1 for sgd, 0.003 for adam and adamw
+    lr: float = 0.0  # 0 means the usual one: 0.05 for sgd, 0.003 for adam and adamw
     optimizer: str = "sgd"
     schedule: str = "onecycle"
     weight_decay: float = 5e-4
@@ -43,7 +43,7 @@ class Settings:
         if not self.model:
             object.__setattr__(self, "model", MODEL_FOR[self.data])
         if self.lr == 0:
-            object.__setattr__(self, "lr", 0.1 if self.optimizer == "sgd" else 0.003)
+            object.__setattr__(self, "lr", 0.05 if self.optimizer == "sgd" else 0.003)
         _expect(self.model in models.BY_NAME, "model", self.model, f"one of {', '.join(models.BY_NAME)}")
         _expect(self.optimizer in OPTIMIZERS, "optimizer", self.optimizer, f"one of {', '.join(OPTIMIZERS)}")
         _expect(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}")

@@ -38,6 +38,10 @@ class BatchNormWatch:
         """The names of the layers that are watched, in the model's order."""
         return list(self._modules)
 
+    def momentum(self, name: str) -> float:
+        """The share of the old running value that the layer keeps."""
+        return float(self._modules[name].momentum)
+
     def step(self) -> None:
         """Note the running statistics as they are now."""
         for name, module in self._modules.items():
@@ -50,7 +54,7 @@ class BatchNormWatch:
 
     def batch(self, name: str) -> tuple[Any, Any]:
         """(mean, var) of each step's batch."""
-        momentum = self._modules[name].momentum
+        momentum = self.momentum(name)
         means, variances = (values.astype(np.float64) for values in self._history(name))
         return _batches(means, momentum), _batches(variances, momentum)
 

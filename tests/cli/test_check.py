@@ -14,14 +14,14 @@ from onnx import TensorProto, helper  # noqa: E402
 
 
 def write(
-    path: Path, nodes: list[object], shape: list[object], initializers: list[object] = [], opset: int = 17
+    path: Path, nodes: list[object], shape: list[object], initializers: tuple[object, ...] = (), opset: int = 17
 ) -> str:
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"] + ["?"] * (len(shape) - 1))],
-        initializers,
+        list(initializers),
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
     return str(path)
@@ -29,7 +29,7 @@ def write(
 
 def batch_norm(path: Path, **attributes: object) -> str:
     names = ["scale", "bias", "mean", "var"]
-    values = [helper.make_tensor(n, TensorProto.FLOAT, [3], [1.0, 1.0, 1.0]) for n in names]
+    values = tuple(helper.make_tensor(n, TensorProto.FLOAT, [3], [1.0, 1.0, 1.0]) for n in names)
     node = helper.make_node("BatchNormalization", ["x", *names], ["y"], name="bn", **attributes)
     return write(path, [node], ["batch", 3, 4, 4], values)
 

@@ -48,6 +48,8 @@ def test_a_broken_export_fails_by_name(
 ) -> None:
     import minorm.onnx
 
+    words = ["demo", "--seeds", "1", "--epochs", "1", "--out", str(tmp_path)]
+
     export = minorm.onnx.export
 
     def other_weights(model: Any, *args: Any) -> Any:
@@ -58,17 +60,17 @@ def test_a_broken_export_fails_by_name(
         return exported
 
     monkeypatch.setattr(minorm.onnx, "export", other_weights)
-    assert cli.main(["demo", "--seeds", "1", "--out", str(tmp_path)]) == 1
-    assert "Failed: largest logit difference." in capsys.readouterr().out
+    assert cli.main(words) == 1
+    assert "Failed: test accuracy; largest logit difference." in capsys.readouterr().out
 
     def broken(*args: Any) -> Any:
         raise RuntimeError("no such operator")
 
     monkeypatch.setattr(minorm.onnx, "export", broken)
-    assert cli.main(["demo", "--seeds", "1", "--out", str(tmp_path)]) == 1
+    assert cli.main(words) == 1
     text = capsys.readouterr().out
     assert "RuntimeError: no such operator" in text
-    assert "Failed: ONNX." in text
+    assert "Failed: test accuracy; ONNX." in text
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.Captur
     assert train("--epochs", "1", "--out", out) == 0
     assert "holds a run already" in message("--epochs", "1", "--out", out)
     text = message("--resume", "--out", out, "--lr", "0.5")
-    assert "has lr=0.1, --resume goes on with that; got 0.5" in text
+    assert "has lr=0.05, --resume goes on with that; got 0.5" in text
 
 
 def test_a_loss_that_is_no_number_stops_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,13 +119,13 @@ def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(t
             break
     assert min(seconds) < 0.5
 
-    process = subprocess.Popen([*command, "--epochs", "60", "--out", str(cut)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--epochs", "20", "--out", str(cut)], stdout=subprocess.DEVNULL)
     wait_for_lines(cut / LOG, 3)
     process.kill()
     process.wait()
-    assert Run.resume(str(cut)).epoch < 60
+    assert Run.resume(str(cut)).epoch < 20
     assert train("--resume", "--out", str(cut)) == 0
-    assert train("--epochs", "60", "--out", str(whole)) == 0
+    assert train("--epochs", "20", "--out", str(whole)) == 0
     for name in (CHECKPOINT, LOG):
         assert (whole / name).read_bytes() == (cut / name).read_bytes()
 

@@ -13,7 +13,7 @@ from minorm.training.settings import MODEL_FOR, Settings, load_data, loaders, ma
 
 def test_what_is_not_said_is_the_usual() -> None:
     assert [Settings(data=name).model for name in MODEL_FOR] == list(MODEL_FOR.values())
-    assert [Settings(optimizer=name).lr for name in ("sgd", "adam", "adamw")] == [0.1, 0.003, 0.003]
+    assert [Settings(optimizer=name).lr for name in ("sgd", "adam", "adamw")] == [0.05, 0.003, 0.003]
     assert Settings(lr=0.5, model="resnet20").model == "resnet20"
 
 
@@ -39,7 +39,7 @@ def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_a_folder_is_needed_for_all_but_the_digits() -> None:
-    with pytest.raises(ValueError, match="mnist is read from a folder and nothing is downloaded.*--path DIR"):
+    with pytest.raises(ValueError, match="nothing is downloaded; say where it is: --path DIR"):
         load_data("mnist", None)
 
 
@@ -50,7 +50,7 @@ def test_digits_come_in_whole_batches_with_mean_0_and_deviation_1() -> None:
     assert {len(batch) for batch in batches} == {100}
     assert abs(np.mean(batches)) < 0.02
     assert abs(np.std(batches) - 1) < 0.02
-    assert sum(len(labels) for _, labels in test) == 359 or sum(len(labels) for _, labels in test) == 360
+    assert sum(len(labels) for _, labels in test) == 359
 
 
 def test_scales_and_biases_do_not_decay() -> None:
@@ -83,4 +83,4 @@ def test_schedules_run_from_the_first_step_to_the_last(
             scheduler.step()
     assert rates[0] == pytest.approx(first)
     assert rates[-1] == pytest.approx(last, abs=2e-3)
-    assert max(rates) == pytest.approx(0.1)
+    assert max(rates) == pytest.approx(0.1, rel=0.01)
