@@ -1,0 +1,359 @@
+"""The normalizations beside PyTorch and float64 formulas, at large offsets too, and what they say of mistakes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm.tensor import Tensor
+
+SHAPE = (32, 16, 16, 16)
+
+
+def over(x, axes, eps=1e-5, centered=True):
+    """xhat and rstd in float64."""
+    x = x.astype(np.float64)
+    mean = x.mean(axes, keepdims=True) if centered else 0.0
+    rstd = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + eps)
+    return (x - mean) * rstd, rstd
+
+
+def channels_last(x):
+    return (
+        np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        if x.ndim < 3
+        else np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    )
+
+
+# name: (shape, function of (x, weight, bias), reduced axes, shape of weight, centered)
+OPERATIONS = {
+    "batch NCHW": (SHAPE, lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (0, 2, 3), (16, 1, 1), True),
+    "batch N x C": ((4096, 32), lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (0,), (32,), True),
+    "instance": (SHAPE, lambda x, w, b: F.instance_norm(x, None, None, w, b), (2, 3), (16, 1, 1), True),
+    "layer": ((256, 768), lambda x, w, b: F.layer_norm(x, 768, w, b), (1,), (768,), True),
+    "layer CHW": (SHAPE, lambda x, w, b: F.layer_norm(x, SHAPE[1:], w, b), (1, 2, 3), SHAPE[1:], True),
+    "rms": ((256, 768), lambda x, w, b: F.rms_norm(x, 768, w, 1e-5) + 0 * b, (1,), (768,), False),
+    "mean variance": (SHAPE, lambda x, w, b: F.mean_variance_norm(x) * w + b, (0, 2, 3), (16, 1, 1), True),
+}  # fmt: skip
+
+
+def operation(name):
+    shape, function, axes, wide, centered = OPERATIONS[name]
+    flat = lambda p: p.reshape(-1) if wide[-2:] == (1, 1) and name != "mean variance" else p  # noqa: E731
+    return shape, lambda x, w, b: function(x, flat(w), flat(b)), axes, wide, centered
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["row-major", "channels-last"])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6, 1e7])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_forward_at_any_offset(name, offset, last, rng):
+    shape, f, axes, wide, centered = operation(name)
+    x = (rng.standard_normal(shape) + offset).astype(np.float32)
+    x = channels_last(x) if last else x
+    y = f(Tensor(x), mn.ones(*wide), mn.zeros(*wide))
+    expected, _ = over(x, axes, 0.0 if name == "mean variance" else 1e-5, centered)
+    assert np.abs(y.data - expected).max() < 5e-6
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["row-major", "channels-last"])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6])
+@pytest.mark.parametrize("name", [n for n in OPERATIONS if n != "mean variance"])
+def test_backward_at_any_offset(name, offset, last, rng):
+    shape, f, axes, wide, centered = operation(name)
+    x = (rng.standard_normal(shape) + offset).astype(np.float32)
+    x = channels_last(x) if last else x
+    dy = rng.standard_normal(shape).astype(np.float32)
+    w, b = rng.standard_normal((2, *wide)).astype(np.float32)
+    inputs = [Tensor(a, True) for a in (x, w, b)]
+    f(*inputs).backward(dy)
+    xhat, rstd = over(x, axes, centered=centered)
+    g = dy.astype(np.float64) * w
+    mean_g = g.mean(axes, keepdims=True) if centered else 0.0
+    dx = rstd * (g - mean_g - xhat * (g * xhat).mean(axes, keepdims=True))
+    shared = tuple(i for i, n in enumerate((1,) * (len(shape) - len(wide)) + wide) if n == 1)
+    dw, db = (dy * xhat).sum(shared).reshape(wide), dy.astype(np.float64).sum(shared).reshape(wide)
+    if name == "rms":
+        db = np.zeros_like(db)
+    expected = {"dx": dx, "dw": dw, "db": db}
+    for (key, want), t in zip(expected.items(), inputs, strict=True):
+        error = np.linalg.norm(t.grad.data - want) / max(np.linalg.norm(want), 1e-30)
+        assert error < 1e-6, (key, error)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["row-major", "channels-last"])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6])
+def test_evaluation_is_exact_on_the_stored_statistics(offset, last, rng):
+    x = (rng.standard_normal(SHAPE) + offset).astype(np.float32)
+    x = channels_last(x) if last else x
+    mean = (rng.standard_normal(16) * 0.1 + offset).astype(np.float32)
+    var = (rng.standard_normal(16) ** 2 + 0.5).astype(np.float32)
+    w, b = rng.standard_normal((2, 16)).astype(np.float32)
+    y = F.batch_norm(*[Tensor(a) for a in (x, mean, var, w, b)])
+    m, v, w, b = (a.astype(np.float64).reshape(16, 1, 1) for a in (mean, var, w, b))
+    expected = (x - m) / np.sqrt(v + 1e-5) * w + b
+    assert (np.abs(y.data - expected) / (1 + np.abs(expected))).max() < 1e-6
+
+
+@pytest.mark.parametrize("value", [0, 0.1, 12345.678, 1e30])
+@pytest.mark.parametrize("name", [n for n in OPERATIONS if n not in ("rms", "mean variance")])
+def test_constant_input_gives_the_bias(name, value, rng):
+    shape, f, _, wide, _ = operation(name)
+    inputs = [Tensor(np.full(shape, value, np.float32), True), mn.randn(*wide), mn.randn(*wide)]
+    y = f(*inputs)
+    np.testing.assert_array_equal(y.data, np.broadcast_to(inputs[2].data, shape))
+    y.backward(rng.standard_normal(shape).astype(np.float32))
+    assert np.isfinite(inputs[0].grad.data).all()
+
+
+@pytest.mark.parametrize("magnitude", [1e-30, 1e20, 1e30])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_magnitudes(name, magnitude, rng):
+    shape, f, axes, wide, centered = operation(name)
+    x = (rng.standard_normal(shape) * magnitude).astype(np.float32)
+    y = f(Tensor(x), mn.ones(*wide), mn.zeros(*wide)).data
+    if name == "mean variance":
+        expected = (x - x.astype("d").mean(axes, keepdims=True)) / (x.astype("d").std(axes, keepdims=True) + 1e-9)
+    else:
+        expected, _ = over(x, axes, centered=centered)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=5e-6)
+
+
+# PyTorch
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("last", [False, True], ids=["row-major", "channels-last"])
+@pytest.mark.parametrize("name", ["batch", "evaluation", "instance", "group", "one group", "layer", "rms"])
+def test_beside_pytorch(name, last, dtype, rng):
+    torch = pytest.importorskip("torch")
+    x, dy = rng.standard_normal((2, 4, 6, 5, 7)).astype(dtype)
+    x = channels_last(x) if last else x
+    p_shape = (6, 5, 7) if name in ("layer", "rms") else (6,)
+    w, b = rng.standard_normal((2, *p_shape)).astype(dtype)
+    mean, var = rng.standard_normal(6).astype(dtype), rng.uniform(0.5, 2, 6).astype(dtype)
+
+    def run(library, functional, momentum):
+        make = (lambda a: Tensor(a.copy("K"), True)) if library is mn else (lambda a: torch.tensor(a).requires_grad_())
+        X, W, B = make(x), make(w), make(b)
+        M, V = (make(a).detach() for a in (mean, var))
+        unbiased = {"unbiased_running_var": True} if library is mn else {}
+        if name in ("batch", "evaluation"):
+            y = functional.batch_norm(X, M, V, W, B, name == "batch", momentum, 1e-3, **unbiased)
+        elif name == "instance":
+            y = functional.instance_norm(X, M, V, W, B, True, momentum, 1e-3, **unbiased)
+        elif "group" in name:
+            y = functional.group_norm(X, 3 if name == "group" else 1, W, B, 1e-3)
+        elif name == "layer":
+            y = functional.layer_norm(X, (6, 5, 7), W, B, 1e-3)
+        else:
+            y = functional.rms_norm(X, (6, 5, 7), W, 1e-3)
+        y.backward(Tensor(dy) if library is mn else torch.tensor(dy))
+        tensors = (y.detach(), X.grad, W.grad, M, V) + (() if name == "rms" else (B.grad,))
+        return [np.asarray(t) for t in tensors]
+
+    ours, theirs = run(mn, F, 0.9), run(torch, torch.nn.functional, 0.1)
+    eps = np.finfo(dtype).eps
+    for got, want in zip(ours, theirs, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=50 * eps, atol=100 * eps)
+
+
+# What PyTorch does not have
+
+
+def test_one_scale_a_group(rng):
+    x = rng.standard_normal((2, 6, 4))
+    w, b = rng.standard_normal((2, 3))
+    y = F.group_norm(*[Tensor(x)], 3, Tensor(w), Tensor(b))
+    xhat, _ = over(x.reshape(2, 3, 8), (2,))
+    np.testing.assert_allclose(y.data.reshape(2, 3, 8), xhat * w[:, None] + b[:, None], atol=1e-12)
+    y = F.group_norm(Tensor(x), 1, Tensor(w[:1]), Tensor(b[:1]))
+    np.testing.assert_allclose(y.data.reshape(2, -1), over(x.reshape(2, -1), (1,))[0] * w[0] + b[0], atol=1e-12)
+
+
+def test_statistics_over_the_batch_alone(rng):
+    x = rng.standard_normal((8, 3, 4, 5))
+    w, b, mean, var = rng.standard_normal((4, 3, 4, 5)) ** 2 + 0.1
+    running = [Tensor(mean.copy()), Tensor(var.copy())]
+    y = F.batch_norm(Tensor(x), *running, Tensor(w), Tensor(b), True)
+    np.testing.assert_allclose(y.data, over(x, (0,))[0] * w + b, atol=1e-12)
+    np.testing.assert_allclose(running[0].data, 0.9 * mean + 0.1 * x.mean(0))
+    np.testing.assert_allclose(running[1].data, 0.9 * var + 0.1 * x.var(0))
+    y = F.batch_norm(Tensor(x), *running, Tensor(w), Tensor(b))
+    np.testing.assert_allclose(y.data, (x - running[0].data) / np.sqrt(running[1].data + 1e-5) * w + b, atol=1e-12)
+
+
+def test_mean_variance_norm_adds_eps_to_the_standard_deviation(rng):
+    x = rng.standard_normal((4, 3, 5))
+    y = F.mean_variance_norm(Tensor(x), (0, -1), 0.5)
+    np.testing.assert_allclose(
+        y.data, (x - x.mean((0, 2), keepdims=True)) / (x.std((0, 2), keepdims=True) + 0.5), atol=1e-12
+    )
+    constant = Tensor(np.full((2, 3, 4, 4), 5.0), True)
+    y = F.mean_variance_norm(constant)
+    y.sum().backward()
+    np.testing.assert_array_equal(y.data, 0)
+    np.testing.assert_allclose(constant.grad.data, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("axes", "groups", "scale", "reduced"),
+    [
+        (0b1100, 1, (1, 6, 1, 1), (2, 3)),
+        ((2, 3), 1, (1, 6, 1, 1), (2, 3)),
+        ((2, 3), 3, (1, 6, 1, 1), None),
+        ((2, 3), 3, (1, 3, 1, 1), None),
+        ((2, 3), 1, (1, 1, 4, 5), (2, 3)),
+        ((-1,), 1, (1, 1, 1, 5), (3,)),
+        ((1,), 1, (1, 6, 1, 1), (1,)),
+        ((0, 2, 3), 1, (2, 6, 4, 5), (0, 2, 3)),
+        ((0, 2), 1, (2, 1, 4, 1), (0, 2)),
+    ],
+    ids=str,
+)
+def test_normalization_of_any_axes(axes, groups, scale, reduced, rng):
+    x = rng.standard_normal((2, 6, 4, 5))
+    s, b = rng.standard_normal((2, *scale))
+    y = F.normalization(Tensor(x), Tensor(s), Tensor(b), axes, groups)
+    if reduced:
+        expected = over(x, reduced)[0]
+    else:
+        expected = over(x.reshape(2, groups, -1), (2,))[0].reshape(x.shape)
+        s, b = (np.repeat(p, 6 // p.shape[1], 1) for p in (s, b))
+    np.testing.assert_allclose(y.data, expected * s + b, atol=1e-12)
+
+
+def test_compute_dtype(rng):
+    x = Tensor((rng.standard_normal((2, 3, 50, 50)) + 100).astype(np.float32))
+    narrow, wide = (F.normalization(x, compute_dtype=t).data for t in (None, mn.float64))
+    assert narrow.dtype == wide.dtype == np.float32
+    np.testing.assert_array_equal(wide, over(x.data, (2, 3))[0].astype(np.float32))
+    assert (narrow != wide).any()
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16])
+def test_16_bit_types_are_computed_in_float32(dtype, rng):
+    x = mn.tensor(rng.standard_normal((8, 100)) * 300, dtype=dtype, requires_grad=True)
+    w, b = (mn.tensor(rng.standard_normal(100), dtype=dtype) for _ in range(2))
+    y = F.layer_norm(x, 100, w, b)
+    assert y.dtype == dtype
+    exact = over(x.data.astype(np.float64), (1,))[0] * w.data.astype("d") + b.data.astype("d")
+    ulp = {mn.float16: 2.0**-10, mn.bfloat16: 2.0**-7}[dtype]
+    assert (np.abs(y.data.astype("d") - exact) <= np.maximum(np.abs(exact), 2.0**-14) * ulp).all()
+    y.sum().backward()
+    assert x.grad.dtype == dtype
+    running = [mn.zeros(100), mn.ones(100)]  # float32
+    assert F.batch_norm(x.detach(), *running, training=True).dtype == dtype
+    np.testing.assert_allclose(running[0].data, 0.1 * x.data.astype("d").mean(0), rtol=1e-5)
+    assert F.batch_norm(x.detach(), *running).dtype == dtype
+
+
+# Running statistics
+
+
+def test_running_statistics_are_onnx(rng):
+    x = rng.standard_normal((4, 3, 5))
+    mean, var, batches = mn.zeros(3), mn.ones(3), mn.zeros((), dtype=mn.int64)
+    F.batch_norm(Tensor(x), mean.double(), var.double(), training=True)  # copies: nothing changes here
+    np.testing.assert_array_equal(mean.data, 0)
+    F.batch_norm(Tensor(x.astype("f")), mean, var, None, None, True, 0.75, num_batches_tracked=batches)
+    np.testing.assert_allclose(mean.data, 0.25 * x.mean((0, 2)), rtol=1e-5)
+    np.testing.assert_allclose(var.data, 0.75 + 0.25 * x.var((0, 2)), rtol=1e-5)
+    assert batches.item() == 1
+
+
+def test_cumulative_average(rng):
+    x = rng.standard_normal((3, 4, 2, 5)).astype(np.float32)
+    mean, var, batches = mn.zeros(2), mn.ones(2), mn.zeros((), dtype=mn.int64)
+    for batch in x:
+        F.batch_norm(Tensor(batch), mean, var, None, None, True, None, num_batches_tracked=batches)
+    np.testing.assert_allclose(mean.data, x.mean((0, 1, 3)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(var.data, x.var((1, 3)).mean(0), rtol=1e-5)
+    assert batches.item() == 3
+
+
+@pytest.mark.parametrize("how", ["evaluation", "off", "empty", "error"])
+def test_running_statistics_stay(how):
+    mean, var, batches = mn.zeros(3), mn.ones(3), mn.zeros((), dtype=mn.int64)
+    x = mn.randn(0 if how == "empty" else 4, 3, 5)
+    arguments = {"num_batches_tracked": batches}
+    if how == "evaluation":
+        F.batch_norm(x, mean, var, **arguments)
+    elif how == "off":
+        with mn.no_stats_update():
+            F.batch_norm(x, mean, var, training=True, **arguments)
+    elif how == "empty":
+        assert F.batch_norm(x, mean, var, training=True, **arguments).shape == (0, 3, 5)
+    else:
+        with pytest.raises(ValueError, match="weight"):
+            F.batch_norm(x, mean, var, mn.ones(4), training=True, **arguments)
+    np.testing.assert_array_equal(mean.data, 0)
+    np.testing.assert_array_equal(var.data, 1)
+    assert batches.item() == 0
+    assert mean.version.count == 0
+
+
+def test_what_used_the_old_statistics_knows_that_they_changed():
+    x, mean, var = mn.randn(4, 3).requires_grad_(), mn.zeros(3), mn.ones(3)
+    y = F.batch_norm(x, mean, var)
+    F.batch_norm(x, mean, var, training=True)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.sum().backward()
+
+
+# Errors: operation, argument, what came, what was expected
+
+
+X = mn.randn(2, 6, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: F.batch_norm(mn.randn(1, 3), None, None, training=True), ValueError,
+         r"batch_norm: one value per channel.*x.shape is \(1, 3\)"),
+        (lambda: F.batch_norm(mn.randn(1, 3, 1, 1), None, None, training=True), ValueError, r"\(1, 3, 1, 1\)"),
+        (lambda: F.batch_norm(mn.randn(4, 0, 2), None, None, training=True), ValueError,
+         r"batch_norm: x has no channels; x.shape is \(4, 0, 2\)"),
+        (lambda: F.batch_norm(mn.randn(4), None, None, training=True), ValueError, r"expected \(N, C\)"),
+        (lambda: F.batch_norm(X, None, None), ValueError, "running_mean or running_var is None and training=False"),
+        (lambda: F.batch_norm(X, mn.zeros(6), None, training=True), ValueError, "only one of running_mean and"),
+        (lambda: F.batch_norm(X, mn.zeros(5), mn.ones(6)), ValueError,
+         r"running_mean has shape \(5,\), x has 6 channels; expected running_mean.shape == \(6,\)"),
+        (lambda: F.batch_norm(X, None, None, mn.ones(6).double(), training=True), TypeError,
+         "batch_norm: weight is float64, x is float32"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum=1.5), ValueError, "momentum=1.5"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum=None), ValueError,
+         "momentum=None.*num_batches_tracked"),
+        (lambda: F.batch_norm(X.long(), None, None, training=True), TypeError, "x is int64; expected a float type"),
+        (lambda: F.batch_norm(X.data, None, None, training=True), TypeError, "x is ndarray; expected a Tensor"),
+        (lambda: F.instance_norm(mn.randn(2, 3, 1)), ValueError, r"one position per channel.*\(2, 3, 1\)"),
+        (lambda: F.instance_norm(mn.randn(2, 3)), ValueError, r"expected \(N, C, \*positions\)"),
+        (lambda: F.instance_norm(X, use_input_stats=False), ValueError, "use_input_stats=False"),
+        (lambda: F.instance_norm(X, weight=mn.ones(4)), ValueError, r"weight has shape \(4,\), x has 6 channels"),
+        (lambda: F.group_norm(X, 4), ValueError, r"group_norm: num_groups=4 must divide channels=6; x.shape is \(2, 6"),
+        (lambda: F.group_norm(X, 0), ValueError, "num_groups=0 must divide"),
+        (lambda: F.group_norm(X, 2.0), TypeError, "num_groups is 2.0; expected an int"),
+        (lambda: F.group_norm(X, 3, mn.ones(4)), ValueError, r"weight has shape \(4,\).*\(6,\).*or \(3,\)"),
+        (lambda: F.group_norm(X, 3, mn.ones(6), mn.ones(3)), ValueError, r"bias \(3,\)"),
+        (lambda: F.layer_norm(X, 5), ValueError, r"normalized_shape is \(5,\), x ends in \(4,\)"),
+        (lambda: F.layer_norm(X, ()), ValueError, r"normalized_shape is \(\)"),
+        (lambda: F.layer_norm(X, (4, 4), mn.ones(4)), ValueError, r"weight has shape \(4,\); expected weight.shape"),
+        (lambda: F.rms_norm(X, (3, 4)), ValueError, r"rms_norm: normalized_shape is \(3, 4\)"),
+        (lambda: F.mean_variance_norm(mn.randn(2, 3, 4)), ValueError, r"axes \(0, 2, 3\) go beyond the 3 axes"),
+        (lambda: F.mean_variance_norm(X, (1, 1)), ValueError, "name an axis twice"),
+        (lambda: F.mean_variance_norm(X, 1.0), TypeError, "axes is 1.0; expected a tuple"),
+        (lambda: F.normalization(X, axes=0b10000), ValueError, "axes=0b10000 is no mask of the 4 axes"),
+        (lambda: F.normalization(X, axes=(1, 2), num_groups=3), ValueError, "hold the channel axis 1"),
+        (lambda: F.normalization(X, mn.ones(6)), ValueError, r"scale has shape \(6,\).*expected one shape with 4 axes"),
+        (lambda: F.normalization(X, mn.ones(1, 3, 1, 1)), ValueError, "each 1 or as long as x's"),
+        (lambda: F.normalization(X, compute_dtype=mn.float16), TypeError, "compute_dtype is float16"),
+        (lambda: F.normalization(X.double(), compute_dtype=mn.float32), TypeError, "no less precise than x"),
+    ],
+)  # fmt: skip
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,166 @@
+"""BatchNorm and InstanceNorm layers: PyTorch's state, the meaning of momentum, modes, freezing."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import nn
+
+BATCH = [
+    (nn.BatchNorm1d, (4, 3)),
+    (nn.BatchNorm1d, (4, 3, 5)),
+    (nn.BatchNorm2d, (4, 3, 5, 2)),
+    (nn.BatchNorm3d, (4, 3, 2, 2, 2)),
+]
+INSTANCE = [(nn.InstanceNorm1d, (4, 3, 5)), (nn.InstanceNorm2d, (4, 3, 5, 2)), (nn.InstanceNorm3d, (4, 3, 2, 2, 2))]
+
+
+@pytest.mark.parametrize(("layer", "shape"), BATCH + INSTANCE)
+def test_three_training_steps_beside_pytorch(layer, shape, rng):
+    torch = pytest.importorskip("torch")
+    ours = layer(3, affine=True, track_running_stats=True, unbiased_running_var=True)
+    theirs = getattr(torch.nn, layer.__name__)(3, affine=True, track_running_stats=True)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for step in range(4):
+        x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
+        if step == 3:
+            ours.eval()
+            theirs.eval()
+        y, expected = ours(mn.tensor(x)), theirs(torch.tensor(x))
+        np.testing.assert_allclose(y.data, expected.detach(), atol=2e-6)
+        y.backward(dy)
+        expected.backward(torch.tensor(dy))
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            np.testing.assert_allclose(p.grad.data, q.grad, rtol=1e-5, atol=1e-5)
+            p.data[...] -= 0.1 * p.grad.data
+            q.data -= 0.1 * q.grad
+            p.grad = q.grad = None
+    for key, value in theirs.state_dict().items():
+        if key == "num_batches_tracked" and layer.__name__.startswith("Instance"):
+            continue  # PyTorch's InstanceNorm has the counter and never counts
+        np.testing.assert_allclose(ours.state_dict()[key].data, value, rtol=1e-5, atol=1e-6)
+    theirs.load_state_dict({k: torch.tensor(v.data) for k, v in ours.state_dict().items()})
+    ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
+
+
+def test_state_and_start():
+    layer = nn.BatchNorm2d(3)
+    assert list(layer.state_dict()) == ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
+    assert [v.data.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
+    assert layer.num_batches_tracked.dtype == np.int64
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    bare = nn.BatchNorm2d(3, affine=False, track_running_stats=False)
+    assert list(bare.state_dict()) == []
+    assert list(nn.InstanceNorm2d(3).state_dict()) == []
+
+
+def test_population_variance_by_default(rng):
+    x = rng.standard_normal((4, 3)).astype(np.float32)
+    layer = nn.BatchNorm1d(3, momentum=0.75)
+    layer(mn.tensor(x))
+    np.testing.assert_allclose(layer.running_mean.data, 0.25 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.data, 0.75 + 0.25 * x.var(0), rtol=1e-5)
+    assert layer.num_batches_tracked.item() == 1
+    layer.reset_running_stats()
+    assert layer.running_mean.data.tolist() == [0, 0, 0]
+    assert layer.num_batches_tracked.item() == 0
+
+
+def test_momentum_none_is_the_mean_of_all_batches(rng):
+    x = rng.standard_normal((3, 10, 2)).astype(np.float32)
+    layer = nn.BatchNorm1d(2, momentum=None)
+    for batch in x:
+        layer(mn.tensor(batch))
+    np.testing.assert_allclose(layer.running_mean.data, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
+
+
+def test_a_low_momentum_warns_and_tells_pytorchs():
+    with pytest.warns(
+        UserWarning, match=r"BatchNorm2d: momentum=0.1 keeps 10%.*PyTorch's momentum=0.1 is momentum=0.9"
+    ):
+        nn.BatchNorm2d(3, momentum=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.InstanceNorm2d(3, momentum=0.5)
+        layer = nn.BatchNorm2d(3, momentum=None)
+        layer.momentum = 0.1
+    with pytest.raises(ValueError, match=r"momentum=1.5; expected the share"):
+        nn.BatchNorm2d(3, momentum=1.5)
+
+
+@pytest.mark.parametrize("how", ["freeze layer", "freeze model", "eval"])
+def test_frozen_survives_train(how, rng):
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    layer = model[0]
+    layer.running_mean.fill_(0.5)
+    {"freeze layer": layer.freeze, "freeze model": model.freeze, "eval": model.eval}[how]()
+    if how != "eval":
+        model.train()
+        assert layer.training
+    before = {k: v.data.copy() for k, v in layer.state_dict().items()}
+    x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32, requires_grad=True)
+    np.testing.assert_allclose(layer(x).data, (x.data - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
+    model(x).sum().backward()
+    assert x.grad is not None
+    for key, value in before.items():
+        np.testing.assert_array_equal(layer.state_dict()[key].data, value)
+    if how != "eval":
+        model.unfreeze()
+        layer(x)
+        assert layer.num_batches_tracked.item() == 1
+
+
+def test_without_running_statistics_evaluation_uses_the_batch(rng):
+    x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32)
+    layer = nn.BatchNorm1d(3, track_running_stats=False)
+    np.testing.assert_array_equal(layer(x).data, layer.eval()(x).data)
+
+
+def test_no_stats_update(rng):
+    layer = nn.BatchNorm1d(3)
+    with mn.no_stats_update():
+        layer(mn.randn(4, 3))
+    assert layer.num_batches_tracked.item() == 0
+    assert layer.running_mean.data.tolist() == [0, 0, 0]
+
+
+def test_double():
+    layer = nn.BatchNorm1d(3, dtype=mn.float64)
+    assert layer(mn.randn(4, 3).double()).dtype == np.float64
+    assert layer.running_mean.dtype == np.float64
+
+
+def test_a_backend_of_ones_own(rng):
+    from minorm.kernels.reference import norm
+
+    x = mn.tensor(rng.standard_normal((4, 3, 5)), dtype=mn.float32)
+    y = nn.BatchNorm1d(3, backend=norm)(x)
+    np.testing.assert_allclose(y.data, nn.BatchNorm1d(3)(x).data, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: nn.BatchNorm2d(3)(mn.randn(2, 3, 4)),
+            r"BatchNorm2d: x has 3 axes; expected \(N, C, H, W\); x.shape is",
+        ),
+        (lambda: nn.BatchNorm1d(3)(mn.randn(2, 3, 4, 5)), r"expected \(N, C\) or \(N, C, L\)"),
+        (lambda: nn.BatchNorm2d(3)(mn.randn(2, 4, 5, 5)), "x has 4 channels, the layer num_features=3"),
+        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5, 5)), "InstanceNorm3d: x has 4 axes"),
+        (lambda: nn.BatchNorm1d(3)(mn.randn(1, 3)), r"one value per channel.*\(1, 3\)"),
+        (lambda: nn.BatchNorm1d(0), "num_features is 0; expected at least 1"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_repr():
+    assert repr(nn.BatchNorm2d(3)) == "BatchNorm2d(3, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)"
+    assert "unbiased_running_var=True" in repr(nn.BatchNorm2d(3, unbiased_running_var=True))

@@ -1,0 +1,79 @@
+"""GroupNorm, LayerNorm, RMSNorm, MeanVarianceNorm and Normalization as layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import nn
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        ("GroupNorm", (2, 6), (3, 6, 4, 5)),
+        ("GroupNorm", (3, 6, 1e-3, False), (3, 6)),
+        ("LayerNorm", (5,), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3, True, False), (3, 4, 5)),
+        ("LayerNorm", (5, 1e-5, False), (3, 4, 5)),
+        ("RMSNorm", ((4, 5),), (3, 4, 5)),
+        ("RMSNorm", (5, 1e-3, False), (3, 4, 5)),
+    ],
+)
+def test_beside_pytorch(name, arguments, shape, rng):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        p.data[...] = rng.standard_normal(p.shape)
+        q.data[...] = torch.tensor(p.data)
+    x_ours, x_theirs = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    y, expected = ours(x_ours), theirs(x_theirs)
+    y.backward(dy)
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.data, expected.detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(x_ours.grad.data, x_theirs.grad, rtol=1e-4, atol=5e-6)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(p.grad.data, q.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_one_number_a_group(rng):
+    layer = nn.GroupNorm(3, 6, per_group=True)
+    assert layer.weight.shape == layer.bias.shape == (3,)
+    layer.weight.data[...] = [1, 2, 3]
+    x = mn.tensor(rng.standard_normal((2, 6, 4)), dtype=mn.float32)
+    np.testing.assert_allclose(layer(x).data, F.group_norm(x, 3, mn.tensor([1.0, 1, 2, 2, 3, 3])).data, rtol=1e-6)
+    assert repr(layer) == "GroupNorm(3, 6, eps=1e-05, affine=True, per_group=True)"
+
+
+def test_mean_variance_and_normalization(rng):
+    x = mn.tensor(rng.standard_normal((2, 6, 4, 5)), dtype=mn.float32)
+    np.testing.assert_array_equal(nn.MeanVarianceNorm()(x).data, F.mean_variance_norm(x).data)
+    assert list(nn.MeanVarianceNorm().state_dict()) == []
+    layer = nn.Normalization([1, 3, 1, 1], axes=0b1100, num_groups=3)
+    assert layer.weight.shape == layer.bias.shape == (1, 3, 1, 1)
+    np.testing.assert_array_equal(layer(x).data, F.group_norm(x, 3).data)
+    assert nn.Normalization(compute_dtype=mn.float64)(x).dtype == np.float32
+    assert nn.Normalization().weight is None
+
+
+def test_reset_parameters():
+    layer = nn.LayerNorm(3)
+    layer.weight.data[...] = 7
+    layer.reset_parameters()
+    assert layer.weight.data.tolist() == [1, 1, 1]
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="num_groups=4 must divide num_channels=6"):
+        nn.GroupNorm(4, 6)
+    with pytest.raises(ValueError, match=r"x has shape \(2, 5\), the layer num_channels=6"):
+        nn.GroupNorm(3, 6)(mn.randn(2, 5))
+    with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(3,\), x ends in \(4,\)"):
+        nn.LayerNorm(3)(mn.randn(2, 4))
+    with pytest.raises(TypeError, match="expected an int"):
+        nn.LayerNorm((3, 2.5))
