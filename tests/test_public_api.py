@@ -10,13 +10,19 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
 
-TOP = """
+
+def names(text: str) -> list[str]:
+    """The words of a text: a list that fits on the screen."""
+    return text.split()
+
+
+TOP = names("""
     Tensor tensor from_numpy from_dlpack as_tensor zeros ones empty full eye arange linspace rand randn randint randperm
     zeros_like ones_like full_like cat stack split where pad maximum minimum matmul exp log sqrt sin cos abs clip clamp
     gather sum mean var argmax flatten reshape transpose permute allclose no_grad enable_grad is_grad_enabled
     manual_seed set_num_threads get_num_threads save load show_config empty_cache no_stats_update
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional
-""".split()
+""")
 
 FUNCTIONAL = {
     "batch_norm": "x running_mean running_var weight=None bias=None training=False momentum=0.9 eps=1e-05",
@@ -36,7 +42,9 @@ FUNCTIONAL = {
     "conv_transpose2d": "x weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1",
     "linear": "x weight bias=None",
     "max_pool2d": "x kernel_size stride=None padding=0 dilation=1 ceil_mode=False return_indices=False",
-    "avg_pool2d": "x kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None dilation=1",
+    "avg_pool2d": (
+        "x kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None dilation=1"
+    ),
     "adaptive_avg_pool2d": "x output_size",
     "dropout": "x p=0.5 training=True",
     "relu": "x",
@@ -57,7 +65,7 @@ FUNCTIONAL = {
     "binary_cross_entropy_with_logits": None,
 }
 
-LAYERS = """
+LAYERS = names("""
     Module Parameter Sequential ModuleList ModuleDict Identity Flatten Dropout
     Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
     MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d
@@ -65,19 +73,19 @@ LAYERS = """
     LocalResponseNorm MeanVarianceNorm Normalization
     ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Hardswish
     CrossEntropyLoss MSELoss NLLLoss BCEWithLogitsLoss L1Loss
-""".split()
+""")
 
-TENSOR = """
+TENSOR = names("""
     shape dtype device grad requires_grad data ndim T mT is_leaf numpy item tolist detach backward retain_grad
     requires_grad_ to float double half cpu clone contiguous size dim numel sum mean var std amax amin max min argmax
     argmin reshape view flatten permute transpose unsqueeze squeeze expand repeat flip split chunk unbind gather
     exp log sqrt sin cos abs pow matmul clip clamp fill_ zero_ copy_ add_ mul_ __array__ __dlpack__ __dlpack_device__
-""".split()
+""")
 
-MODULE = """
+MODULE = names("""
     parameters named_parameters buffers named_buffers state_dict load_state_dict train eval to freeze unfreeze
     register_buffer register_parameter named_modules modules named_children children zero_grad apply requires_grad_
-""".split()
+""")
 
 
 @pytest.mark.parametrize("name", TOP)
