@@ -29,6 +29,11 @@ class Report:
     relative: float = 0.0
     outputs: tuple[Any, ...] = ()
 
+    @property
+    def compared(self) -> bool:
+        """Whether a runtime computed outputs that were compared."""
+        return bool(self.outputs)
+
     def __str__(self) -> str:
         return f"checker: {self.checker}; {self.runtime}; largest difference {self.difference:.3g}"
 
@@ -47,8 +52,9 @@ def verify(
     tolerance   largest difference allowed over max(1, max |expected|); default by type, 1e-4 for float32
     training    the model is in its training form: random results (dropout) are not compared
 
-    Raises VerifyError with the largest difference. Where onnxruntime is missing, or does not have an operator, the
-    report says so and nothing is compared.
+    Raises VerifyError where the checker or onnxruntime rejects the model, and with the largest difference where
+    outputs differ. Where onnxruntime is missing, or does not have an operator, the report says so and nothing is
+    compared.
     """
     proto = model if isinstance(model, onnx.ModelProto) else onnx.load(os.fspath(model))
     checker = check(proto)
@@ -101,7 +107,10 @@ def check(proto: onnx.ModelProto) -> str:
     """Run the onnx checker, with shape inference where that is sound."""
     unsound = {"MeanVarianceNormalization"}  # shape inference fails inside the published body, on valid models too
     full = not any(node.op_type in unsound for node in proto.graph.node)
-    onnx.checker.check_model(proto, full_check=full)
+    try:
+        onnx.checker.check_model(proto, full_check=full)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise VerifyError(f"verify: the checker of onnx {onnx.__version__} rejects the model: {error}") from error
     return "passed" if full else "passed (without shape inference, which cannot read MeanVarianceNormalization)"
 
 

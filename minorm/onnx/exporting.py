@@ -55,6 +55,8 @@ def export(
     folded into a convolution. Raises ExportError that lists everything that cannot be written.
     """
     opset = _opset(opset_version)
+    if not callable(model):
+        raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
     with same_random_numbers_after():
         base = _run(model, inputs.args, training)
@@ -83,7 +85,9 @@ def export(
         fixed=[*(input_names or ()), *(output_names or ())],
     )
     if verify:
-        check_against(finished, inputs.tensors, tensors_of(base.result), training=training)
+        report = check_against(finished, inputs.tensors, tensors_of(base.result), training=training)
+        if not report.compared:
+            warnings.warn(f"export: the file was not compared with the model: {report.runtime}", stacklevel=2)
     _save(finished, path)
     return finished
 
@@ -119,9 +123,9 @@ _FAILURES = (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError)
 
 
 def _probe(model: Callable[..., Any], inputs: Inputs, training: bool) -> list[Run]:
-    """A run on other values; none where there are no inputs, or the model does not take these."""
+    """A run on other values; none where the model does not take these."""
     try:
-        return [_run(model, inputs.disturbed(), training)] if inputs.places else []
+        return [_run(model, inputs.disturbed(), training)]
     except _FAILURES:
         return []
 

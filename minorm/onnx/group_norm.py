@@ -15,7 +15,7 @@ from minorm.onnx.instance_norm import instance
 from minorm.onnx.registry import lowers, writes
 from minorm.onnx.shape import channels, expand, reshape
 from minorm.onnx.sizes import product
-from minorm.onnx.statistics import affine, ones, zeros
+from minorm.onnx.statistics import affine, ones, standardize, zeros
 
 
 @writes(F.group_norm, "GroupNormalization", since=(21,))
@@ -49,7 +49,11 @@ def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value 
     """Groups of channels as instances; scale and bias one a group, or one a channel."""
     groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
     per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
-    y = instance(g, groups, scale if per_group else None, bias if per_group else None, eps)
+    if x.dtype == dtypes.float64:  # no runtime has an InstanceNormalization of float64
+        y = standardize(g, groups, (2,), eps)
+        y = affine(g, y, *[None if p is None else channels(g, groups, p) for p in (scale, bias)]) if per_group else y
+    else:
+        y = instance(g, groups, scale if per_group else None, bias if per_group else None, eps)
     y = reshape(g, y, x.known_shape)
     if per_group:
         return y

@@ -74,7 +74,17 @@ def inputs_of(
 ) -> Inputs:
     """The arguments of `export`, checked."""
     args = args if isinstance(args, tuple) else (args,)
+    for i, arg in enumerate(args):
+        if not isinstance(arg, Tensor) and _holds_tensors(arg):
+            raise TypeError(
+                f"export: argument {i} is {type(arg).__name__}; expected a Tensor, or something without Tensors or "
+                "arrays in it; wrap arrays with minorm.tensor(array), and pass several inputs as args=(x, y)"
+            )
     places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+    if not places:
+        raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
+    # Tensors of our own: the same one may be passed twice, or be a parameter of the model too.
+    args = tuple(Tensor(arg.data.copy()) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
     inputs = Inputs(args, places, _names(model, places) if names is None else list(names))
@@ -91,6 +101,14 @@ def inputs_of(
         ]
     inputs.symbols, inputs.axes = _symbols(inputs, labels)
     return inputs
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensors(part) for part in value)
+    return isinstance(value, (Tensor, np.ndarray))
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:

@@ -48,8 +48,17 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
     with no_grad(), _scopes(model), trace.record() as calls:
         result = model(*args)
     ignored = {id(b.version) for b in model.buffers()} if isinstance(model, Module) else set()
+    for tensor in known:
+        if tensor.version.count != before[id(tensor.version)] and id(tensor.version) not in ignored:
+            raise ExportError(_CHANGED.format("an input or a parameter", tensor.shape))
     _refuse_changes(calls, before, ignored)
     return Run(args, calls, result)
+
+
+_CHANGED = (
+    "export: {} of shape {} was changed in place, which a trace cannot record; compute a new tensor instead "
+    "(minorm.where, minorm.cat, x * mask)"
+)
 
 
 def _refuse_changes(calls: list[Call], before: dict[int, int], ignored: set[int]) -> None:
@@ -57,10 +66,7 @@ def _refuse_changes(calls: list[Call], before: dict[int, int], ignored: set[int]
     for call in calls:
         for tensor in tensors_of(call.result):
             if tensor.version.count != before.get(id(tensor.version), 0) and id(tensor.version) not in ignored:
-                raise ExportError(
-                    f"export: a result of {name_of(call.target)} of shape {tensor.shape} was changed in place, which a "
-                    "trace cannot record; compute a new tensor instead (minorm.where, minorm.cat, x * mask)"
-                )
+                raise ExportError(_CHANGED.format(f"a result of {name_of(call.target)}", tensor.shape))
         _refuse_changes(call.children, before, ignored)
 
 

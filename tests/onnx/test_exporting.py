@@ -126,6 +126,11 @@ def test_wrong_opsets() -> None:
             mo.export(net(), X, None, opset_version=opset)  # type: ignore[arg-type]
 
 
+def test_a_model_must_be_callable() -> None:
+    with pytest.raises(TypeError, match=r"export: model is dict; expected an nn\.Module or a function"):
+        mo.export(net().state_dict(), X, None)  # type: ignore[arg-type]
+
+
 def test_the_model_is_left_as_it_was() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.ReLU())
     model[2].eval()

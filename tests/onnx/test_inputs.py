@@ -8,6 +8,8 @@ import pytest
 pytest.importorskip("onnx")
 
 import minorm as mn
+import minorm.functional as F
+import minorm.onnx as mo
 from minorm import nn
 from minorm.onnx.inputs import disturbed, inputs_of, resized
 
@@ -43,3 +45,20 @@ def test_the_other_examples_differ_in_one_free_axis_each() -> None:
 )
 def test_inputs_are_named_after_forwards_parameters(function: Any, count: int, names: list[str]) -> None:
     assert inputs_of(function, (mn.ones(2),) * count, None, None, None).names == names
+
+
+def test_what_cannot_be_an_example_is_refused() -> None:
+    for args in ([mn.ones(2)], (mn.ones(2), {"mask": mn.ones(2)}), np.ones(2), (mn.ones(2), [np.ones(2)])):
+        with pytest.raises(TypeError, match=r"export: argument \d is (list|dict|ndarray); expected a Tensor"):
+            inputs_of(lambda *x: x, args, None, None, None)
+    with pytest.raises(TypeError, match="args holds no Tensor"):
+        inputs_of(lambda *x: x, (1.0, "relu"), None, None, None)
+
+
+def test_one_tensor_may_be_passed_twice_or_be_a_parameter() -> None:
+    layer = nn.Linear(3, 3)
+    x = layer.weight.detach()
+    proto = mo.export(lambda a, b: F.linear(a, layer.weight) + b, (x, x), None)
+    assert [i.name for i in proto.graph.input] == ["a", "b"]
+    assert [list(node.input) for node in proto.graph.node][-1][1] == "b"
+    assert len(proto.graph.initializer) == 1
