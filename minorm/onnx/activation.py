@@ -50,7 +50,7 @@ def lower_silu(g: Graph, x: Value) -> Value:
 
 @writes(F.hardswish, "HardSwish", since=(14, 22))
 def write_hardswish_14(g: Graph, x: Value) -> Value:
-    return g.add("HardSwish", x, shape=x.shape)
+    return g.add("HardSwish", x)
 
 
 @lowers(F.hardswish)
@@ -79,7 +79,7 @@ def write_softplus(g: Graph, x: Value, beta: float, threshold: float) -> Value:
 
 @writes(F.gelu, "Gelu", since=(20,))
 def write_gelu_20(g: Graph, x: Value, approximate: str) -> Value:
-    return g.add("Gelu", x, shape=x.shape, approximate=approximate)
+    return g.add("Gelu", x, approximate=approximate)
 
 
 @lowers(F.gelu)

@@ -16,7 +16,7 @@ from minorm.onnx.registry import writes
 @writes(F.dropout, "Dropout", since=(7, 10))
 def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
     g.warn("before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity")
-    return g.add("Dropout", x, shape=x.shape, ratio=float(p))
+    return g.add("Dropout", x, ratio=float(p))
 
 
 @writes(F.dropout, "Dropout", since=(12, 13, 22))
