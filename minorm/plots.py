@@ -37,15 +37,14 @@ STYLE: dict[Any, Any] = {
 
 
 def training_picture(
-    path: str,
     title: str,
     losses: Sequence[float],
     history: Sequence[dict[str, float]],
     watch: BatchNormWatch,
     population: BatchNormWatch,
     label_smoothing: float = 0.0,
-) -> None:
-    """Draw the picture into the file `path`.
+) -> Figure:
+    """The picture; `figure.savefig("training.png", dpi=130)` writes it.
 
     losses      of every training step
     history     a row an epoch, as Run keeps them
@@ -56,6 +55,7 @@ def training_picture(
         figure = Figure(figsize=(14, 7.6), layout="constrained")
         FigureCanvasAgg(figure)
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # inches
         grid = figure.subplots(2, 3)
         _loss(grid[0, 0], losses, history, label_smoothing)
         _accuracy(grid[1, 0], history)
@@ -64,7 +64,7 @@ def training_picture(
         for row in (0, 1):  # mean, variance
             _channel(grid[row, 1], watch, layer, channel, row)
             _errors(grid[row, 2], watch, population, row)
-        figure.savefig(path, dpi=130)
+    return figure
 
 
 def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, float]], label_smoothing: float) -> None:
@@ -122,7 +122,9 @@ def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: in
 
 def _errors(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int) -> None:
     """Every channel at the end: how far the running value and one batch's are from those of all images."""
-    batch, running, ends = [], [], [0]
+    batch: list[Any] = []
+    running: list[Any] = []
+    ends = [0]
     for layer in watch.layers:
         mean, variance = (values[-1] for values in population.batch(layer))
         for found, values in ((batch, watch.batch(layer)), (running, watch.running(layer))):

@@ -63,4 +63,4 @@ class TrainingBar:
 
 def describe(score: Score) -> str:
     """Loss, accuracy and speed in columns that do not move."""
-    return f"loss {score.loss:6.4f}  accuracy {score.accuracy:6.2%}  {score.images_per_second:7,.0f} images/s"
+    return f"loss {score.loss:6.4f}  accuracy {score.accuracy:7.2%}  {score.images_per_second:7,.0f} images/s"

@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         mn.set_num_threads(args.threads)
     os.makedirs(args.out, exist_ok=True)
     console = Console(highlight=False)
+    console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]
     paths = {
@@ -160,8 +161,7 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
     from minorm import plots
 
     run = trained.run
-    plots.training_picture(
-        path,
+    figure = plots.training_picture(
         f"minorm demo: {run.images['train']:,} digits, {len(run.history)} epochs, seed {run.settings.seed}",
         trained.losses,
         run.history,
@@ -169,6 +169,7 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
         _population(run),
         run.settings.label_smoothing,
     )
+    figure.savefig(path, dpi=130)
     return []
 
 
@@ -214,7 +215,7 @@ def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[s
     accuracies = ", ".join(f"{r.run.history[-1]['test_accuracy']:.4f}" for r in runs)
     seconds = ", ".join(f"{r.seconds:.2f}" for r in runs)
     facts = {"accuracy": f"{accuracies} (each seed)" if len(runs) > 1 else accuracies}
-    facts["training took"] = f"{seconds} s with {mn.get_num_threads()} threads"
+    facts["training took"] = f"{seconds} s"
     facts |= {name: path for name, path in paths.items() if os.path.exists(path)}
     for name, value in facts.items():
         console.print(f"{name:14} {value}", soft_wrap=True)

@@ -1,0 +1,76 @@
+"""The picture: every panel says what it shows, nothing leaves the page, and the numbers drawn are the right ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import nn
+from minorm.training import BatchNormWatch
+
+pytest.importorskip("matplotlib")
+plots = pytest.importorskip("minorm.plots")
+
+
+def watched(steps: int) -> BatchNormWatch:
+    mn.manual_seed(steps)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.BatchNorm1d(16))
+    watch = BatchNormWatch(model)
+    for _ in range(steps):
+        model(mn.randn(8, 1, 4, 4))
+        watch.step()
+    return watch
+
+
+@pytest.fixture(scope="module")
+def figure() -> Any:
+    history = [
+        {"epoch": e, "train_loss": 1 / e, "test_loss": 1.1 / e, "train_accuracy": 1 - 0.5 / e, "test_accuracy": 0.9}
+        for e in range(1, 5)
+    ]
+    losses = list(np.linspace(2, 0.2, 40))
+    figure = plots.training_picture("a title", losses, history, watched(40), watched(1), label_smoothing=0.1)
+    figure.canvas.draw()
+    return figure
+
+
+def test_every_panel_has_title_labels_and_legend(figure: Any) -> None:
+    assert len(figure.axes) == 6
+    for axes in figure.axes:
+        assert axes.get_title(loc="left")
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+        assert axes.get_legend() is not None
+
+
+def test_no_text_leaves_the_page_or_covers_another_panel(figure: Any) -> None:
+    page = figure.bbox
+    boxes = [axes.get_tightbbox() for axes in figure.axes]
+    for box in boxes:
+        assert box.x0 >= page.x0
+        assert box.y0 >= page.y0
+        assert box.x1 <= page.x1
+        assert box.y1 <= page.y1
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            assert not a.overlaps(b)
+
+
+def test_the_curves_are_the_numbers(figure: Any) -> None:
+    each_batch, train, test, _ = figure.axes[0].get_lines()
+    assert len(each_batch.get_xdata()) == 40
+    np.testing.assert_allclose(train.get_ydata(), [1, 1 / 2, 1 / 3, 1 / 4])
+    np.testing.assert_array_equal(test.get_xdata(), [10, 20, 30, 40])
+    assert figure.axes[3].get_lines()[1].get_ydata()[0] == pytest.approx(90)
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5])
+def test_the_least_loss_is_what_perfect_logits_reach(smoothing: float) -> None:
+    right, other = 1 - smoothing + smoothing / 10, smoothing / 10
+    logits = mn.tensor([[math.log(right)] + [math.log(other)] * 9])
+    loss = mn.functional.cross_entropy(logits, mn.tensor([0]), label_smoothing=smoothing)
+    assert plots.least_loss(smoothing) == pytest.approx(loss.item(), rel=1e-6)

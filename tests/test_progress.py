@@ -1,0 +1,42 @@
+"""The bar: what it shows, and that it draws seldom."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from minorm.training import Score
+
+rich_console = pytest.importorskip("rich.console")
+progress = pytest.importorskip("minorm.progress")
+
+
+def score(images: int) -> Score:
+    result = Score()
+    result.images, result.correct, result.seconds, result._sum_of_losses = images, images // 2, 0.5, images * 0.25
+    return result
+
+
+def test_the_finished_bar_shows_steps_loss_accuracy_and_speed() -> None:
+    console = rich_console.Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    with progress.TrainingBar(console, "seed 7", steps=30, done=10) as bar:
+        for step in range(20):
+            bar.after_step(score(64 * (step + 1)))
+    last = console.file.getvalue().splitlines()[-2]
+    assert "seed 7" in last
+    assert "30/30" in last
+    assert "loss 0.2500  accuracy  50.00%    2,560 images/s" in last
+
+
+def test_it_draws_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = rich_console.Console(file=io.StringIO(), width=100, force_terminal=True)
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    bar = progress.TrainingBar(console, "x", steps=1000)
+    drawn = []
+    monkeypatch.setattr(bar._progress, "refresh", lambda: drawn.append(now[0]))
+    for _ in range(1000):
+        now[0] += 0.001
+        bar.after_step(score(1))
+    assert 9 <= len(drawn) <= 10
