@@ -73,7 +73,7 @@ def test_a_million_ones_and_a_small_float(rng):
     x = np.ones(1 << 22, np.float32)
     assert kernels.sum_axes(x, (0,)) == 1 << 22
     x[0] = 2.0**24  # beyond which float32 cannot count
-    assert kernels.sum_axes(x, (0,)) == pytest.approx(2.0**24 + (1 << 22), rel=2e-6)  # one lane of 64
+    assert kernels.sum_axes(x, (0,)) == pytest.approx(2.0**24 + (1 << 22), rel=4e-6)  # one lane of 64
 
 
 def test_nan_infinity_and_nothing():
@@ -124,3 +124,4 @@ def test_what_merges():
     assert loops((1, 10, 1), frozenset({0, 2})) == (1, 10, 1)
     assert loops((2, 3, 4, 5), frozenset({1, 3})) is None
     assert loops((2, 3), frozenset()) == (1, 6, 1)
+    assert loops((2, 3), frozenset({0, 1})) == (1, 1, 6)

@@ -37,7 +37,8 @@ def _outer_kept_inner(shape: tuple[int, ...], summed: frozenset[int]) -> tuple[i
         if place > 2:
             return None
         lengths[place] *= length
-    return lengths[0], lengths[1], lengths[2]
+    outer, kept_length, inner = lengths
+    return (1, 1, outer * inner) if kept_length == 1 else (outer, kept_length, inner)  # all summed: one row
 
 
 def _dense_sum(x: Any, summed: frozenset[int]) -> Any:
