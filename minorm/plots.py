@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.training import BatchNormWatch
 
@@ -52,10 +53,9 @@ def training_picture(
     population  the same layers, shown all training images as one batch
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(14, 7.6), layout="constrained")
+        figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # inches
         grid = figure.subplots(2, 3)
         _loss(grid[0, 0], losses, history, label_smoothing)
         _accuracy(grid[1, 0], history)

@@ -1,0 +1,45 @@
+"""The examples run as they stand, and reach what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+for package in ("sklearn", "onnx", "onnxruntime"):
+    pytest.importorskip(package)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(name: str, folder: Path) -> str:
+    """What the program prints, run in an empty folder."""
+    command = [sys.executable, str(ROOT / "examples" / name)]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # a checkout that is not installed will do
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def last_accuracy(text: str) -> float:
+    return float(re.findall(r"\b[01]\.\d{3}\b", text)[-1])
+
+
+def test_sixty_seconds(tmp_path: Path) -> None:
+    text = run("sixty_seconds.py", tmp_path)
+    assert float(re.findall(r"not seen: ([\d.]+)", text)[0]) > 0.97
+    assert "checker: passed; onnxruntime" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits.onnx", "digits.safetensors"]
+
+
+def test_fine_tune(tmp_path: Path) -> None:
+    text = run("fine_tune.py", tmp_path)
+    assert last_accuracy(text) > 0.95
+    assert "running statistics too: True" in text
+
+
+def test_custom_loop(tmp_path: Path) -> None:
+    assert last_accuracy(run("custom_loop.py", tmp_path)) > 0.97
