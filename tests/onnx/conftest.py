@@ -68,15 +68,16 @@ def check_shapes(proto: Any) -> None:
                     assert a.dim_value == b.dim_value, value.name
 
 
-def evaluate(proto: Any, arrays: Sequence[Any], reference: bool = True) -> list[Any] | None:
-    """What onnxruntime computes, or the reference of onnx for opsets it refuses; None where a kernel is missing."""
+def runner(proto: Any, reference: bool) -> Callable[[Sequence[Any]], list[Any]] | None:
+    """What computes it: onnxruntime, or the reference of onnx for opsets that refuses; None where neither does."""
     pytest.importorskip("onnxruntime")
+    names = [entry.name for entry in proto.graph.input]
     session = checking.start(proto)
-    feeds = {entry.name: np.array(a) for entry, a in zip(proto.graph.input, arrays, strict=True)}
     if not isinstance(session, str):
-        return checking.run(session, proto, feeds)
+        return lambda arrays: checking.run(session, proto, dict(zip(names, map(np.array, arrays), strict=True)))
     if proto.opset_import[0].version > RUNS and reference:
-        return onnx.reference.ReferenceEvaluator(proto).run(None, feeds)
+        evaluator = onnx.reference.ReferenceEvaluator(proto)
+        return lambda arrays: list(evaluator.run(None, dict(zip(names, arrays, strict=True))))
     return None
 
 
@@ -120,13 +121,11 @@ def prove(
     assert proto.opset_import[0].version == asked
     modes = {m: m.training for m in model.modules()}
     model.eval()
-    for n in (None, *batches):
+    run = runner(proto, reference)
+    assert run is not None or not must_run or asked > RUNS, "onnxruntime does not run it"
+    for n in (None, *batches) if run is not None else ():
         inputs = args if n is None else tuple(with_batch(x, n) for x in args)
-        got = evaluate(proto, [x.data for x in inputs], reference)
-        if got is None:
-            assert not must_run or asked > RUNS, "onnxruntime does not run it"
-            break
-        compare(got, flat(model(*inputs)), tolerance)
+        compare(run([x.data for x in inputs]), flat(model(*inputs)), tolerance)
     for module, mode in modes.items():
         module.training = mode
     return proto
@@ -135,6 +134,20 @@ def prove(
 @pytest.fixture
 def proved() -> Callable[..., Any]:
     return prove
+
+
+@pytest.fixture
+def lived_in() -> Callable[[Any], Any]:
+    """Fills a layer's parameters and buffers with numbers as after some training; returns the layer."""
+
+    def fill(layer: Any) -> Any:
+        rng = np.random.default_rng(7)
+        for tensor in layer.state_dict().values():
+            floats = mn.dtypes.is_float(tensor.dtype)
+            tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape) if floats else 4
+        return layer
+
+    return fill
 
 
 @pytest.fixture

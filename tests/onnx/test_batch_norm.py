@@ -18,17 +18,6 @@ def data(*shape: int) -> mn.Tensor:
     return mn.tensor(np.random.default_rng(3).normal(1, 2, shape).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    """Scale, bias and statistics as after some training."""
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        if mn.dtypes.is_float(tensor.dtype):
-            tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape)
-        else:
-            tensor.data[...] = 4
-    return layer
-
-
 LAYERS = [
     (nn.BatchNorm1d(4), (5, 4)),
     (nn.BatchNorm1d(4, eps=1e-3, momentum=0.6), (5, 4, 7)),
@@ -43,7 +32,9 @@ def attributes(node: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda value: str(value) if isinstance(value, tuple) else "")
-def test_inference(proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int) -> None:
+def test_inference(
+    lived_in: Any, proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int
+) -> None:
     proto = proved(lived_in(layer), data(*shape), opset=opset)
     assert operators(proto) == ["BatchNormalization"]
     (node,) = proto.graph.node
@@ -58,7 +49,7 @@ def test_inference(proved: Any, operators: Any, layer: nn.Module, shape: tuple[i
         assert list(node.input) == ["x", *keys]
 
 
-def test_it_stays_itself_after_a_convolution(proved: Any, operators: Any, opset: int) -> None:
+def test_it_stays_itself_after_a_convolution(lived_in: Any, proved: Any, operators: Any, opset: int) -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), lived_in(nn.BatchNorm2d(4)), nn.ReLU())
     assert operators(proved(net, data(2, 3, 6, 6), opset=opset)) == ["Conv", "BatchNormalization", "Relu"]
 
@@ -96,7 +87,9 @@ def train_in_onnxruntime(layer: Any, x: mn.Tensor, opset: int, steps: int) -> tu
     ],
     ids=str,
 )
-def test_training_reproduces_our_running_statistics_in_onnxruntime(options: dict[str, Any], opset: int) -> None:
+def test_training_reproduces_our_running_statistics_in_onnxruntime(
+    lived_in: Any, options: dict[str, Any], opset: int
+) -> None:
     pytest.importorskip("onnxruntime")
     x = data(3, 4, 2, 5)
     layer = lived_in(nn.BatchNorm2d(4, **options))
@@ -112,7 +105,7 @@ def test_training_reproduces_our_running_statistics_in_onnxruntime(options: dict
 
 
 @pytest.mark.parametrize("opset", range(7, 29))
-def test_how_each_version_says_that_it_trains(operators: Any, opset: int) -> None:
+def test_how_each_version_says_that_it_trains(lived_in: Any, operators: Any, opset: int) -> None:
     layer = lived_in(nn.BatchNorm2d(4, momentum=0.7))
     proto = mo.export(layer, data(3, 4, 2, 5), None, opset_version=opset, training=True)
     onnx.checker.check_model(proto, full_check=True)
@@ -132,7 +125,9 @@ def test_a_frozen_layer_is_written_in_its_inference_form() -> None:
     assert {p.key: p.value for p in proto.metadata_props} == {"minorm.frozen": '["0"]', "minorm.training": "true"}
 
 
-def test_a_layer_used_twice_updates_twice() -> None:
+def test_a_layer_used_twice_updates_twice(
+    lived_in: Any,
+) -> None:
     pytest.importorskip("onnxruntime")
 
     class Twice(nn.Module):
@@ -151,7 +146,7 @@ def test_a_layer_used_twice_updates_twice() -> None:
 
 @pytest.mark.parametrize("shape", [(5, 4), (3, 4, 2, 5)])
 def test_without_running_statistics_the_batchs_are_computed(
-    proved: Any, operators: Any, shape: tuple[int, ...], opset: int
+    lived_in: Any, proved: Any, operators: Any, shape: tuple[int, ...], opset: int
 ) -> None:
     layer = (nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d)(4, track_running_stats=False)
     proto = proved(lived_in(layer), data(*shape), opset=opset, batches=(2, 7))
@@ -169,14 +164,14 @@ def test_statistics_over_the_samples_alone(proved: Any, operators: Any, opset: i
 @pytest.mark.parametrize("opset", [7, 9, 13, 14, 15, 26])
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_other_float_types(proved: Any, dtype: Any, mixed: bool, opset: int) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, mixed: bool, opset: int) -> None:
     layer = lived_in(nn.BatchNorm2d(4)).to(dtype)
     if mixed:
         layer.running_mean, layer.running_var = layer.running_mean.float(), layer.running_var.float()
     proved(layer, data(2, 4, 3, 5).to(dtype), opset=opset, must_run=False, reference=False)
 
 
-def test_bfloat16(proved: Any, operators: Any) -> None:
+def test_bfloat16(lived_in: Any, proved: Any, operators: Any) -> None:
     layer, x = lived_in(nn.BatchNorm2d(4)).to(mn.bfloat16), data(2, 4, 3, 5).to(mn.bfloat16)
     proto = proved(layer, x, opset=13, must_run=False)
     assert operators(proto).count("BatchNormalization") == 1

@@ -14,13 +14,6 @@ def data(*shape: int) -> mn.Tensor:
     return mn.tensor(np.random.default_rng(3).normal(1, 2, shape).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape)
-    return layer
-
-
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -32,7 +25,9 @@ def lived_in(layer: Any) -> Any:
     ],
     ids=str,
 )
-def test_groups(proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int) -> None:
+def test_groups(
+    lived_in: Any, proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int
+) -> None:
     proto = proved(lived_in(layer), data(*shape), opset=opset)
     used = operators(proto)
     assert ("GroupNormalization" in used) == (opset >= 21 and len(shape) > 2)
@@ -42,7 +37,7 @@ def test_groups(proved: Any, operators: Any, layer: nn.Module, shape: tuple[int,
 
 
 @pytest.mark.parametrize("opset", [13, 20, 21, 26])
-def test_height_and_width_can_be_free(proved: Any, opset: int) -> None:
+def test_height_and_width_can_be_free(lived_in: Any, proved: Any, opset: int) -> None:
     proto = proved(
         lived_in(nn.GroupNorm(2, 6)), data(2, 6, 4, 6), opset=opset, dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}}
     )
@@ -51,7 +46,7 @@ def test_height_and_width_can_be_free(proved: Any, opset: int) -> None:
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
 @pytest.mark.parametrize("opset", [13, 18, 26])
-def test_other_float_types(proved: Any, dtype: Any, opset: int) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, opset: int) -> None:
     proved(lived_in(nn.GroupNorm(2, 6)).to(dtype), data(2, 6, 4, 6).to(dtype), opset=opset, must_run=False)
 
 

@@ -17,13 +17,6 @@ def data(*shape: int) -> mn.Tensor:
     return mn.tensor(np.random.default_rng(3).normal(1, 2, shape).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape) if mn.dtypes.is_float(tensor.dtype) else 4
-    return layer
-
-
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -33,18 +26,22 @@ def lived_in(layer: Any) -> Any:
     ],
     ids=str,
 )
-def test_instances(proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int) -> None:
+def test_instances(
+    lived_in: Any, proved: Any, operators: Any, layer: nn.Module, shape: tuple[int, ...], opset: int
+) -> None:
     assert operators(proved(lived_in(layer), data(*shape), opset=opset)) == ["InstanceNormalization"]
 
 
-def test_inference_with_running_statistics_is_a_batch_normalization(proved: Any, operators: Any, opset: int) -> None:
+def test_inference_with_running_statistics_is_a_batch_normalization(
+    lived_in: Any, proved: Any, operators: Any, opset: int
+) -> None:
     layer = lived_in(nn.InstanceNorm2d(4, track_running_stats=True))
     assert operators(proved(layer, data(2, 4, 3, 5), opset=opset)) == ["BatchNormalization"]
 
 
 @pytest.mark.parametrize("opset", [7, 13, 18, 26])
 @pytest.mark.parametrize("options", [{}, {"momentum": None}, {"unbiased_running_var": True, "affine": True}], ids=str)
-def test_training_gives_the_running_statistics_too(options: dict[str, Any], opset: int) -> None:
+def test_training_gives_the_running_statistics_too(lived_in: Any, options: dict[str, Any], opset: int) -> None:
     pytest.importorskip("onnxruntime")
     layer, x = lived_in(nn.InstanceNorm2d(4, track_running_stats=True, **options)), data(3, 4, 2, 5)
     proto = mo.export(layer, x, None, opset_version=opset, training=True)
@@ -59,6 +56,6 @@ def test_training_gives_the_running_statistics_too(options: dict[str, Any], opse
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
 @pytest.mark.parametrize("opset", [13, 22])
-def test_other_float_types(proved: Any, dtype: Any, opset: int) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, opset: int) -> None:
     layer = lived_in(nn.InstanceNorm2d(4, affine=True)).to(dtype)
     proved(layer, data(2, 4, 3, 5).to(dtype), opset=opset, must_run=False)

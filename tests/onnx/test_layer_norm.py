@@ -13,13 +13,6 @@ def data(*shape: int) -> mn.Tensor:
     return mn.tensor(np.random.default_rng(3).normal(1, 2, shape).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape)
-    return layer
-
-
 @pytest.mark.parametrize(
     "layer",
     [
@@ -30,7 +23,7 @@ def lived_in(layer: Any) -> Any:
     ],
     ids=str,
 )
-def test_layers(proved: Any, operators: Any, layer: nn.Module, opset: int) -> None:
+def test_layers(lived_in: Any, proved: Any, operators: Any, layer: nn.Module, opset: int) -> None:
     proto = proved(lived_in(layer), data(3, 4, 5, 6), opset=opset)
     assert (operators(proto) == ["LayerNormalization"]) == (opset >= 17)
     assert set(layer.state_dict()) <= {t.name for t in proto.graph.initializer}
@@ -38,7 +31,7 @@ def test_layers(proved: Any, operators: Any, layer: nn.Module, opset: int) -> No
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
 @pytest.mark.parametrize("opset", [13, 17, 26])
-def test_other_float_types(proved: Any, operators: Any, dtype: Any, opset: int) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, operators: Any, dtype: Any, opset: int) -> None:
     proto = proved(lived_in(nn.LayerNorm(6)).to(dtype), data(3, 5, 6).to(dtype), opset=opset, must_run=False)
     if dtype == mn.float64:  # the operator computes in float32
         assert "LayerNormalization" not in operators(proto)

@@ -11,13 +11,6 @@ from minorm import nn
 X = mn.tensor(np.random.default_rng(3).normal(1, 2, (2, 6, 3, 5)).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape)
-    return layer
-
-
 @pytest.mark.parametrize(
     ("layer", "operator", "since"),
     [
@@ -35,7 +28,7 @@ def lived_in(layer: Any) -> Any:
     ids=str,
 )
 def test_whichever_operator_equals_it(
-    proved: Any, operators: Any, layer: nn.Module, operator: str | None, since: int, opset: int
+    lived_in: Any, proved: Any, operators: Any, layer: nn.Module, operator: str | None, since: int, opset: int
 ) -> None:
     proto = proved(lived_in(layer), X, opset=opset, batches=(3,))
     found = [name for name in operators(proto) if name.endswith("Normalization")]
@@ -44,6 +37,6 @@ def test_whichever_operator_equals_it(
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
-def test_other_float_types(proved: Any, dtype: Any) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, dtype: Any) -> None:
     layer = lived_in(nn.Normalization((1, 6, 1, 5), axes=(0, 2))).to(dtype)
     proved(layer, X.to(dtype), must_run=False)

@@ -13,17 +13,10 @@ def data(*shape: int) -> mn.Tensor:
     return mn.tensor(np.random.default_rng(3).normal(1, 2, shape).astype(np.float32))
 
 
-def lived_in(layer: Any) -> Any:
-    rng = np.random.default_rng(7)
-    for tensor in layer.state_dict().values():
-        tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape)
-    return layer
-
-
 @pytest.mark.parametrize(
     "layer", [nn.RMSNorm(6), nn.RMSNorm((5, 6), eps=1e-3), nn.RMSNorm(6, elementwise_affine=False)], ids=str
 )
-def test_rms(proved: Any, operators: Any, layer: nn.Module, opset: int) -> None:
+def test_rms(lived_in: Any, proved: Any, operators: Any, layer: nn.Module, opset: int) -> None:
     proto = proved(lived_in(layer), data(3, 4, 5, 6), opset=opset)
     assert (operators(proto) == ["RMSNormalization"]) == (opset >= 23)
 
@@ -37,5 +30,5 @@ def test_eps_none_is_the_step_of_the_type(proved: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
 @pytest.mark.parametrize("opset", [13, 22, 26])
-def test_other_float_types(proved: Any, dtype: Any, opset: int) -> None:
+def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, opset: int) -> None:
     proved(lived_in(nn.RMSNorm(6)).to(dtype), data(3, 5, 6).to(dtype), opset=opset, must_run=False, reference=False)
