@@ -59,3 +59,4 @@ from minorm.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from minorm.functional.response import local_response_norm, normalize

@@ -47,6 +47,7 @@ from minorm.nn.norm import (
 from minorm.nn.norm_stateless import (
     GroupNorm,
     LayerNorm,
+    LocalResponseNorm,
     MeanVarianceNorm,
     Normalization,
     RMSNorm,

@@ -201,3 +201,19 @@ def _shape(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     for i, size in enumerate(sizes):
         check_sizes(layer, **{f"shape[{i}]": size})
     return sizes
+
+
+class LocalResponseNorm(Module):
+    """y = x / (k + alpha / size * sum x^2)^beta over `size` neighbouring channels. See `F.local_response_norm`."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize x of shape (N, C, *)."""
+        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch prints them."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -17,6 +17,7 @@ from minorm.onnx import (  # noqa: F401
     normalization,
     pooling,
     reduction,
+    response,
     rms_norm,
     shape,
 )

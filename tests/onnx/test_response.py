@@ -1,4 +1,7 @@
-"""LRN and LpNormalization against onnxruntime at every opset, and the formula where the operator differs."""
+"""LRN and LpNormalization against onnxruntime at every opset, and the formula where the operator differs.
+
+The reference evaluator of onnx is no oracle here: its LRN loops over N instead of C, its LpNormalization forgets abs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Normalized(nn.Module):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_lrn(proved: Any, operators: Any, size: int, opset: int) -> None:
-    proto = proved(nn.LocalResponseNorm(size, alpha=0.3), data(2, 6, 3, 4), opset=opset)
+    proto = proved(nn.LocalResponseNorm(size, alpha=0.3), data(2, 6, 3, 4), opset=opset, reference=False)
     assert ("LRN" in operators(proto)) == (size % 2 == 1)
 
 
@@ -39,7 +42,7 @@ def test_an_even_window_at_any_rank(proved: Any, shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
 @pytest.mark.parametrize("dim", [1, -1])
 def test_lp(proved: Any, operators: Any, p: float, dim: int, opset: int) -> None:
-    proto = proved(Normalized(p, dim), data(3, 4, 5), opset=opset, must_run=False)
+    proto = proved(Normalized(p, dim), data(3, 4, 5), opset=opset, must_run=False, reference=False)
     assert ("LpNormalization" in operators(proto)) == (p != 3)
 
 

@@ -1,0 +1,44 @@
+"""Normalizations without a mean: by the neighbouring channels' energy, and by an Lp norm."""
+
+from __future__ import annotations
+
+import math
+
+from minorm import trace
+from minorm.functional.arguments import floats, number
+from minorm.ops.operands import axis_of
+from minorm.ops.response import LocalResponse, LpNormalize
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """y = x / (k + alpha / size * sum x^2)^beta, the sum over `size` neighbouring channels.
+
+    x: (N, C, *), floats. The window of channel c is c - size // 2 ... c + (size - 1) // 2, cut off at the ends, as in
+    PyTorch; ONNX's window for an even size is its mirror image.
+    ValueError for size < 1 or fewer than 2 axes. Source: Krizhevsky et al. 2012, section 3.3; ONNX LRN 1 and 13.
+    """
+    floats("local_response_norm", x=x)
+    if x.ndim < 2:
+        raise ValueError(f"local_response_norm: x.shape is {x.shape}; expected (N, C, *), at least 2 axes")
+    if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+        raise ValueError(f"local_response_norm: size={size!r}; expected an integer of at least 1")
+    for name, value in (("alpha", alpha), ("beta", beta), ("k", k)):
+        number("local_response_norm", name, value)
+    return LocalResponse.apply(x, size=int(size), alpha=float(alpha), beta=float(beta), k=float(k))
+
+
+@trace.operation
+def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """y = x / max(||x||_p, eps), the norm along `dim`: (sum |x|^p)^(1/p).
+
+    x: any shape, floats. Vectors whose norm is below eps are divided by eps, so zeros stay zeros.
+    ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`. Source: ONNX LpNormalization 1 and 22.
+    """
+    floats("normalize", x=x)
+    number("normalize", "p", p)
+    number("normalize", "eps", eps)
+    if not 1 <= p < math.inf:
+        raise ValueError(f"normalize: p={p}; expected 1 <= p < infinity")
+    return LpNormalize.apply(x, p=float(p), axis=axis_of("normalize", dim, x), eps=float(eps))

@@ -1,0 +1,52 @@
+"""LRN 1 and 13, LpNormalization 1 and 22. An even LRN window is PyTorch's mirror image: it takes the formula."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.arithmetic import clip
+from minorm.onnx.errors import Decline
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.reduction import reduce
+from minorm.onnx.registry import lowers, writes
+from minorm.onnx.statistics import wide
+
+
+@writes(F.local_response_norm, "LRN", since=(1, 13))
+def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
+    if size % 2 == 0 or x.dtype != dtypes.float32:
+        raise Decline("LRN of float32 with an odd size only")
+    return g.add("LRN", x, shape=x.shape, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
+
+
+@lowers(F.local_response_norm)
+def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
+    """The sum over a window of channels is a 1x1 convolution with a band of ones."""
+    channels, compute = x.known_shape[1], wide(g, x)
+    offset = np.arange(channels)[None, :] - np.arange(channels)[:, None]  # of input channel to output channel
+    band = ((offset >= -(size // 2)) & (offset <= (size - 1) // 2)) * (alpha / size)
+    squares = g.add("Mul", compute, compute)
+    if x.ndim == 2:
+        energy = g.add("MatMul", squares, g.constant(band.T, compute.dtype, "window"), shape=x.shape)
+    else:
+        kernel = band.reshape(channels, channels, *(1,) * (x.ndim - 2))
+        energy = g.add("Conv", squares, g.constant(kernel, compute.dtype, "window"), shape=x.shape)
+    D = g.add("Add", energy, g.scalar(k, compute))
+    return g.cast(g.add("Div", compute, g.add("Pow", D, g.scalar(beta, compute))), x.dtype)
+
+
+@writes(F.normalize, "LpNormalization", since=(1, 22))
+def write_lp_1(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
+    if p not in (1, 2) or x.dtype != dtypes.float32 or eps > 1e-12:
+        raise Decline("LpNormalization of float32 with p 1 or 2 and a negligible eps only")
+    return g.add("LpNormalization", x, shape=x.shape, axis=dim % x.ndim, p=int(p))
+
+
+@lowers(F.normalize)
+def lower_lp(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
+    compute = wide(g, x)
+    powers = g.add("Pow", g.add("Abs", compute), g.scalar(p, compute))
+    norm = g.add("Pow", reduce(g, "ReduceSum", powers, [dim % x.ndim]), g.scalar(1 / p, compute))
+    return g.cast(g.add("Div", compute, clip(g, norm, eps, None)), x.dtype)

@@ -1,0 +1,65 @@
+"""The two normalizations without a mean: by the energy of neighbouring channels, and by an Lp norm.
+
+Both divide x by a norm n of some of its elements, so backward has two terms: dy / n, and what each element did to n.
+16-bit floats are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+
+
+def window_sum(a: Any, before: int, after: int) -> Any:
+    """The sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
+    total = np.zeros_like(a)
+    channels = a.shape[1]
+    for offset in range(-min(before, channels), min(after, channels) + 1):
+        low, high = max(0, -offset), min(channels, channels - offset)
+        total[:, low:high] += a[:, low + offset : high + offset]
+    return total
+
+
+class LocalResponse(Function):
+    """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2)."""
+
+    def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
+        self.dtype, self.size, self.alpha, self.beta = x.dtype, size, alpha, beta
+        self.x = x.astype(dtypes.compute_type(x.dtype), copy=False)
+        number = self.x.dtype.type
+        self.D = number(k) + number(alpha / size) * window_sum(self.x * self.x, size // 2, (size - 1) // 2)
+        return (self.x * self.D ** number(-beta)).astype(x.dtype, copy=False)
+
+    def backward(self, dy: Any) -> Any:
+        x, D, number = self.x, self.D, self.x.dtype.type
+        dy = dy.astype(x.dtype, copy=False)
+        share = dy * D ** number(-self.beta)
+        through_D = window_sum(share * x / D, (self.size - 1) // 2, self.size // 2)  # who has c in its window: mirrored
+        return (share - number(2 * self.alpha * self.beta / self.size) * x * through_D).astype(self.dtype, copy=False)
+
+
+class LpNormalize(Function):
+    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; taken of x / max |x|, so that no power overflows."""
+
+    def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
+        self.dtype, self.p, self.axis = x.dtype, p, axis
+        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
+        size = abs(wide)
+        largest = size.max(axis=axis, keepdims=True, initial=0)
+        scale = np.where((largest > 0) & np.isfinite(largest), largest, 1).astype(wide.dtype)
+        norm = scale * ((size / scale) ** wide.dtype.type(p)).sum(axis=axis, keepdims=True) ** wide.dtype.type(1 / p)
+        self.floored = norm < eps
+        self.n = np.maximum(norm, wide.dtype.type(eps))
+        self.wide_y = wide / self.n
+        return self.wide_y.astype(x.dtype, copy=False)
+
+    def backward(self, dy: Any) -> Any:
+        y = self.wide_y
+        dy = dy.astype(y.dtype, copy=False)
+        slope = np.sign(y) * abs(y) ** y.dtype.type(self.p - 1)  # dn/dx
+        inner = np.where(self.floored, y.dtype.type(0), (dy * y).sum(axis=self.axis, keepdims=True))
+        return ((dy - slope * inner) / self.n).astype(self.dtype, copy=False)
