@@ -53,9 +53,9 @@ def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
     """Each dy goes to the place its maximum came from."""
     planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
     dx = np.zeros((planes, plane), compute_type(dy.dtype))
-    flat = indices.reshape(planes, -1)
+    flat = indices.reshape(planes, math.prod(dy.shape[2:]))
     row, column = np.nonzero(flat >= 0)
-    np.add.at(dx, (row, flat[row, column]), dy.reshape(planes, -1)[row, column].astype(dx.dtype))
+    np.add.at(dx, (row, flat[row, column]), dy.reshape(flat.shape)[row, column].astype(dx.dtype))
     return dx.reshape(x_shape).astype(dy.dtype)
 
 
@@ -74,8 +74,8 @@ def avg_forward(
     y = np.zeros((*x.shape[:2], *out), compute_type(x.dtype))
     for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
         y[inside] += view
-    counts = _counts(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
-    return (y / counts).astype(x.dtype)
+    divisors = counts(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
+    return (y / divisors).astype(x.dtype)
 
 
 def avg_backward(
@@ -90,7 +90,7 @@ def avg_backward(
 ) -> Any:
     """Each dy, divided, goes to every place its window met."""
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
-    share = dy.astype(dtype) / _counts(x_shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
+    share = dy.astype(dtype) / counts(x_shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
     dx = np.zeros(x_shape, dtype)
     for inside, _, view in _taps(dx, kernel, out, stride, padding, dilation):
         view += share[inside]
@@ -115,7 +115,7 @@ def _taps(
         yield (..., *inside), place[tuple(met)], x[(..., *met)]
 
 
-def _counts(
+def counts(
     size: Ints,
     out: Ints,
     kernel: Ints,
@@ -128,9 +128,9 @@ def _counts(
     """What every window's sum is divided by, of shape `out`."""
     if divisor is not None:
         return divisor
-    counts: Any = np.ones((), np.int64)
+    result: Any = np.ones((), np.int64)
     for n, o, k, s, (low, high), d in zip(size, out, kernel, stride, padding, dilation, strict=True):
         at = np.arange(o)[:, None] * s + np.arange(k) * d - low
         counted = (at < n + high) if count_include_pad else (at >= 0) & (at < n)
-        counts = counts[..., None] * counted.sum(axis=1)
-    return np.maximum(counts, 1)
+        result = result[..., None] * counted.sum(axis=1)
+    return np.maximum(result, 1)
