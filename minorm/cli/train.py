@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     assert out is not None
     console = Console(highlight=False)
     console.print(
-        f"{settings.model} on {settings.data}: {training.images['train']:,} images to train, "
+        f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
         f"{training.images['test']:,} to test, {mn.get_num_threads()} threads; writes {out}",
         soft_wrap=True,
     )

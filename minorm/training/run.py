@@ -54,7 +54,10 @@ class Run:
     def resume(cls, out: str, path: str | None = None) -> Run:
         """The run in folder `out`, as it was after its last finished epoch."""
         file = os.path.join(out, CHECKPOINT)
-        run = cls(Settings(**checkpoint.load_training(file)["settings"]), out, path)
+        saved = checkpoint.load_training(file)
+        if not {"settings", "model", "optimizer", "loader", "random", "epoch", "history"} <= saved.keys():
+            raise ValueError(f"{file} was not written by a Run; it holds {', '.join(saved)}")
+        run = cls(Settings(**saved["settings"]), out, path)
         rest = checkpoint.load_training(file, **run._objects())
         random.set_state(rest["random"])
         run.epoch, run.history = rest["epoch"], rest["history"]

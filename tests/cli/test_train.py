@@ -45,7 +45,7 @@ def test_it_trains_says_so_and_resumes_nothing_that_is_finished(
     out = str(tmp_path / "run")
     assert train("--epochs", "2", "--out", out) == 0
     text = capsys.readouterr().out
-    assert "digits on digits: 1,43" in text
+    assert "digits with model digits: 1,438 images to train" in text
     assert "epoch 1/2  train loss" in text
     assert "images/s" in text
     assert f"done: {out}/{CHECKPOINT} and {out}/{LOG}" in text

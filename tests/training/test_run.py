@@ -123,6 +123,9 @@ def test_a_loss_that_is_no_number_names_the_epoch_and_keeps_the_checkpoint(tmp_p
 def test_no_run_and_too_large_batches_are_errors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Run.resume(str(tmp_path / "nothing"))
+    mn.checkpoint.save_training(tmp_path / CHECKPOINT, epoch=1)
+    with pytest.raises(ValueError, match="was not written by a Run; it holds epoch"):
+        Run.resume(str(tmp_path))
     with pytest.raises(ValueError, match="batch_size is 5000; expected at most the 1438 training images"):
         Run(Settings(batch_size=5000))
 
