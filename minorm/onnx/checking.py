@@ -135,6 +135,13 @@ def start(proto: onnx.ModelProto) -> Any:
 
 def run(session: Any, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """All outputs; bfloat16, which NumPy and onnxruntime exchange through raw bits, goes in and out as itself."""
+    try:
+        return _run(session, proto, feeds)
+    except Exception as error:  # its exceptions derive from nothing more precise
+        raise VerifyError(f"verify: onnxruntime fails on this model: {error}") from error
+
+
+def _run(session: Any, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     import onnxruntime
 
     if not any(array.dtype == dtypes.bfloat16 for array in feeds.values()) and not _returns_bfloat16(proto):

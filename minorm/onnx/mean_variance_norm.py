@@ -13,6 +13,7 @@ from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.registry import lowers, writes
+from minorm.onnx.sizes import product
 from minorm.onnx.statistics import standardize, wide
 
 
@@ -20,6 +21,8 @@ from minorm.onnx.statistics import standardize, wide
 def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32:
         raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
+    if product(x.known_shape[axis] for axis in axes) == 1:
+        raise Decline("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
     return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
 
 

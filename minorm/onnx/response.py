@@ -16,8 +16,8 @@ from minorm.onnx.statistics import wide
 
 @writes(F.local_response_norm, "LRN", since=(1, 13))
 def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
-    if size % 2 == 0 or x.dtype != dtypes.float32:
-        raise Decline("LRN of float32 with an odd size only")
+    if size % 2 == 0 or x.dtype != dtypes.float32 or x.ndim != 4:
+        raise Decline("LRN of float32 images with an odd size only")  # onnxruntime takes four axes, no more, no less
     return g.add("LRN", x, shape=x.shape, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
 
 

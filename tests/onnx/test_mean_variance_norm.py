@@ -26,3 +26,8 @@ def test_another_eps_takes_the_formula(proved: Any, operators: Any) -> None:
 def test_other_float_types_take_the_formula(proved: Any, operators: Any, dtype: Any) -> None:
     proto = proved(nn.MeanVarianceNorm(), X.to(dtype), must_run=False)
     assert "MeanVarianceNormalization" not in operators(proto)
+
+
+def test_single_elements_give_zero_not_nan(proved: Any, operators: Any) -> None:
+    proto = proved(nn.MeanVarianceNorm((1,)), X[:, :1])
+    assert "MeanVarianceNormalization" not in operators(proto)

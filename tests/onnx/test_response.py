@@ -35,8 +35,9 @@ def test_lrn(proved: Any, operators: Any, size: int, opset: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (3, 6, 4), (2, 6, 2, 3, 2)])
-def test_an_even_window_at_any_rank(proved: Any, shape: tuple[int, ...]) -> None:
+def test_any_rank(proved: Any, shape: tuple[int, ...]) -> None:
     proved(nn.LocalResponseNorm(4, alpha=0.3), data(*shape), opset=21)
+    proved(nn.LocalResponseNorm(3, alpha=0.3), data(*shape), opset=21)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
