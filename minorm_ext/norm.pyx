@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd and norm_lane_jobs.pxd, the
-# arithmetic is in norm_rows.pxd, norm_lanes.pxd and norm_moments.pxd.
+# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd and
+# norm_lane_jobs.pxd, the arithmetic is in norm_rows.pxd, norm_lanes.pxd and norm_moments.pxd.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
@@ -25,6 +25,7 @@ from minorm_ext.norm_row_jobs cimport (
     rows_whole_forward,
 )
 from minorm_ext.norm_rows cimport real
+from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport ABSENT, ALONE, COMPUTE, GIVEN, Sums, Work, cut_work, take_whole_rows
 
 
@@ -45,7 +46,10 @@ cdef enum Phase:
 
 cdef inline void do_rows(const real* x, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        rows_whole_forward(x, w, job)
+        if w.short:
+            short_forward(x, w, job)
+        else:
+            rows_whole_forward(x, w, job)
     elif phase == MOMENTS:
         rows_moments(x, w, job)
     elif phase == FINISH:
@@ -53,7 +57,10 @@ cdef inline void do_rows(const real* x, const Work* w, Phase phase, Py_ssize_t j
     elif phase == APPLY:
         rows_apply(x, w, job)
     elif phase == BACKWARD:
-        rows_whole_backward(x, w, job)
+        if w.short and w.sums == COMPUTE and w.dx != NULL:
+            short_backward(x, w, job)
+        else:
+            rows_whole_backward(x, w, job)
     elif phase == SUMS:
         rows_sums(x, w, job)
     elif phase == COMBINE:

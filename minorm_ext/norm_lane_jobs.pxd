@@ -73,7 +73,7 @@ cdef inline void tile_finish(
         k = <real>(shift + offset[j])
         w.k[tile.row + j] = k
         w.d[tile.row + j] = (shift - k) + offset[j]
-        w.var[tile.row + j] = m2[j] / w.columns
+        w.var[tile.row + j] = m2[j] * w.one_by_columns
         w.rstd[tile.row + j] = rstd_of(&w.equation, w.var[tile.row + j])
 
 
@@ -213,8 +213,8 @@ cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Til
         if s != NULL and not rows_differ:
             c[j] *= s[tile.param + j * w.nest.keep1.param]
         if w.sums != ABSENT:
-            p[j] = <real>(rstd * w.sum_g[tile.row + j] / w.columns) if w.equation.centered else 0
-            q[j] = <real>(rstd * w.sum_gx[tile.row + j] * slope_of(&w.equation, w.var[tile.row + j]) / w.columns)
+            p[j] = <real>(rstd * w.sum_g[tile.row + j] * w.one_by_columns) if w.equation.centered else 0
+            q[j] = <real>(rstd * w.sum_gx[tile.row + j] * slope_of(&w.equation, w.var[tile.row + j]) * w.one_by_columns)
     for row in range(first_row(w, part), first_row(w, part + 1)):
         at = tile.data + lane_row(&w.nest, row)
         scale = s[tile.param + lane_row_param(&w.nest, row)] if rows_differ and s != NULL else 1

@@ -70,7 +70,7 @@ cdef inline void rows_finish(const real* x, const Work* w, Py_ssize_t row) noexc
     cdef Py_ssize_t part
     for part in range(1, w.parts):
         m = merge(m, (<Moments*>w.partial)[row * w.parts + part])
-    store_statistics(x[row_data(&w.nest, row)], w, row, m.offset, m.m2 / m.n)
+    store_statistics(x[row_data(&w.nest, row)], w, row, m.offset, m.m2 * w.one_by_columns)
 
 
 cdef inline void rows_apply(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -91,7 +91,7 @@ cdef inline void rows_whole_forward(const real* x, const Work* w, Py_ssize_t job
             m = part_moments(start, w, 0)
             for part in range(1, w.parts):
                 m = merge(m, part_moments(start, w, part))
-            store_statistics(start[0], w, row, m.offset, m.m2 / m.n)
+            store_statistics(start[0], w, row, m.offset, m.m2 * w.one_by_columns)
         if w.apply:
             for part in range(w.parts):
                 part_apply(x, w, row, part)
@@ -162,8 +162,8 @@ cdef inline void part_input(
     cdef Py_ssize_t chunk, run, at, i
     cdef Span span
     if w.sums != ABSENT:
-        p = <real>(w.rstd[row] * w.sum_g[row] / w.columns) if w.equation.centered else 0
-        q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) / w.columns)
+        p = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
+        q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
         for run in range(span.run, span.run + span.runs):

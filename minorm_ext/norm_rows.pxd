@@ -8,6 +8,10 @@
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real
 
+cdef extern from "norm_total.h" nogil:
+    float minorm_total_f(const float* a) noexcept
+    double minorm_total_d(const double* a) noexcept
+
 
 cdef enum:
     CHUNK = 8192  # elements
@@ -60,14 +64,12 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) 
     return at
 
 
-cdef inline real total(real* a) noexcept nogil:
-    """The sum of the accumulators, as a tree; `a` is used up."""
-    cdef Py_ssize_t j
-    for j in range(WIDTH // 2):
-        a[j] += a[j + WIDTH // 2]
-    for j in range(WIDTH // 4):
-        a[j] += a[j + WIDTH // 4]
-    return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
+cdef inline real total(const real* a) noexcept nogil:
+    """The sum of the WIDTH accumulators."""
+    if real is float:
+        return minorm_total_f(a)
+    else:
+        return minorm_total_d(a)
 
 
 cdef inline void flush(real* total, real* part) noexcept nogil:
@@ -131,6 +133,30 @@ cdef inline void shifted_sums(
     squares[0] = total(all_q)
 
 
+cdef inline void short_sums(const real* x, Py_ssize_t n, real k, real* sum, real* squares) noexcept nogil:
+    """The same over n contiguous elements, at most REACH * WIDTH."""
+    cdef real a[WIDTH]
+    cdef real q[WIDTH]
+    cdef real t
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t j
+    for j in range(WIDTH):
+        a[j] = 0
+        q[j] = 0
+    while i + WIDTH <= n:
+        for j in range(WIDTH):
+            t = x[i + j] - k
+            a[j] += t
+            q[j] += t * t
+        i += WIDTH
+    for j in range(n - i):
+        t = x[i + j] - k
+        a[j] += t
+        q[j] += t * t
+    sum[0] = total(a)
+    squares[0] = total(q)
+
+
 cdef inline void careful_sums(
     const real* x, Py_ssize_t step, Span at, double k, double* sum, double* squares
 ) noexcept nogil:
@@ -156,6 +182,7 @@ cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, bint c
     """
     cdef Moments m
     cdef double n = <double>at.runs * at.length
+    cdef double one = 1 / n
     cdef double sum, squares, shift
     cdef real a, q
     cdef real k = x[at.run * step + at.element] if centered else 0
@@ -167,15 +194,15 @@ cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, bint c
             shift += sum / n
             careful_sums(x, step, at, shift, &sum, &squares)
     else:
-        if centered and poor_shift(n, a, q - <double>a * a / n):
-            k = <real>(k + a / n)
+        if centered and poor_shift(n, a, q - <double>a * a * one):
+            k = <real>(k + a * one)
             shift = k
             shifted_sums(x, step, at, k, &a, &q)
         sum = a
         squares = q
     m.n = n
-    m.offset = (shift - x[0]) + sum / n if centered else 0
-    m.m2 = max(squares - sum * sum / n, 0.0) if centered else squares
+    m.offset = (shift - x[0]) + sum * one if centered else 0
+    m.m2 = max(squares - sum * sum * one, 0.0) if centered else squares
     return m
 
 

@@ -25,8 +25,10 @@ cdef struct Work:
     bint single            # float, else double
     bint lanes             # the unit-step loop is kept
     bint each              # rows with a parameter for each element
+    bint short             # rows are single runs that fit a chunk
     Py_ssize_t rows
     Py_ssize_t columns
+    double one_by_columns
     const void* x
     const void* dy
     const void* s
@@ -77,6 +79,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     cdef Nest* n = &w.nest
     w.rows = n.keep0.count * n.keep1.count
     w.columns = n.reduce0.count * n.reduce1.count
+    w.one_by_columns = 1.0 / w.columns
     w.lanes = n.keep1.data == 1 and n.keep1.count > 1
     w.each = not w.lanes and n.reduce1.param != 0
     w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
@@ -91,6 +94,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.chunks = w.cut.chunks
     w.chunks_of_part = ceil_div(w.chunks, PARTS)
     w.parts = ceil_div(w.chunks, w.chunks_of_part)
+    w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
     w.members_of_block = max(1, GROUP // w.columns)
     if w.each:
