@@ -12,6 +12,7 @@ import numpy as np
 import threadpoolctl
 
 import minorm_ext
+from minorm.kernels.cpu import memory
 
 __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
@@ -53,7 +54,15 @@ def _facts() -> dict[str, Any]:
         "openmp": f"yes ({openmp})" if openmp else "no: the build is serial, kernels use one thread",
         "threads": get_num_threads(),
         "blas": _blas(),
+        "memory": _memory(),
     }
+
+
+def _memory() -> str:
+    """How the pool of buffers stands: what tensors use, what lies idle, and how often a request was served from it."""
+    now = memory.statistics()
+    used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))
+    return f"{used} in use, {idle} idle (at most {limit}); {now['reused']:,} buffers reused, {now['fresh']:,} fresh"
 
 
 def _blas() -> str:

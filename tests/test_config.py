@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import threadpoolctl
 
 import minorm_ext
 from minorm import config
+from minorm.kernels.cpu import memory
 
 
 def test_show_config_prints_what_it_returns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,6 +31,17 @@ def test_show_config_names_the_build() -> None:
     for library in threadpoolctl.threadpool_info():
         if library["user_api"] == "blas":
             assert library["internal_api"] in facts["blas"]
+
+
+def test_show_config_tells_of_the_pool() -> None:
+    kept = memory.empty((5_000_000,), "uint8")
+    facts = config.show_config("dicts")
+    assert facts is not None
+    assert re.fullmatch(
+        r"[\d,.]+ MB in use, [\d,.]+ MB idle \(at most [\d,.]+ MB\); [\d,]+ buffers reused, [\d,]+ fresh",
+        facts["memory"],
+    )
+    assert float(facts["memory"].split()[0].replace(",", "")) >= kept.nbytes / 1e6
 
 
 def test_show_config_says_when_the_build_is_serial(monkeypatch: pytest.MonkeyPatch) -> None:
