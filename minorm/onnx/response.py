@@ -24,7 +24,7 @@ def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: flo
 @lowers(F.local_response_norm)
 def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
     """The sum over a window of channels is a 1x1 convolution with a band of ones."""
-    channels, compute = x.known_shape[1], wide(g, x)
+    channels, compute = int(x.known_shape[1]), wide(g, x)
     offset = np.arange(channels)[None, :] - np.arange(channels)[:, None]  # of input channel to output channel
     band = ((offset >= -(size // 2)) & (offset <= (size - 1) // 2)) * (alpha / size)
     squares = g.add("Mul", compute, compute)
