@@ -274,7 +274,7 @@ def test_thread_count_changes_no_bit(size, name):
 
 
 def test_outputs_larger_than_the_cache(threads, level):
-    x = np.arange(5_000_011, dtype=np.float32) - 2_500_000  # 20 MB: written around the cache, with a ragged end
+    x = np.arange(9_000_011, dtype=np.float32) - 4_500_000  # 36 MB: written around the cache, with a ragged end
     for n in (1, 2):
         threads(n)
         np.testing.assert_array_equal(elementwise.relu(x), np.maximum(x, 0))
