@@ -86,6 +86,29 @@ cdef inline void careful_lane(
         squares[0] += t * t
 
 
+cdef inline void lane_guess(
+    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, bint centered,
+    double before, const double* offset, real* k
+) noexcept nogil:
+    """A guess of each lane's mean: what is known of it so far, or the mean of four elements."""
+    cdef Py_ssize_t across = (last - first) // 4
+    cdef const real* p0 = x + lane_row(nest, first)
+    cdef const real* p1 = x + lane_row(nest, first + across)
+    cdef const real* p2 = x + lane_row(nest, first + 2 * across)
+    cdef const real* p3 = x + lane_row(nest, first + 3 * across)
+    cdef real quarter = <real>0.25
+    cdef Py_ssize_t j
+    if not centered:
+        for j in range(lanes):
+            k[j] = 0
+    elif before > 0:
+        for j in range(lanes):
+            k[j] = <real>(x[j] + offset[j])
+    else:
+        for j in range(lanes):
+            k[j] = (quarter * p0[j] + quarter * p1[j]) + (quarter * p2[j] + quarter * p3[j])
+
+
 cdef inline void lane_moments(
     const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, bint centered,
     double before, double* offset, double* m2
@@ -107,9 +130,7 @@ cdef inline void lane_moments(
     cdef int poor = 0
     cdef int any_odd = 0
     cdef Py_ssize_t j
-    cdef const real* start = x + lane_row(nest, first)
-    for j in range(lanes):
-        k[j] = start[j] if centered else 0
+    lane_guess(x, nest, first, last, lanes, centered, before, offset, k)
     lane_sums(x, nest, first, last, lanes, k, a, q)
     for j in range(lanes):
         odd[j] = out_of_range(n, a[j], q[j])
@@ -130,7 +151,7 @@ cdef inline void lane_moments(
     if any_odd:
         for j in range(lanes):
             if odd[j]:
-                shift[j] = start[j] if centered else 0
+                shift[j] = x[lane_row(nest, first) + j] if centered else 0
                 careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
                 if centered:
                     shift[j] += sum[j] / n

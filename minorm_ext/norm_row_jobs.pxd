@@ -5,7 +5,7 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
     Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums_each,
-    grad_sums_same, real, scale_each, scale_same, span_moments,
+    grad_sums_same, real, sample_mean, scale_each, scale_same, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work
 
@@ -17,13 +17,15 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
 # Forward.
 
 cdef inline Moments part_moments(const real* row, const Work* w, Py_ssize_t part) noexcept nogil:
+    """The moments of a part, relative to the first element of the row. What is known of the mean guides what follows."""
     cdef Moments m
     cdef Py_ssize_t chunk
-    m.n = 0
-    m.offset = 0
-    m.m2 = 0
-    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
-        m = merge(m, span_moments(row, w.nest.reduce0.data, chunk_span(&w.nest, &w.cut, chunk), w.equation.centered))
+    cdef Py_ssize_t step = w.nest.reduce0.data
+    cdef Span span = chunk_span(&w.nest, &w.cut, part * w.chunks_of_part)
+    m = span_moments(row, step, span, sample_mean(row, step, span), w.equation.centered)
+    for chunk in range(part * w.chunks_of_part + 1, last_chunk(w, part)):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        m = merge(m, span_moments(row, step, span, <real>(row[0] + m.offset), w.equation.centered))
     return m
 
 

@@ -174,18 +174,26 @@ cdef inline void careful_sums(
             squares[0] += t * t
 
 
-cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, bint centered) noexcept nogil:
+cdef inline real sample_mean(const real* x, Py_ssize_t step, Span at) noexcept nogil:
+    """The mean of four elements from all over a span: exactly c where all are c."""
+    cdef Py_ssize_t across = step * (at.runs // 4) if at.runs >= 4 else at.length // 4
+    cdef const real* p = x + at.run * step + at.element
+    cdef real quarter = <real>0.25
+    return (quarter * p[0] + quarter * p[across]) + (quarter * p[2 * across] + quarter * p[3 * across])
+
+
+cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, real guess, bint centered) noexcept nogil:
     """The moments of a span of the row x, relative to x[0] (to 0 if not centered).
 
-    The shift is the span's first element, a guess that needs one pass; when it proves poor, a second pass takes the
-    mean that the first has found.
+    The shift is a guess of the mean, which needs one pass; when it proves poor, a second pass takes the mean that the
+    first has found.
     """
     cdef Moments m
     cdef double n = <double>at.runs * at.length
     cdef double one = 1 / n
     cdef double sum, squares, shift
     cdef real a, q
-    cdef real k = x[at.run * step + at.element] if centered else 0
+    cdef real k = guess if centered else 0
     shift = k
     shifted_sums(x, step, at, k, &a, &q)
     if out_of_range(n, a, q):

@@ -11,7 +11,7 @@ from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real, rs
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
     REACH, WIDTH, Span, apply_each, apply_same, grad_input_each, grad_input_same, grad_params_each, grad_sums_each,
-    grad_sums_same, short_sums, shifted_sums, span_moments,
+    grad_sums_same, sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
 
@@ -50,7 +50,7 @@ cdef inline void statistics_of(
     cdef Moments moments
     cdef Py_ssize_t i
     for i in range(n):
-        k[i] = x[data[i]] if centered else 0
+        k[i] = sample_mean(x + data[i], 0, whole_row(w)) if centered else 0
         if brief:
             short_sums(x + data[i], w.columns, k[i], &a[i], &q[i])
         else:
@@ -66,7 +66,8 @@ cdef inline void statistics_of(
     if odd:
         for i in range(n):
             if out_of_range(m, a[i], q[i]) or (centered and poor_shift(m, a[i], var[i])):
-                moments = span_moments(x + data[i], 0, whole_row(w), centered)
+                moments = span_moments(x + data[i], 0, whole_row(w), k[i], centered)
+                k[i] = x[data[i]] if centered else 0
                 offset[i] = moments.offset
                 var[i] = moments.m2
     for i in range(n):
