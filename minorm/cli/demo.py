@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
         "export it to ONNX, compare it with onnxruntime on every test image, and draw what happened. "
         "The exit code is 0 if every check holds.",
     )
-    parser.add_argument("--epochs", type=int, default=10, help="passes over the training images (default 10)")
+    parser.add_argument("--epochs", type=int, default=8, help="passes over the training images (default 8)")
     parser.add_argument("--seed", type=int, default=0, help="of the first run: split, weights and order (default 0)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs, for a mean accuracy (default 3)")
     parser.add_argument("--threads", type=int, help="processors to use (default all)")

@@ -29,7 +29,7 @@ class Settings:
 
     data: str = "digits"
     model: str = ""  # "" means the usual one for the data
-    epochs: int = 10
+    epochs: int = 8
     batch_size: int = 64
     lr: float = 0.0  # 0 means the usual one: 0.05 for sgd, 0.003 for adam and adamw
     optimizer: str = "sgd"
