@@ -2,6 +2,9 @@
 
     ours, theirs = in_turn([lambda: f(x), lambda: g(x)], seconds=1.0)      # median seconds a call of each
 
+Between two turns the process sleeps: the threads of some libraries go on spinning for milliseconds after their work is
+done, and would take the processors from whoever is measured next.
+
 What matters on a shared machine is the ratio of two medians taken in the same minute, not a time by itself.
 """
 
@@ -11,6 +14,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+TURN = 0.01  # seconds of calls one after the other
+PAUSE = 0.01  # seconds of sleep before each turn; libgomp's workers spin for about 4 ms
 
 
 def in_turn(callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds: int = 5) -> list[float]:
@@ -25,12 +31,13 @@ def in_turn(callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds
         start = time.perf_counter()
         f()
         once = time.perf_counter() - start
-        calls.append(max(1, min(20, int(0.002 / max(once, 1e-9)))))  # a turn of about 2 ms
+        calls.append(max(1, min(100, int(TURN / max(once, 1e-9)))))
     times: list[list[float]] = [[] for _ in callables]
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[0]) < rounds * calls[0]:
         for f, count, mine in zip(callables, calls, times, strict=True):
-            f()  # not timed: it brings the data back after the others' turns
+            time.sleep(PAUSE)
+            f()  # not timed: it wakes the threads and brings the data back after the others' turns
             for _ in range(count):
                 start = time.perf_counter()
                 f()
