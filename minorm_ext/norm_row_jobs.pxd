@@ -4,8 +4,8 @@
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
-    Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums_each,
-    grad_sums_same, real, sample_mean, scale_each, scale_same, span_moments,
+    Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums,
+    real, sample_mean, scale_each, scale_same, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work
 
@@ -113,19 +113,24 @@ cdef inline void part_sums(const real* x, const Work* w, Py_ssize_t row, Py_ssiz
     cdef double* slots = w.partial + row * w.slots * 2
     cdef Py_ssize_t chunk, run
     cdef Span span, one
+    cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        if w.each and s != NULL:
-            grad_sums_each(dy, xs, step, s + row_param(&w.nest, row), w.nest.reduce0.param, span, k, d,
-                           &slots[2 * chunk], &slots[2 * chunk + 1])
-        elif w.slots == w.chunks:
-            grad_sums_same(dy, xs, step, span, k, d, &slots[2 * chunk], &slots[2 * chunk + 1])
+        if w.slots == w.chunks:
+            if w.each and s != NULL:
+                grad_sums(dy, xs, step, s + row_param(&w.nest, row), w.nest.reduce0.param, span, k, d, &a, &q)
+            else:
+                grad_sums(dy, xs, step, <const real*>NULL, 0, span, k, d, &a, &q)
+            slots[2 * chunk] = a
+            slots[2 * chunk + 1] = q
         else:  # short runs, each with a parameter of its own
             one = span
             one.runs = 1
             for run in range(span.run, span.run + span.runs):
                 one.run = run
-                grad_sums_same(dy, xs, step, one, k, d, &slots[2 * run], &slots[2 * run + 1])
+                grad_sums(dy, xs, step, <const real*>NULL, 0, one, k, d, &a, &q)
+                slots[2 * run] = a
+                slots[2 * run + 1] = q
 
 
 cdef inline void rows_combine(const real* x, const Work* w, Py_ssize_t row) noexcept nogil:

@@ -8,7 +8,17 @@
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real
 
-cdef extern from "norm_total.h" nogil:
+cdef extern from "norm_step.h" nogil:
+    void minorm_step_f(float* a, float* q, const float* x, float k) noexcept
+    void minorm_step_d(double* a, double* q, const double* x, double k) noexcept
+    void minorm_grad_step_f(float* a, float* q, const float* dy, const float* x, float k, float d) noexcept
+    void minorm_grad_step_d(double* a, double* q, const double* dy, const double* x, double k, double d) noexcept
+    void minorm_scaled_step_f(
+        float* a, float* q, const float* dy, const float* s, const float* x, float k, float d
+    ) noexcept
+    void minorm_scaled_step_d(
+        double* a, double* q, const double* dy, const double* s, const double* x, double k, double d
+    ) noexcept
     float minorm_total_f(const float* a) noexcept
     double minorm_total_d(const double* a) noexcept
 
@@ -16,6 +26,7 @@ cdef extern from "norm_total.h" nogil:
 cdef enum:
     CHUNK = 8192  # elements
     WIDTH = 32    # accumulators
+    STEP16 = 16   # of which one step takes half
     REACH = 16    # elements that one of them adds up on its own
 
 
@@ -72,12 +83,55 @@ cdef inline real total(const real* a) noexcept nogil:
         return minorm_total_d(a)
 
 
-cdef inline void flush(real* total, real* part) noexcept nogil:
-    """Add the accumulators to those of longer reach."""
+cdef inline void clear(real* a) noexcept nogil:
     cdef Py_ssize_t j
     for j in range(WIDTH):
-        total[j] += part[j]
-        part[j] = 0
+        a[j] = 0
+
+
+cdef inline void gather(real* all, const real* a) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(WIDTH):
+        all[j] += a[j]
+
+
+cdef inline void step(real* a, real* q, const real* x, real k) noexcept nogil:
+    if real is float:
+        minorm_step_f(a, q, x, k)
+    else:
+        minorm_step_d(a, q, x, k)
+
+
+cdef inline void grad_step(real* a, real* q, const real* dy, const real* s, const real* x, real k, real d) noexcept nogil:
+    if real is float:
+        if s == NULL:
+            minorm_grad_step_f(a, q, dy, x, k, d)
+        else:
+            minorm_scaled_step_f(a, q, dy, s, x, k, d)
+    else:
+        if s == NULL:
+            minorm_grad_step_d(a, q, dy, x, k, d)
+        else:
+            minorm_scaled_step_d(a, q, dy, s, x, k, d)
+
+
+cdef inline Py_ssize_t sum_run(const real* x, Py_ssize_t n, real k, real* a, real* q, real* rest) noexcept nogil:
+    """a += x - k and q += (x - k)^2 along a run; what is left of 16 goes to rest."""
+    cdef Py_ssize_t i = 0
+    cdef real t
+    while i + WIDTH <= n:
+        step(a, q, x + i, k)
+        step(a + STEP16, q + STEP16, x + i + STEP16, k)
+        i += WIDTH
+    if i + STEP16 <= n:
+        step(a, q, x + i, k)
+        i += STEP16
+    while i < n:
+        t = x[i] - k
+        rest[0] += t
+        rest[1] += t * t
+        i += 1
+    return i
 
 
 cdef inline void shifted_sums(
@@ -85,76 +139,56 @@ cdef inline void shifted_sums(
 ) noexcept nogil:
     """sum(x - k) and sum((x - k)^2) over a span.
 
-    An accumulator takes REACH elements before it is added to another: beside one outlier of a million standard
+    An accumulator takes about REACH elements before it is added to another: beside one outlier of a million standard
     deviations, hundreds of small squares added one by one would each be rounded away.
     """
     cdef real a[WIDTH]
     cdef real q[WIDTH]
     cdef real all_a[WIDTH]
     cdef real all_q[WIDTH]
-    cdef real t
-    cdef Py_ssize_t r, i, j, stop
-    cdef Py_ssize_t taken = 0
+    cdef real rest[2]
+    cdef real all_rest[2]
+    cdef Py_ssize_t piece = min(at.length, <Py_ssize_t>(REACH * WIDTH))
+    cdef Py_ssize_t runs = REACH * WIDTH // piece  # pieces of as many runs
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t r, start
     cdef const real* p
-    for j in range(WIDTH):
-        a[j] = 0
-        q[j] = 0
-        all_a[j] = 0
-        all_q[j] = 0
-    for r in range(at.runs):
-        p = x + (at.run + r) * step + at.element
-        i = 0
-        while i + WIDTH <= at.length:
-            stop = min(at.length - WIDTH, i + (REACH - 1 - taken) * WIDTH)
-            while i <= stop:
-                for j in range(WIDTH):
-                    t = p[i + j] - k
-                    a[j] += t
-                    q[j] += t * t
-                i += WIDTH
-                taken += 1
-            if taken >= REACH:
-                flush(all_a, a)
-                flush(all_q, q)
-                taken = 0
-        if i < at.length:
-            for j in range(at.length - i):
-                t = p[i + j] - k
-                a[j] += t
-                q[j] += t * t
-            taken += 1
-            if taken >= REACH:
-                flush(all_a, a)
-                flush(all_q, q)
-                taken = 0
-    flush(all_a, a)
-    flush(all_q, q)
-    sum[0] = total(all_a)
-    squares[0] = total(all_q)
+    clear(all_a)
+    clear(all_q)
+    all_rest[0] = 0
+    all_rest[1] = 0
+    while first < at.runs:
+        start = 0
+        while start < at.length:
+            clear(a)
+            clear(q)
+            rest[0] = 0
+            rest[1] = 0
+            for r in range(first, min(first + runs, at.runs)):
+                p = x + (at.run + r) * step + at.element + start
+                sum_run(p, min(piece, at.length - start), k, a, q, rest)
+            gather(all_a, a)
+            gather(all_q, q)
+            all_rest[0] += rest[0]
+            all_rest[1] += rest[1]
+            start += piece
+        first += runs
+    sum[0] = total(all_a) + all_rest[0]
+    squares[0] = total(all_q) + all_rest[1]
 
 
 cdef inline void short_sums(const real* x, Py_ssize_t n, real k, real* sum, real* squares) noexcept nogil:
     """The same over n contiguous elements, at most REACH * WIDTH."""
     cdef real a[WIDTH]
     cdef real q[WIDTH]
-    cdef real t
-    cdef Py_ssize_t i = 0
-    cdef Py_ssize_t j
-    for j in range(WIDTH):
-        a[j] = 0
-        q[j] = 0
-    while i + WIDTH <= n:
-        for j in range(WIDTH):
-            t = x[i + j] - k
-            a[j] += t
-            q[j] += t * t
-        i += WIDTH
-    for j in range(n - i):
-        t = x[i + j] - k
-        a[j] += t
-        q[j] += t * t
-    sum[0] = total(a)
-    squares[0] = total(q)
+    cdef real rest[2]
+    clear(a)
+    clear(q)
+    rest[0] = 0
+    rest[1] = 0
+    sum_run(x, n, k, a, q, rest)
+    sum[0] = total(a) + rest[0]
+    squares[0] = total(q) + rest[1]
 
 
 cdef inline void careful_sums(
@@ -239,66 +273,42 @@ cdef inline void apply_each(
             y[i] = ((x[i] - k) - d) * r + b[i]
 
 
-cdef inline void grad_sums_same(
-    const real* dy, const real* x, Py_ssize_t step, Span at, real k, real d, double* sum_dy, double* sum_dyx
-) noexcept nogil:
-    """sum(dy) and sum(dy * (x - mean)) over a span."""
-    cdef real a[WIDTH]
-    cdef real q[WIDTH]
-    cdef Py_ssize_t r, i, j
-    cdef const real* p
-    cdef const real* g
-    for j in range(WIDTH):
-        a[j] = 0
-        q[j] = 0
-    for r in range(at.runs):
-        p = x + (at.run + r) * step + at.element
-        g = dy + (at.run + r) * step + at.element
-        i = 0
-        while i + WIDTH <= at.length:
-            for j in range(WIDTH):
-                a[j] += g[i + j]
-                q[j] += g[i + j] * ((p[i + j] - k) - d)
-            i += WIDTH
-        for j in range(at.length - i):
-            a[j] += g[i + j]
-            q[j] += g[i + j] * ((p[i + j] - k) - d)
-    sum_dy[0] = total(a)
-    sum_dyx[0] = total(q)
-
-
-cdef inline void grad_sums_each(
+cdef inline void grad_sums(
     const real* dy, const real* x, Py_ssize_t step, const real* s, Py_ssize_t s_step, Span at, real k, real d,
-    double* sum_g, double* sum_gx,
+    real* sum_g, real* sum_gx,
 ) noexcept nogil:
-    """sum(g) and sum(g * (x - mean)) over a span, where g = dy * s has a parameter for each element."""
+    """sum(g) and sum(g * (x - mean)) over a span; g = dy * s where s has a parameter for each element, else dy."""
     cdef real a[WIDTH]
     cdef real q[WIDTH]
+    cdef real rest_a = 0
+    cdef real rest_q = 0
     cdef real t
-    cdef Py_ssize_t r, i, j
+    cdef Py_ssize_t r, i
     cdef const real* p
     cdef const real* g
-    cdef const real* w
-    for j in range(WIDTH):
-        a[j] = 0
-        q[j] = 0
-    for r in range(at.runs):
-        p = x + (at.run + r) * step + at.element
-        g = dy + (at.run + r) * step + at.element
-        w = s + (at.run + r) * s_step + at.element
+    cdef const real* w = NULL
+    clear(a)
+    clear(q)
+    for r in range(at.run, at.run + at.runs):
+        p = x + r * step + at.element
+        g = dy + r * step + at.element
+        if s != NULL:
+            w = s + r * s_step + at.element
         i = 0
         while i + WIDTH <= at.length:
-            for j in range(WIDTH):
-                t = g[i + j] * w[i + j]
-                a[j] += t
-                q[j] += t * ((p[i + j] - k) - d)
+            grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
+            grad_step(a + STEP16, q + STEP16, g + i + STEP16, w + i + STEP16 if s != NULL else NULL, p + i + STEP16, k, d)
             i += WIDTH
-        for j in range(at.length - i):
-            t = g[i + j] * w[i + j]
-            a[j] += t
-            q[j] += t * ((p[i + j] - k) - d)
-    sum_g[0] = total(a)
-    sum_gx[0] = total(q)
+        if i + STEP16 <= at.length:
+            grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
+            i += STEP16
+        while i < at.length:
+            t = g[i] * w[i] if s != NULL else g[i]
+            rest_a += t
+            rest_q += t * ((p[i] - k) - d)
+            i += 1
+    sum_g[0] = total(a) + rest_a
+    sum_gx[0] = total(q) + rest_q
 
 
 cdef inline void grad_input_same(

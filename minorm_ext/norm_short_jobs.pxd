@@ -10,8 +10,8 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    REACH, WIDTH, Span, apply_each, apply_same, grad_input_each, grad_input_same, grad_params_each, grad_sums_each,
-    grad_sums_same, sample_mean, shifted_sums, short_sums, span_moments,
+    REACH, WIDTH, Span, apply_each, apply_same, grad_input_each, grad_input_same, grad_params_each, grad_sums,
+    sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
 
@@ -140,8 +140,8 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
     cdef real* dx = <real*>w.dx
     cdef const real* s = <const real*>w.s
     cdef real* ds = collected_by(x, w, job)
-    cdef double sum[BATCH]
-    cdef double sum_x[BATCH]
+    cdef real sum[BATCH]
+    cdef real sum_x[BATCH]
     cdef Py_ssize_t data[BATCH]
     cdef Py_ssize_t param[BATCH]
     cdef real k[BATCH]
@@ -167,9 +167,13 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
             r[i] = <real>w.rstd[row]
         for i in range(n):
             if each:
-                grad_sums_each(dy + data[i], x + data[i], 0, s + param[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
+                grad_sums(
+                    dy + data[i], x + data[i], 0, s + param[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
+                )
             else:
-                grad_sums_same(dy + data[i], x + data[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
+                grad_sums(
+                    dy + data[i], x + data[i], 0, <const real*>NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
+                )
         for i in range(n):
             row = row_of(w, job, member + i)
             scale = 1
