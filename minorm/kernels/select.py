@@ -7,6 +7,6 @@ from typing import Any
 from minorm.kernels import cpu
 
 
-def backend(array: Any) -> Any:
+def backend(array: Any) -> Any:  # noqa: ARG001  there is one kind of array so far
     """The backend package for this array: modules norm, conv, pool, elementwise, update, memory."""
     return cpu
