@@ -8,15 +8,16 @@ from libc.string cimport memset
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport (
-    LANES, STEP, lane_apply, lane_grad_input, lane_grad_sums, lane_moments, lane_row, lane_row_param, lane_row_params,
-    lane_scale, merge_lanes,
+    LANES, STEP, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_moments, lane_row, lane_row_param,
+    lane_row_params, lane_scale, lanes_of, merge_lanes, spread_lanes, turns,
 )
 from minorm_ext.norm_moments cimport rstd_of, slope_of
 from minorm_ext.norm_rows cimport real
-from minorm_ext.norm_work cimport ABSENT, Work
+from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
 
 
 cdef struct Tile:
+    Strip strip
     Py_ssize_t lanes
     Py_ssize_t data   # where it begins in the data
     Py_ssize_t row    # its first statistic
@@ -28,14 +29,23 @@ cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
     cdef Py_ssize_t turn = number // w.tiles
     cdef Py_ssize_t lane = number % w.tiles * LANES
     tile.lanes = min(<Py_ssize_t>LANES, w.nest.keep1.count - lane)
+    tile.strip.kept = tile.lanes
+    tile.strip.width = tile.lanes * w.at_once
+    tile.strip.rows = ceil_div(w.columns, w.at_once)
+    tile.strip.last = tile.lanes * (w.columns - (tile.strip.rows - 1) * w.at_once)
     tile.data = turn * w.nest.keep0.data + lane
     tile.row = turn * w.nest.keep1.count + lane
     tile.param = turn * w.nest.keep0.param + lane * w.nest.keep1.param
     return tile
 
 
-cdef inline Py_ssize_t first_row(const Work* w, Py_ssize_t part) noexcept nogil:
-    return min(part * w.chunks_of_part * STEP, w.columns)
+cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
+    return min(part * w.chunks_of_part * STEP, tile.strip.rows)
+
+
+cdef inline double turns_before(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
+    """How many elements of each lane the parts before this one hold."""
+    return turns(&tile.strip, 0, first_row(w, tile, part))
 
 
 cdef inline bint by_row(const Work* w) noexcept nogil:
@@ -49,14 +59,15 @@ cdef inline void tile_moments(
     const real* x, const Work* w, Tile tile, Py_ssize_t part, double* offset, double* m2
 ) noexcept nogil:
     """The moments of the lanes of a tile over the rows of a part."""
-    cdef Py_ssize_t first = first_row(w, part)
-    cdef Py_ssize_t end = first_row(w, part + 1)
+    cdef Py_ssize_t first = first_row(w, &tile, part)
+    cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
     memset(offset, 0, LANES * sizeof(double))
     memset(m2, 0, LANES * sizeof(double))
     while row < end:
         lane_moments(
-            x + tile.data, &w.nest, row, min(row + STEP, end), tile.lanes, w.equation.centered, row - first, offset, m2
+            x + tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), w.equation.centered,
+            turns(&tile.strip, first, row), offset, m2,
         )
         row += STEP
 
@@ -96,11 +107,15 @@ cdef inline void tile_apply(const real* x, const Work* w, Tile tile, Py_ssize_t 
         if s != NULL and per_lane:
             c[j] *= s[p]
         e[j] = b[p] if b != NULL and per_lane else 0
-    for row in range(first_row(w, part), first_row(w, part + 1)):
-        at = tile.data + lane_row(&w.nest, row)
+    spread_lanes(k, &tile.strip)
+    spread_lanes(d, &tile.strip)
+    spread_lanes(c, &tile.strip)
+    spread_lanes(e, &tile.strip)
+    for row in range(first_row(w, &tile, part), first_row(w, &tile, part + 1)):
+        at = tile.data + lane_row(&w.nest, &tile.strip, row)
         p = tile.param + lane_row_param(&w.nest, row)
         lane_apply(
-            x + at, y + at, tile.lanes, k, d, c, e,
+            x + at, y + at, lanes_of(&tile.strip, row), k, d, c, e,
             s[p] if rows_differ and s != NULL else 1, b[p] if rows_differ and b != NULL else 0,
         )
 
@@ -117,10 +132,12 @@ cdef inline void lanes_finish(const real* x, const Work* w, Py_ssize_t job) noex
     cdef Py_ssize_t part
     cdef double* all = w.partial + job * w.parts * 2 * LANES
     cdef double* one
+    cdef double before
     for part in range(1, w.parts):
         one = all + part * 2 * LANES
+        before = turns_before(w, &tile, part)
         merge_lanes(
-            tile.lanes, first_row(w, part), all, all + LANES, first_row(w, part + 1) - first_row(w, part), one, one + LANES
+            tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
         )
     tile_finish(x, w, tile, all, all + LANES)
 
@@ -134,14 +151,15 @@ cdef inline void lanes_whole_forward(const real* x, const Work* w, Py_ssize_t jo
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
+    cdef double before
     cdef Py_ssize_t part
     if w.moments:
         tile_moments(x, w, tile, 0, all, all + LANES)
         for part in range(1, w.parts):
             tile_moments(x, w, tile, part, one, one + LANES)
+            before = turns_before(w, &tile, part)
             merge_lanes(
-                tile.lanes, first_row(w, part), all, all + LANES,
-                first_row(w, part + 1) - first_row(w, part), one, one + LANES,
+                tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
             )
         tile_finish(x, w, tile, all, all + LANES)
     if w.apply:
@@ -159,16 +177,18 @@ cdef inline void tile_sums(
     cdef real k[LANES]
     cdef real d[LANES]
     cdef Py_ssize_t j
-    cdef Py_ssize_t row = first_row(w, part)
-    cdef Py_ssize_t end = first_row(w, part + 1)
+    cdef Py_ssize_t row = first_row(w, &tile, part)
+    cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     for j in range(tile.lanes):
         k[j] = <real>w.k[tile.row + j]
         d[j] = <real>w.d[tile.row + j]
+    spread_lanes(k, &tile.strip)
+    spread_lanes(d, &tile.strip)
     memset(sum_dy, 0, LANES * sizeof(double))
     memset(sum_dyx, 0, LANES * sizeof(double))
     while row < end:
         lane_grad_sums(
-            <const real*>w.dy + tile.data, x + tile.data, &w.nest, row, min(row + STEP, end), tile.lanes, k, d,
+            <const real*>w.dy + tile.data, x + tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), k, d,
             s + tile.param if s != NULL and by_row(w) else NULL, sum_dy, sum_dyx,
         )
         row += STEP
@@ -200,7 +220,7 @@ cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Til
     cdef real p[LANES]
     cdef real q[LANES]
     cdef real scale
-    cdef Py_ssize_t j, row, at
+    cdef Py_ssize_t j, row, at, lanes
     cdef bint rows_differ = by_row(w)
     cdef double rstd
     cdef double* sums
@@ -215,16 +235,26 @@ cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Til
         if w.sums != ABSENT:
             p[j] = <real>(rstd * w.sum_g[tile.row + j] * w.one_by_columns) if w.equation.centered else 0
             q[j] = <real>(rstd * w.sum_gx[tile.row + j] * slope_of(&w.equation, w.var[tile.row + j]) * w.one_by_columns)
-    for row in range(first_row(w, part), first_row(w, part + 1)):
-        at = tile.data + lane_row(&w.nest, row)
+        else:
+            p[j] = 0
+            q[j] = 0
+    spread_lanes(k, &tile.strip)
+    spread_lanes(d, &tile.strip)
+    spread_lanes(r, &tile.strip)
+    spread_lanes(c, &tile.strip)
+    spread_lanes(p, &tile.strip)
+    spread_lanes(q, &tile.strip)
+    for row in range(first_row(w, &tile, part), first_row(w, &tile, part + 1)):
+        at = tile.data + lane_row(&w.nest, &tile.strip, row)
+        lanes = lanes_of(&tile.strip, row)
         scale = s[tile.param + lane_row_param(&w.nest, row)] if rows_differ and s != NULL else 1
         if dx != NULL and w.sums == ABSENT:
-            lane_scale(dy + at, dx + at, tile.lanes, c, scale)
+            lane_scale(dy + at, dx + at, lanes, c, scale)
         elif dx != NULL:
-            lane_grad_input(dy + at, x + at, dx + at, tile.lanes, k, d, r, c, p, q, scale)
+            lane_grad_input(dy + at, x + at, dx + at, lanes, k, d, r, c, p, q, scale)
         if w.row_params != NULL:
             sums = w.row_params + (number * w.columns + row) * 2
-            lane_row_params(dy + at, x + at, tile.lanes, k, d, r, &sums[0], &sums[1])
+            lane_row_params(dy + at, x + at, lanes, k, d, r, &sums[0], &sums[1])
 
 
 cdef inline void lanes_sums(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:

@@ -2,39 +2,75 @@
 # Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
 #
 # A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators; four rows of
-# the data at a time, so that an accumulator is loaded and stored once for four elements. After STEP rows the sums, kept
-# in the type of the data, are merged in double.
+# the data at a time, so that an accumulator is loaded and stored once for four elements. Where lanes are few and rows
+# follow each other without a gap, several rows are taken as one wide row, and their accumulators are folded at the end.
+# After STEP rows the sums, kept in the type of the data, are merged in double.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_moments cimport out_of_range, poor_shift
-from minorm_ext.norm_moments cimport real
+from minorm_ext.norm_moments cimport out_of_range, poor_shift, real
 from minorm_ext.norm_rows cimport WIDTH, total
 
 
 cdef enum:
     LANES = 256  # lanes of a tile
-    STEP = 64    # rows of the data between two merges
+    STEP = 64    # rows between two merges
 
 
-cdef inline Py_ssize_t lane_row(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where row number `row` of the reduced loops begins in the data."""
+cdef struct Strip:
+    Py_ssize_t kept   # lanes with statistics of their own
+    Py_ssize_t width  # lanes of a row: kept, or a multiple where several rows are taken as one
+    Py_ssize_t rows   # such rows
+    Py_ssize_t last   # lanes of the last of them
+
+
+cdef inline Py_ssize_t lane_row(const Nest* nest, const Strip* strip, Py_ssize_t row) noexcept nogil:
+    """Where a row begins in the data."""
+    if strip.width > strip.kept:
+        return row * strip.width
     if nest.reduce0.count == 1:
         return row * nest.reduce1.data  # spares a division, which is most of the work when lanes are few
     return row // nest.reduce1.count * nest.reduce0.data + row % nest.reduce1.count * nest.reduce1.data
 
 
 cdef inline Py_ssize_t lane_row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
-    """Where it begins in the parameters."""
+    """Where it begins in the parameters, if these vary from row to row."""
     if nest.reduce0.count == 1:
         return row * nest.reduce1.param
     return row // nest.reduce1.count * nest.reduce0.param + row % nest.reduce1.count * nest.reduce1.param
 
 
+cdef inline Py_ssize_t lanes_of(const Strip* strip, Py_ssize_t row) noexcept nogil:
+    return strip.width if row + 1 < strip.rows else strip.last
+
+
+cdef inline double turns(const Strip* strip, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+    """How many elements of each lane the rows first .. end - 1 hold."""
+    cdef Py_ssize_t whole = (end - first) * strip.width
+    return (whole - (strip.width - strip.last if end == strip.rows else 0)) // strip.kept
+
+
+cdef inline void spread_lanes(real* values, const Strip* strip) noexcept nogil:
+    """Repeat what belongs to the kept lanes for every row that a wide row holds."""
+    cdef Py_ssize_t j
+    for j in range(strip.kept, strip.width):
+        values[j] = values[j - strip.kept]
+
+
+cdef inline void fold_lanes(real* sums, const Strip* strip) noexcept nogil:
+    """Add up what belongs to the same lane."""
+    cdef Py_ssize_t start = strip.kept
+    cdef Py_ssize_t j
+    while start < strip.width:
+        for j in range(strip.kept):
+            sums[j] += sums[start + j]
+        start += strip.kept
+
+
 cdef inline void lane_sums(
-    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, const real* k, real* sum,
-    real* squares
+    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, const real* k,
+    real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. last - 1."""
+    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1."""
     cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
     cdef real q[LANES]
     cdef const real* p0
@@ -44,15 +80,15 @@ cdef inline void lane_sums(
     cdef real t0, t1, t2, t3
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j
-    for j in range(lanes):
+    for j in range(strip.width):
         a[j] = 0
         q[j] = 0
-    while row + 4 <= last:
-        p0 = x + lane_row(nest, row)
-        p1 = x + lane_row(nest, row + 1)
-        p2 = x + lane_row(nest, row + 2)
-        p3 = x + lane_row(nest, row + 3)
-        for j in range(lanes):
+    while row + 4 < end:
+        p0 = x + lane_row(nest, strip, row)
+        p1 = x + lane_row(nest, strip, row + 1)
+        p2 = x + lane_row(nest, strip, row + 2)
+        p3 = x + lane_row(nest, strip, row + 3)
+        for j in range(strip.width):
             t0 = p0[j] - k[j]
             t1 = p1[j] - k[j]
             t2 = p2[j] - k[j]
@@ -60,60 +96,66 @@ cdef inline void lane_sums(
             a[j] += (t0 + t1) + (t2 + t3)
             q[j] += (t0 * t0 + t1 * t1) + (t2 * t2 + t3 * t3)
         row += 4
-    while row < last:
-        p0 = x + lane_row(nest, row)
-        for j in range(lanes):
+    while row < end:
+        p0 = x + lane_row(nest, strip, row)
+        for j in range(lanes_of(strip, row)):
             t0 = p0[j] - k[j]
             a[j] += t0
             q[j] += t0 * t0
         row += 1
-    for j in range(lanes):
+    fold_lanes(a, strip)
+    fold_lanes(q, strip)
+    for j in range(strip.kept):
         sum[j] = a[j]
         squares[j] = q[j]
 
 
 cdef inline void careful_lane(
-    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, double k, double* sum, double* squares
+    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double k,
+    double* sum, double* squares
 ) noexcept nogil:
     """The same for one lane in double, for squares that leave the range of the type."""
     cdef double t
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row, lane
     sum[0] = 0
     squares[0] = 0
-    for row in range(first, last):
-        t = x[lane_row(nest, row)] - k
-        sum[0] += t
-        squares[0] += t * t
+    for row in range(first, end):
+        lane = 0
+        while lane < lanes_of(strip, row):
+            t = x[lane_row(nest, strip, row) + lane] - k
+            sum[0] += t
+            squares[0] += t * t
+            lane += strip.kept
 
 
 cdef inline void lane_guess(
-    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, bint centered,
+    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, bint centered,
     double before, const double* offset, real* k
 ) noexcept nogil:
     """A guess of each lane's mean: what is known of it so far, or the mean of four elements."""
-    cdef Py_ssize_t across = (last - first) // 4
-    cdef const real* p0 = x + lane_row(nest, first)
-    cdef const real* p1 = x + lane_row(nest, first + across)
-    cdef const real* p2 = x + lane_row(nest, first + 2 * across)
-    cdef const real* p3 = x + lane_row(nest, first + 3 * across)
+    cdef Py_ssize_t across = (end - first) // 4
+    cdef const real* p0 = x + lane_row(nest, strip, first)
+    cdef const real* p1 = x + lane_row(nest, strip, first + across)
+    cdef const real* p2 = x + lane_row(nest, strip, first + 2 * across)
+    cdef const real* p3 = x + lane_row(nest, strip, first + 3 * across)
     cdef real quarter = <real>0.25
     cdef Py_ssize_t j
     if not centered:
-        for j in range(lanes):
+        for j in range(strip.kept):
             k[j] = 0
     elif before > 0:
-        for j in range(lanes):
+        for j in range(strip.kept):
             k[j] = <real>(x[j] + offset[j])
     else:
-        for j in range(lanes):
+        for j in range(strip.kept):
             k[j] = (quarter * p0[j] + quarter * p1[j]) + (quarter * p2[j] + quarter * p3[j])
 
 
 cdef inline void lane_moments(
-    const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes, bint centered,
+    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, bint centered,
     double before, double* offset, double* m2
 ) noexcept nogil:
-    """Merge the rows first .. last - 1 (at most STEP) into offset and m2, which hold `before` rows so far.
+    """Merge the rows first .. end - 1 (at most STEP) into offset and m2, which hold `before` elements so far.
 
     offset is relative to the lane's first element, or to 0 if not centered. See span_moments in norm_rows.pxd.
     """
@@ -123,24 +165,28 @@ cdef inline void lane_moments(
     cdef double shift[LANES]
     cdef double sum[LANES]
     cdef double squares[LANES]
-    cdef double n = last - first
+    cdef int odd[LANES]  # squares out of range
+    cdef double n = turns(strip, first, end)
+    cdef double one = 1 / n
     cdef double share = n / (n + before)
     cdef double delta
-    cdef int odd[LANES]  # squares out of range
     cdef int poor = 0
     cdef int any_odd = 0
+    cdef Py_ssize_t lanes = strip.kept
     cdef Py_ssize_t j
-    lane_guess(x, nest, first, last, lanes, centered, before, offset, k)
-    lane_sums(x, nest, first, last, lanes, k, a, q)
+    lane_guess(x, nest, strip, first, end, centered, before, offset, k)
+    spread_lanes(k, strip)
+    lane_sums(x, nest, strip, first, end, k, a, q)
     for j in range(lanes):
         odd[j] = out_of_range(n, a[j], q[j])
     if centered:
         for j in range(lanes):
-            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) & (odd[j] == 0)
+            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one) & (odd[j] == 0)
         if poor:
             for j in range(lanes):
-                k[j] = <real>(k[j] + a[j] / n)
-            lane_sums(x, nest, first, last, lanes, k, a, q)
+                k[j] = <real>(k[j] + a[j] * one)
+            spread_lanes(k, strip)
+            lane_sums(x, nest, strip, first, end, k, a, q)
             for j in range(lanes):
                 odd[j] |= out_of_range(n, a[j], q[j])
     for j in range(lanes):
@@ -151,16 +197,16 @@ cdef inline void lane_moments(
     if any_odd:
         for j in range(lanes):
             if odd[j]:
-                shift[j] = x[lane_row(nest, first) + j] if centered else 0
-                careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
+                shift[j] = x[lane_row(nest, strip, first) + j] if centered else 0
+                careful_lane(x + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
                 if centered:
-                    shift[j] += sum[j] / n
-                    careful_lane(x + j, nest, first, last, shift[j], &sum[j], &squares[j])
+                    shift[j] += sum[j] * one
+                    careful_lane(x + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
     if centered:
         for j in range(lanes):
-            delta = ((shift[j] - x[j]) + sum[j] / n) - offset[j]
+            delta = ((shift[j] - x[j]) + sum[j] * one) - offset[j]
             offset[j] += delta * share
-            m2[j] += max(squares[j] - sum[j] * sum[j] / n, 0.0) + delta * delta * (before * share)
+            m2[j] += max(squares[j] - sum[j] * sum[j] * one, 0.0) + delta * delta * (before * share)
     else:
         for j in range(lanes):
             m2[j] += squares[j]
@@ -169,7 +215,7 @@ cdef inline void lane_moments(
 cdef inline void merge_lanes(
     Py_ssize_t lanes, double before, double* offset, double* m2, double n, const double* offset2, const double* m22
 ) noexcept nogil:
-    """Merge n more rows, summed up elsewhere, into offset and m2, which hold `before` rows."""
+    """Merge n more elements, summed up elsewhere, into offset and m2, which hold `before`."""
     cdef double share = n / (n + before)
     cdef double delta
     cdef Py_ssize_t j
@@ -189,10 +235,10 @@ cdef inline void lane_apply(
 
 
 cdef inline void lane_grad_sums(
-    const real* dy, const real* x, const Nest* nest, Py_ssize_t first, Py_ssize_t last, Py_ssize_t lanes,
+    const real* dy, const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
     const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
 ) noexcept nogil:
-    """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. last - 1 (at most STEP).
+    """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1 (at most STEP).
 
     s is a parameter for each row, or absent: then g = dy.
     """
@@ -207,33 +253,36 @@ cdef inline void lane_grad_sums(
     cdef const real* e1
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j
-    for j in range(lanes):
+    for j in range(strip.width):
         a[j] = 0
         q[j] = 0
-    while row + 2 <= last:
-        p0 = x + lane_row(nest, row)
-        p1 = x + lane_row(nest, row + 1)
-        e0 = dy + lane_row(nest, row)
-        e1 = dy + lane_row(nest, row + 1)
+    while row + 2 < end:
+        p0 = x + lane_row(nest, strip, row)
+        p1 = x + lane_row(nest, strip, row + 1)
+        e0 = dy + lane_row(nest, strip, row)
+        e1 = dy + lane_row(nest, strip, row + 1)
         if s != NULL:
             w0 = s[lane_row_param(nest, row)]
             w1 = s[lane_row_param(nest, row + 1)]
-        for j in range(lanes):
+        for j in range(strip.width):
             g0 = e0[j] * w0
             g1 = e1[j] * w1
             a[j] += g0 + g1
             q[j] += g0 * ((p0[j] - k[j]) - d[j]) + g1 * ((p1[j] - k[j]) - d[j])
         row += 2
-    if row < last:
-        p0 = x + lane_row(nest, row)
-        e0 = dy + lane_row(nest, row)
+    while row < end:
+        p0 = x + lane_row(nest, strip, row)
+        e0 = dy + lane_row(nest, strip, row)
         if s != NULL:
             w0 = s[lane_row_param(nest, row)]
-        for j in range(lanes):
+        for j in range(lanes_of(strip, row)):
             g0 = e0[j] * w0
             a[j] += g0
             q[j] += g0 * ((p0[j] - k[j]) - d[j])
-    for j in range(lanes):
+        row += 1
+    fold_lanes(a, strip)
+    fold_lanes(q, strip)
+    for j in range(strip.kept):
         sum_g[j] += a[j]
         sum_gx[j] += q[j]
 

@@ -51,6 +51,7 @@ cdef struct Work:
     Py_ssize_t chunks_of_part
     Py_ssize_t parts
     Py_ssize_t tiles       # lanes: tiles in an outer kept turn
+    Py_ssize_t at_once     # reduced rows that are taken as one
     # Whole rows are done in jobs: a group shares its parameters, a block is some members of a group.
     Py_ssize_t groups
     Py_ssize_t members
@@ -85,7 +86,10 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
     if w.lanes:
         w.tiles = ceil_div(n.keep1.count, LANES)
-        w.chunks = ceil_div(w.columns, STEP)
+        w.at_once = 1
+        if n.reduce0.count == 1 and n.reduce1.data == n.keep1.count and n.reduce1.param == 0:
+            w.at_once = max(1, min(LANES // n.keep1.count, w.columns))
+        w.chunks = ceil_div(ceil_div(w.columns, w.at_once), STEP)
         w.parts = min(w.chunks, ceil_div(PARTS, w.tiles * n.keep0.count))
         w.chunks_of_part = ceil_div(w.chunks, w.parts)
         w.parts = ceil_div(w.chunks, w.chunks_of_part)
