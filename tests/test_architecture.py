@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"tensor", "random"},
     "tensorfile": {"atomic"},
     "checkpoint": {"tensor", "tensorfile", "atomic", "random"},
-    "onnx": {"nn", "functional", "tensor", "ops", "trace", "autograd", "atomic", "running", "random"},
+    "onnx": {"nn", "functional", "tensor", "joining", "ops", "trace", "autograd", "atomic", "running", "random"},
     "config": {"kernels", "minorm_ext"},
     "models": {"nn"},
     "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},

@@ -1,6 +1,7 @@
-"""minorm.onnx: models out to ONNX (and, with the reader, in). Needs the extra: pip install "minorm[onnx]".
+"""minorm.onnx: models out to ONNX and in. Needs the extra: pip install "minorm[onnx]".
 
 minorm.onnx.export(model, x, "model.onnx")
+model = minorm.onnx.load("model.onnx")
 """
 
 try:
@@ -10,7 +11,8 @@ except ImportError as error:
 
 from minorm.onnx import rules  # importing it registers them
 from minorm.onnx.checking import Report, verify
-from minorm.onnx.errors import ExportError, VerifyError
+from minorm.onnx.errors import ExportError, LoadError, VerifyError
 from minorm.onnx.exporting import export
+from minorm.onnx.loading import load
 
-__all__ = ["ExportError", "Report", "VerifyError", "export", "verify"]
+__all__ = ["ExportError", "LoadError", "Report", "VerifyError", "export", "load", "verify"]

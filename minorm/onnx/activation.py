@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx.arithmetic import clip
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import transpose
+from minorm.tensor import Tensor
 
 
 @writes(F.relu, "Relu", since=(6, 13, 14))
 def write_relu(g: Graph, x: Value) -> Value:
     return g.add("Relu", x)
+
+
+@reads("Relu", since=(1, 6, 13, 14))  # 14: integers
+def read_relu(node: Node) -> Callable[[Tensor], Tensor]:
+    def relu(x: Tensor) -> Tensor:
+        return F.relu(x) if dtypes.is_float(x.dtype) else x.clip(0)
+
+    return relu
 
 
 @writes(F.relu6, "Clip", since=(6, 11, 12, 13))

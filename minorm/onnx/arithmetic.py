@@ -5,15 +5,20 @@ Since opset 7 the binary operators broadcast as NumPy does; before it (import on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import Rule, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import Rule, reads, writes
 from minorm.onnx.shape import expand
 from minorm.onnx.sizes import broadcast
 from minorm.ops import elementwise as ops
+from minorm.tensor import Tensor
 
 # Add, Sub, Mul, Div. 13: bfloat16. 14: 8- and 16-bit integers.
 
@@ -27,6 +32,33 @@ def _binary(operator: str) -> Rule:
 
 for _function, _operator in {ops.Add: "Add", ops.Sub: "Sub", ops.Mul: "Mul", ops.Div: "Div"}.items():
     writes(_function, _operator, since=(7, 13, 14))(_binary(_operator))
+
+
+Binary = Callable[[Tensor, Tensor], Tensor]
+
+
+def paired(node: Node, function: Binary) -> Binary:
+    """`function` of two operands that broadcast as the node's version says: before 7, by `broadcast` and `axis`."""
+    legacy = node.since < 7
+    stretched = legacy and bool(node["broadcast"])
+    axis = node["axis"] if stretched else None
+
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        if legacy and not stretched and a.shape != b.shape:
+            raise ValueError(f"shapes {a.shape} and {b.shape} differ; expected equal ones, since broadcast=0")
+        if axis is not None and b.ndim:
+            start = axis + a.ndim if axis < 0 else axis
+            b = b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
+        if a.shape != b.shape:
+            node.fits(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+        return function(a, b)
+
+    return apply
+
+
+@reads("Add", since=(1, 6, 7, 13, 14))
+def read_add(node: Node) -> Binary:
+    return paired(node, lambda a, b: a + b)
 
 
 @writes(ops.Pow, "Pow", since=(7, 12, 13, 15))  # 12: integers
@@ -101,3 +133,8 @@ for _function, _operator, _since in (
 @writes(ops.Cast, "Cast", since=(6, 9, 13, 19, 21, 23, 24, 25, 28))  # 13: bfloat16
 def write_cast(g: Graph, x: Value, dtype: Any) -> Value:
     return g.cast(x, dtype)
+
+
+@reads("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+def read_identity(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: x

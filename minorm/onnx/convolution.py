@@ -5,18 +5,22 @@ Paddings are always written as numbers, low and high; `auto_pad` is never used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import minorm.functional as F
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import reads, writes
 from minorm.ops.convolution import Convolution, ConvolutionTranspose
+from minorm.tensor import Tensor
 
 Pairs = Sequence[tuple[int, int]]
 
 
-def pads(padding: Pairs) -> list[int]:
+def pads(pairs: Pairs) -> list[int]:
     """(low, high) pairs in ONNX's order: all lows, then all highs."""
-    return [int(low) for low, _ in padding] + [int(high) for _, high in padding]
+    return [int(low) for low, _ in pairs] + [int(high) for _, high in pairs]
 
 
 @writes(Convolution, "Conv", since=(1, 11, 22))
@@ -42,6 +46,55 @@ def write_conv(
         dilations=list(dilation),
         group=groups,
     )
+
+
+CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
+    """Strides and dilations, one an axis; kernel_shape held against the weight's."""
+    for name in ("kernel_shape", "strides", "dilations"):
+        if node[name] is not None and len(node[name]) != rank:
+            raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
+    if node["kernel_shape"] is not None and tuple(node["kernel_shape"]) != tuple(kernel):
+        raise ValueError(f"kernel_shape is {node['kernel_shape']}, the weight's is {tuple(kernel)}; expected the same")
+    return tuple(node["strides"] or (1,) * rank), tuple(node["dilations"] or (1,) * rank)
+
+
+def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Pairs:
+    """(low, high) an axis, of `pads` or of `auto_pad`; spans are the kernel's lengths with dilation."""
+    rank, kind = len(size), node["auto_pad"]
+    if kind in ("NOTSET", "", None):
+        pads = node["pads"] or [0] * (2 * rank)
+        if len(pads) != 2 * rank:
+            raise ValueError(f"pads is {pads}; expected {rank} low and {rank} high numbers")
+        return list(zip(pads[:rank], pads[rank:], strict=True))
+    if kind == "VALID":
+        return [(0, 0)] * rank
+    if kind not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(f"auto_pad is {kind!r}; expected NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    pairs = []
+    for n, span, stride in zip(size, spans, strides, strict=True):
+        total = max(0, (-(-n // stride) - 1) * stride + span - n)
+        small, large = total // 2, total - total // 2
+        pairs.append((small, large) if kind == "SAME_UPPER" else (large, small))
+    return pairs
+
+
+@reads("Conv", since=(1, 11, 22))
+def read_conv(node: Node) -> Callable[..., Tensor]:
+    def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        rank, kernel = x.ndim - 2, w.shape[2:]
+        if rank not in CONV:
+            raise ValueError(f"x has shape {x.shape}; minorm convolves over 1, 2 or 3 spatial axes")
+        strides, dilations = windows(node, rank, kernel)
+        spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+        pads = tuple(padding(node, x.shape[2:], spans, strides))
+        padded = [n + low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True)]
+        node.fits((x.shape[0], max(x.shape[1], w.shape[0]), *padded), x.dtype)
+        return CONV[rank](x, w, b, strides, pads, dilations, node["group"])
+
+    return conv
 
 
 @writes(ConvolutionTranspose, "ConvTranspose", since=(1, 11, 22))

@@ -7,6 +7,14 @@ class ExportError(ValueError):
     """The model cannot be written as ONNX; the message lists every reason at once."""
 
 
+class LoadError(ValueError):
+    """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which."""
+
+
+class Unsupported(Exception):
+    """Raised by a reading rule for a node it cannot import; all such nodes are listed in one LoadError."""
+
+
 class VerifyError(ValueError):
     """What the runtime computes from the file is not what the model computes."""
 

@@ -12,25 +12,40 @@ operator's file holds writer and reader side by side, old versions beside new on
     @lowers(F.batch_norm)                                           # tried after those, at every opset
     def lower(g, x, ...): ...
 
-    @reads("BatchNormalization", since=(14, 15))                    # what the importer calls for such a node
-    def read_14(...): ...
+    @reads("BatchNormalization", since=(14, 15), fixed=(3, 4))      # what the importer calls for such a node
+    def read_14(node): ...
 
 A writing rule gets the graph being built and the call's arguments under the names the function itself gives
 them, with a `Value` for each Tensor; it returns the Value (or the tuple of Values) of the call's result. It
 raises `Decline` where it does not fit (an option ONNX has no word for); then the next rule is tried: first those
 of `writes` in the order they stand, then those of `lowers`. Where all decline, the writer descends into the
 calls made inside this one.
+
+A reading rule gets a `reading.Node` and returns what computes it: a function or Module that takes the node's inputs
+as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs
+that no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds
+nothing else stays a constant and does not become a Parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from minorm.onnx import versions
 
 Rule = Callable[..., Any]
+
+
+class Every:
+    """Stands for all inputs of a node."""
+
+    def __contains__(self, place: object) -> bool:
+        return True
+
+
+EVERY = Every()
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
@@ -50,8 +65,20 @@ class Writer:
         return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.since
 
 
+@dataclass(frozen=True)
+class Reader:
+    """A rule that reads nodes; `fixed`: the places of inputs without a gradient, or a function of the node for them."""
+
+    rule: Rule
+    fixed: Container[int] | Callable[[Any], Container[int]] = ()
+
+    def fixed_inputs(self, node: Any) -> Container[int]:
+        """The inputs of `node` through which no gradient flows."""
+        return self.fixed(node) if callable(self.fixed) else self.fixed
+
+
 WRITERS: dict[Any, list[Writer]] = {}
-READERS: dict[tuple[str, int], Rule] = {}
+READERS: dict[tuple[str, int], Reader] = {}
 
 
 def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
@@ -73,15 +100,19 @@ def _register(target: Any, operator: str | None, since: tuple[int, ...]) -> Call
     return add
 
 
-def reads(operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
+def reads(
+    operator: str, since: tuple[int, ...], fixed: Container[int] | Callable[[Any], Container[int]] = ()
+) -> Callable[[AnyRule], AnyRule]:
     """Register the rule that reads nodes of `operator` at these of its since-versions."""
     _check(operator, since)
 
     def add(rule: AnyRule) -> AnyRule:
         for version in since:
             if (operator, version) in READERS:
-                raise ValueError(f"{operator} {version} has a reader already: {READERS[operator, version].__name__}")
-            READERS[operator, version] = rule
+                raise ValueError(
+                    f"{operator} {version} has a reader already: {READERS[operator, version].rule.__name__}"
+                )
+            READERS[operator, version] = Reader(rule, fixed)
         return rule
 
     return add
@@ -105,8 +136,8 @@ def absent(target: Any, opset: int) -> list[str]:
     return [f"it is {w.operator} of opset {min(w.since)} on; the model's opset is {opset}" for w in found]
 
 
-def reader(operator: str, opset: int) -> Rule:
-    """The rule that reads a node of `operator` at `opset`; LookupError where there is none."""
+def reader(operator: str, opset: int) -> Reader:
+    """The reader of nodes of `operator` at `opset`; LookupError where there is none."""
     since = versions.resolve(operator, opset)
     if (operator, since) not in READERS:
         raise LookupError(f"{operator}, version {since} (opset {opset}), has no reader")

@@ -5,6 +5,7 @@ from minorm.onnx import (  # noqa: F401
     arithmetic,
     batch_norm,
     comparison,
+    constant,
     convolution,
     dropout,
     group_norm,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import Length, Shape, Size
 from minorm.ops import shape as ops
+from minorm.tensor import Tensor
 
 INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and backwards
 
@@ -37,6 +39,27 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
 @writes(ops.Reshape, "Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25))
 def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
     return reshape(g, x, g.result.shape)
+
+
+# Reshape. 5: the shape is an input. 14: a 0 may mean an empty axis (allowzero).
+
+
+def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor:
+    """x under another shape, in which 0 means "as in x" unless allowzero, and -1 "whatever is left"."""
+    if not allowzero:
+        shape = [x.shape[i] if n == 0 and i < x.ndim else n for i, n in enumerate(shape)]
+    return x.reshape(tuple(shape))
+
+
+@reads("Reshape", since=(1,))
+def read_reshape_1(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: reshaped(x, node["shape"])
+
+
+@reads("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25), fixed=(1,))
+def read_reshape_5(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    allowzero = node.since >= 14 and bool(node["allowzero"])
+    return lambda x, shape: reshaped(x, shape.tolist(), allowzero)
 
 
 def transpose(g: Graph, x: Value, order: Sequence[int]) -> Value:

@@ -48,7 +48,7 @@ def test_readers_are_found_by_the_opset_of_the_model(empty: None) -> None:
     @registry.reads("BatchNormalization", since=(14, 15))
     def read_14() -> None: ...
 
-    assert registry.reader("BatchNormalization", 20) is read_14
+    assert registry.reader("BatchNormalization", 20).rule is read_14
     with pytest.raises(LookupError, match=r"BatchNormalization, version 9 .opset 13., has no reader"):
         registry.reader("BatchNormalization", 13)
     with pytest.raises(ValueError, match="has a reader already"):

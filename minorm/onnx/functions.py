@@ -1,0 +1,143 @@
+"""Functions that a model brings along: each call is replaced by the nodes of the function's body.
+
+What comes out is one flat list of nodes. Values inside a call are named after it, `call/value`. How deep calls nest
+and how many nodes they make is bounded, so that a small file cannot ask for billions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minorm.onnx.errors import LoadError
+from minorm.onnx.reading import Node, attribute_values
+from minorm.onnx.tensors import Budget
+
+MAX_DEPTH = 64
+MAX_NODES = 200_000  # made by functions
+
+Key = tuple[str, str, str]  # domain, name, overload
+
+
+def domain_of(name: str) -> str:
+    """The domain, with ONNX's own always written ""."""
+    return "" if name == "ai.onnx" else name
+
+
+def opset_table(imports: Any, what: str) -> dict[str, int]:
+    """domain -> opset; LoadError where a domain stands there twice with different opsets."""
+    table: dict[str, int] = {}
+    for entry in imports:
+        domain = domain_of(entry.domain)
+        if table.setdefault(domain, entry.version) != entry.version:
+            raise LoadError(f"load: {what} imports two opsets of domain {domain!r}: {table[domain]}, {entry.version}")
+    return table
+
+
+@dataclass
+class _Place:
+    """Where nodes are being written: the model itself, or the body of one call."""
+
+    label: str
+    opsets: Mapping[str, int]
+    names: dict[str, str] | None  # formal name -> name outside; None in the model itself
+    attributes: Mapping[str, Any]  # what the call gives for the function's attributes, as AttributeProtos
+    stack: tuple[Key, ...]
+
+
+class Flattener:
+    """Writes the nodes of a model as a flat list, its functions replaced by their bodies."""
+
+    def __init__(self, model: Any, opsets: Mapping[str, int], folder: str | None, budget: Budget) -> None:
+        self.model, self.opsets, self.folder, self.budget = model, opsets, folder, budget
+        self.functions: dict[Key, Any] = {}
+        for function in model.functions:
+            key = (domain_of(function.domain), function.name, function.overload)
+            if key in self.functions:
+                raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
+            self.functions[key] = function
+        self.calls: set[str] = set()
+        self.made = 0
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, in the order of the file."""
+        yield from self._write(self.model.graph.node, _Place("", self.opsets, None, {}, ()))
+
+    def _write(self, protos: Any, place: _Place) -> Iterator[Node]:
+        for index, proto in enumerate(protos):
+            label = proto.name or f"{proto.op_type}_{index}"
+            name = f"{place.label}/{label}" if place.label else proto.name
+            attributes = self._attributes(proto, place, name or label)
+            key = (domain_of(proto.domain), proto.op_type, proto.overload)
+            inputs = tuple(self._name(n, place) for n in proto.input)
+            outputs = tuple(self._name(n, place) for n in proto.output)
+            if key in self.functions:
+                yield from self._call(key, inputs, outputs, attributes, name or label, place)
+                continue
+            if place.stack:
+                self.made += 1
+                if self.made > MAX_NODES:
+                    raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
+            what = f"node {name or label!r} ({proto.op_type})"
+            values = attribute_values(attributes, what, self.folder, self.budget)
+            yield Node(key[1], key[0], name, place.opsets.get(key[0], 0), inputs, outputs, values, budget=self.budget)
+
+    def _call(
+        self,
+        key: Key,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        attributes: dict[str, Any],
+        label: str,
+        place: _Place,
+    ) -> Iterator[Node]:
+        function = self.functions[key]
+        if key in place.stack:
+            raise LoadError(f"load: function {function.name!r} calls itself")
+        if len(place.stack) >= MAX_DEPTH:
+            raise LoadError(f"load: functions call each other more than {MAX_DEPTH} deep")
+        if len(inputs) > len(function.input) or len(outputs) > len(function.output):
+            raise LoadError(
+                f"load: {label!r} calls function {function.name!r} with {len(inputs)} inputs and {len(outputs)} "
+                f"outputs; it has {len(function.input)} and {len(function.output)}"
+            )
+        allowed = {*function.attribute, *(a.name for a in function.attribute_proto)}
+        if not set(attributes) <= allowed:
+            raise LoadError(f"load: function {function.name!r} has no attribute {min(set(attributes) - allowed)!r}")
+        while label in self.calls:
+            label += "_"
+        self.calls.add(label)
+        names = dict.fromkeys(function.input, "") | dict(zip(function.input, inputs, strict=False))
+        passed = [(formal, actual) for formal, actual in zip(function.output, outputs, strict=False) if formal in names]
+        for formal, actual in zip(function.output, outputs, strict=False):
+            if actual and formal not in names:
+                names[formal] = actual
+        opsets = opset_table(function.opset_import, f"function {function.name!r}")
+        given = {a.name: a for a in function.attribute_proto} | attributes
+        yield from self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key)))
+        for formal, actual in passed:  # the body hands an input on
+            if actual:
+                yield Node(
+                    "Identity", "", label, opsets.get("", 1), (names[formal],), (actual,), {}, budget=self.budget
+                )
+
+    def _name(self, name: str, place: _Place) -> str:
+        if place.names is None or not name:
+            return str(name)
+        return place.names.setdefault(name, f"{place.label}/{name}")
+
+    def _attributes(self, proto: Any, place: _Place, what: str) -> dict[str, Any]:
+        """The attributes as AttributeProtos; those that refer to one of the function's replaced by it."""
+        found: dict[str, Any] = {}
+        for attribute in proto.attribute:
+            if attribute.name in found:
+                raise LoadError(f"load: node {what!r} has two attributes {attribute.name!r}")
+            reference = attribute.ref_attr_name
+            if reference and place.names is None:
+                raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is in no function")
+            if not reference:
+                found[attribute.name] = attribute
+            elif reference in place.attributes:
+                found[attribute.name] = place.attributes[reference]
+        return found

@@ -1,0 +1,200 @@
+"""A loaded graph as a Module: it runs its nodes in order and drops every value after its last use.
+
+The graph lists all Parameters and buffers under their initializers' names, whatever characters these have. The
+modules below it are places: nodes that have a mode (BatchNormalization, Dropout), and one for every dotted prefix of
+a Parameter's name, so that `model.get_submodule("layer1.0.bn1").freeze()` means what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import trace
+from minorm.nn import Module, Parameter
+from minorm.nn.attributes import BUFFER, PARAMETER
+from minorm.tensor import Tensor
+
+
+class Layer(Module):
+    """A place in a loaded graph. It holds no tensors, but knows the Parameters that belong to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uses: list[Parameter] = []
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Whether the Parameters of this place, and of those below it, collect gradients."""
+        for module in self.modules():
+            for parameter in module.uses if isinstance(module, Layer) else ():
+                parameter.requires_grad = requires_grad
+        return super().requires_grad_(requires_grad)
+
+
+@dataclass
+class Input:
+    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | str, ...] | None  # None: of any rank
+
+    def check(self, given: Any) -> Tensor:
+        """`given` as a Tensor; raise where it is not what the file declares."""
+        if not isinstance(given, (Tensor, np.ndarray)):
+            raise TypeError(f"input {self.name!r} is {type(given).__name__}; expected a Tensor")
+        x = given if isinstance(given, Tensor) else Tensor(given)
+        if x.dtype != self.dtype:
+            raise TypeError(
+                f"input {self.name!r} is {x.dtype}; the graph declares {self.dtype}; convert it: x.to(mn.{self.dtype})"
+            )
+        shape = self.shape
+        if shape is not None and (
+            len(shape) != x.ndim or any(isinstance(n, int) and n != m for n, m in zip(shape, x.shape, strict=True))
+        ):
+            raise ValueError(
+                f"input {self.name!r} has shape {x.shape}; the graph declares ({', '.join(map(str, shape))})"
+            )
+        return x
+
+
+@dataclass
+class Step:
+    """One node to run: values live in numbered slots; None stands for an absent one."""
+
+    operation: Callable[..., Any]
+    inputs: list[int | None]
+    outputs: list[int | None]
+    label: str
+    silent: bool  # computes with shapes alone: export sees the numbers, not how they came about
+    dropped: Sequence[int] = ()  # slots that nobody reads after this step
+
+    def run(self, values: list[Any]) -> None:
+        """Compute the outputs' slots from the inputs'."""
+        arguments = [None if slot is None else values[slot] for slot in self.inputs]
+        outer = trace.state.calls
+        if self.silent:
+            trace.state.calls = None
+        try:
+            result = self.operation(*arguments)
+        except Exception as error:  # whatever goes wrong, the message must say in which node
+            raise ValueError(f"{self.label}: {error}") from error
+        finally:
+            trace.state.calls = outer
+        results = result if isinstance(result, tuple) else (result,)
+        for slot, value in zip(self.outputs, results, strict=False):
+            if slot is not None:
+                values[slot] = value
+        for slot in self.dropped:
+            values[slot] = None
+
+
+class GraphModule(Module):
+    """What `minorm.onnx.load` returns: `model(*inputs)` runs the graph, and gives its output, or a tuple of several.
+
+    input_names, output_names    in the order of the file
+    inputs                       what the file declares of each input
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        output_names: Sequence[str],
+        steps: Sequence[Step],
+        slots: Mapping[str, int],
+        state: Mapping[str, Tensor],
+        constants: Mapping[str, Tensor],
+    ) -> None:
+        super().__init__()
+        self.inputs = list(inputs)
+        self.input_names = [entry.name for entry in inputs]
+        self.output_names = list(output_names)
+        self._state = dict(state)
+        self._steps = list(steps)
+        self._size = len(slots)
+        self._given = [(slots[name], tensor) for name, tensor in {**constants, **state}.items() if name in slots]
+        self._input_slots = [slots[name] for name in self.input_names]
+        self._output_slots = [slots[name] for name in output_names]
+        _mark_last_uses(self._steps, {*self._output_slots, *(slot for slot, _ in self._given)})
+
+    def forward(self, *inputs: Any) -> Any:
+        """The graph's outputs for these inputs."""
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(self.input_names)
+            raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
+        values: list[Any] = [None] * self._size
+        for slot, tensor in self._given:
+            values[slot] = tensor
+        for slot, entry, given in zip(self._input_slots, self.inputs, inputs, strict=True):
+            values[slot] = entry.check(given)
+        with np.errstate(all="ignore"):  # dividing by 0 has a value in ONNX, and is no news
+            for step in self._steps:
+                step.run(values)
+        results = tuple(values[slot] for slot in self._output_slots)
+        return results[0] if len(results) == 1 else results
+
+    def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
+        """The tensors of the graph under their initializers' names, then what Module holds: the places."""
+        for name, tensor in self._state.items():
+            if (PARAMETER if isinstance(tensor, Parameter) else BUFFER) in kinds:
+                yield name, tensor
+        yield from super()._own(*kinds)
+
+    def extra_repr(self) -> str:
+        """Inputs, outputs and the number of nodes."""
+        inputs = ", ".join(self.input_names)
+        return f"{inputs} -> {', '.join(self.output_names)}; {len(self._steps)} nodes"
+
+
+def _mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
+    seen = set(kept)
+    for step in reversed(steps):
+        used = {slot for slot in (*step.inputs, *step.outputs) if slot is not None}
+        step.dropped = sorted(used - seen)
+        seen |= used
+
+
+# Places
+
+
+def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parameters: Mapping[str, Parameter]) -> None:
+    """Put each layer at its wished path below `root`, and a plain Layer wherever a Parameter's name has a prefix."""
+    for path, layer in layers:
+        while not _put(root, path, layer):
+            path += "_"
+    for name, parameter in parameters.items():
+        path = name.rpartition(".")[0]
+        if path and (place := _at(root, path)) is not None:
+            place.uses.append(parameter)
+
+
+def _put(root: Module, path: str, layer: Module) -> bool:
+    parent_path, _, name = path.rpartition(".")
+    parent = root if not parent_path else _at(root, parent_path)
+    if parent is None or not _free(parent, name):
+        parent, name = root, path.replace(".", "_") or type(layer).__name__
+    if not _free(parent, name):
+        return False
+    parent.add_module(name, layer)
+    return True
+
+
+def _free(parent: Module, name: str) -> bool:
+    return bool(name) and not hasattr(parent, name)
+
+
+def _at(root: Module, path: str) -> Layer | None:
+    """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
+    module = root
+    for name in path.split("."):
+        child = dict(module.named_children()).get(name)
+        if child is None:
+            if not _free(module, name):
+                return None
+            child = Layer()
+            module.add_module(name, child)
+        module = child
+    return module if isinstance(module, Layer) else None

@@ -1,0 +1,138 @@
+"""What a reading rule is given: one node of the file, its attributes with their defaults, its constant inputs.
+
+    @reads("Elu", since=(1, 6, 22))
+    def read_elu(node):
+        alpha = node["alpha"]              # as the file says, or the default of this version of the operator
+        return lambda x: F.elu(x, alpha)   # called with the node's inputs, each time the model runs
+
+README.md, "Adding a reader", tells the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+from minorm.onnx import tensors
+from minorm.onnx.errors import LoadError
+from minorm.onnx.tensors import Budget
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation of the file. Absent optional inputs and outputs are ""."""
+
+    operator: str
+    domain: str
+    name: str
+    opset: int  # of the operator's domain
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]  # those the file gives
+    since: int = 0  # the version of the operator that the opset means
+    constants: Mapping[str, Any] = field(default_factory=dict)  # the arrays known when the file is loaded, by name
+    used: frozenset[str] = frozenset()  # the values that somebody reads
+    budget: Budget = field(default_factory=Budget)
+    statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
+
+    # What rules ask
+
+    def __getitem__(self, attribute: str) -> Any:
+        """An attribute as a Python value: what the file gives, else the version's default, else None."""
+        if attribute in self.attributes:
+            return self.attributes[attribute]
+        defaults = attribute_defaults(self.operator, self.since)
+        if attribute not in defaults:
+            raise KeyError(f"{self.operator} {self.since} has no attribute {attribute}; the rule is for other versions")
+        return defaults[attribute]
+
+    def has(self, place: int) -> bool:
+        """Whether input `place` is there."""
+        return place < len(self.inputs) and self.inputs[place] != ""
+
+    def wants(self, place: int) -> bool:
+        """Whether anybody reads output `place`."""
+        return place < len(self.outputs) and self.outputs[place] in self.used
+
+    def constant(self, place: int) -> Any:
+        """The array of input `place` if it is known at load time, else None."""
+        return self.constants.get(self.inputs[place]) if self.has(place) else None
+
+    def fits(self, shape: Sequence[int], dtype: Any) -> None:
+        """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""
+        self.budget.fits(shape, dtype, str(self))
+
+    def __str__(self) -> str:
+        label = f"{self.domain}.{self.operator}" if self.domain else self.operator
+        place = (
+            f"node {self.name!r}" if self.name else f"the node that computes {next(filter(None, self.outputs), '')!r}"
+        )
+        since = f"since version {self.since}, " if self.since else ""
+        return f"{label} ({since}opset {self.opset}), {place}"
+
+
+@functools.cache
+def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
+    """Every attribute of this version of an operator with its default; None where it has none."""
+    schema = onnx.defs.get_schema(operator, since, "")
+    return {
+        name: _value(a.default_value, f"the default of {name}", None, Budget()) for name, a in schema.attributes.items()
+    }
+
+
+def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
+    """AttributeProtos by name as Python values; tensors as arrays, subgraphs as they are."""
+    return {
+        name: _value(attribute, f"attribute {name!r} of {what}", folder, budget) for name, attribute in given.items()
+    }
+
+
+_FIELDS = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.TENSOR: "t",
+    AttributeProto.GRAPH: "g",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+    AttributeProto.TENSORS: "tensors",
+    AttributeProto.GRAPHS: "graphs",
+}
+
+
+def _value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any:
+    kind = attribute.type
+    if kind == AttributeProto.UNDEFINED:  # ir_version 1 and 2 had no types: whichever field is set
+        kind = next((k for k, name in _FIELDS.items() if _is_set(attribute, name)), None)
+        if kind is None:
+            return None
+    if kind not in _FIELDS:
+        raise LoadError(f"load: {what} is {AttributeProto.AttributeType.Name(kind)}, which minorm does not read")
+    value = getattr(attribute, _FIELDS[kind])
+    if kind == AttributeProto.STRING:
+        return _text(value, what)
+    if kind == AttributeProto.STRINGS:
+        return [_text(s, what) for s in value]
+    if kind == AttributeProto.TENSOR:
+        return tensors.read(value, what, folder, budget)
+    if kind == AttributeProto.TENSORS:
+        return [tensors.read(t, what, folder, budget) for t in value]
+    return list(value) if kind in (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.GRAPHS) else value
+
+
+def _is_set(attribute: Any, name: str) -> bool:
+    repeated = name.endswith("s") and name != "s"
+    return bool(len(getattr(attribute, name))) if repeated else attribute.HasField(name)
+
+
+def _text(value: bytes, what: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}") from None
