@@ -11,6 +11,7 @@ cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
+    LONG = 16_000_000  # elements of a row that keep a thread too long from answering Ctrl-C
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
 
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
@@ -119,12 +120,10 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     Either way gives the same bits, so this may depend on the threads.
     """
     cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
-    if threads == 1 and not w.lanes:
-        return True
     if w.parts == 1:
         return True
     if w.each and w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0:
         return True  # parts of a row would add to the same ds and db
-    if w.lanes and w.columns * LANES > CACHE:
+    if w.columns > LONG or (w.lanes and w.columns * LANES > CACHE):
         return False
-    return jobs >= 4 * threads or jobs == threads
+    return threads == 1 or jobs >= 4 * threads or jobs == threads
