@@ -33,7 +33,8 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """y = x / max(||x||_p, eps), the norm along `dim`: (sum |x|^p)^(1/p).
 
-    x: any shape, floats. Vectors whose norm is below eps are divided by eps, so zeros stay zeros.
+    x: any shape, floats. Vectors whose norm is below eps are divided by eps, so zeros stay zeros; with eps=0 zeros stay
+    zeros too, and get no gradient.
     ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`. Source: ONNX LpNormalization 1 and 22.
     """
     floats("normalize", x=x)

@@ -6,6 +6,8 @@ momentum is minorm's: running = running * momentum + batch * (1 - momentum), and
 
 In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot say momentum=None or
 an unbiased variance: there the node gives the batch's own statistics (momentum 0) and a few nodes blend them in.
+
+Before 7, `is_test` said the mode; its absence means training.
 """
 
 from __future__ import annotations
@@ -13,12 +15,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import minorm.functional as F
+from minorm.functional.normalization_checks import mark_changed
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.graph_module import Layer
+from minorm.onnx.precision import same_type, single, widest
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import channels, reshape
 from minorm.onnx.statistics import affine, blend, correction, count_up, one_type, ones, standardize, wide, zeros
+from minorm.running import RunningStats
+from minorm.tensor import Tensor
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
@@ -152,3 +162,104 @@ def lower(
         None if p is None else wide(g, p) if p.ndim > 1 else channels(g, x, wide(g, p)) for p in (weight, bias)
     )
     return g.cast(affine(g, y, scale, shift), x.dtype)
+
+
+# Reading
+
+
+class BatchNormalization(Layer):
+    """The operator in all its versions. It owns its running statistics where the file holds them, else it has none.
+
+    Owned, `training` decides: in training x is normalized with its own statistics, which are blended into the running
+    ones; else, and when frozen, with the running ones. Not owned (the graph computes them), the node keeps the form
+    that the file gives it, and gradients flow through all five inputs.
+
+    inverse_saved_var   output 5 of versions 1 to 9 is the variance, as the specification says; True gives what
+                        onnxruntime computes instead, 1 / sqrt(var + eps)
+    """
+
+    inverse_saved_var = False
+
+    def __init__(self, node: Node, trains: bool) -> None:
+        super().__init__()
+        self.training = self.form = trains
+        self.owned = bool(node.statistics)
+        self.momentum, self.eps = float(node["momentum"]), float(node["epsilon"])
+        self.wants = tuple(node.wants(place) for place in range(5))
+        self.images = node.since == 1
+
+    def forward(self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        """y, and where somebody reads them the running mean and variance, and the batch's."""
+        if x.ndim == 0 or (self.images and x.ndim != 4):
+            raise ValueError(
+                f"x has shape {x.shape}; expected {'(N, C, H, W)' if self.images else '(N, C, *positions)'}"
+            )
+        if x.ndim == 1:  # a single axis is the batch; there is one channel
+            y, *statistics = self.forward(x.reshape(-1, 1), scale, bias, mean, var)
+            return y.reshape(x.shape), *statistics
+        data, scale, bias = same_type(x, scale, bias)
+        trains = self.training and not self.frozen if self.owned else self.form
+        if not trains:
+            y = F.batch_norm(data, mean, var, scale, bias, False, self.momentum, self.eps)
+            return y.to(x.dtype), *self._snapshot(mean, var), mean, var
+        axes = (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
+        count = math.prod(x.shape[axis] for axis in axes)
+        old_mean, old_var = (mean, var) if self.owned else (None, None)
+        if count == 1:
+            y = single(data, scale, bias, axes)
+            if self.owned:
+                self._update(x, mean, var)
+        else:
+            y = F.batch_norm(data, old_mean, old_var, scale, bias, True, self.momentum, self.eps)
+        wanted = self.wants[3:] if self.owned else self.wants[1:]
+        if not any(wanted):
+            return y.to(x.dtype), *self._snapshot(mean, var)
+        batch = self._moments(data, axes, mean)
+        new = self._snapshot(mean, var) if self.owned or count == 0 else self._blended(mean, var, *batch)
+        return y.to(x.dtype), *new, *self._saved(*batch, x.dtype)
+
+    def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """The running statistics as they are now; where the node owns them, later calls change them in place."""
+        return (mean.clone(), var.clone()) if self.owned and any(self.wants[1:3]) else (mean, var)
+
+    def _moments(self, x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.to(widest(x, like))
+        centred = x - x.mean(axes, keepdim=True)
+        return x.mean(axes), (centred * centred).mean(axes)
+
+    def _blended(self, mean: Tensor, var: Tensor, new_mean: Tensor, new_var: Tensor) -> tuple[Tensor, ...]:
+        keep, share = self.momentum, 1 - self.momentum
+        return tuple(
+            (old.to(new.dtype) * keep + new * share).to(old.dtype) for old, new in ((mean, new_mean), (var, new_var))
+        )
+
+    def _saved(self, mean: Tensor, var: Tensor, dtype: Any) -> tuple[Tensor, Tensor]:
+        return mean.to(dtype), (1 / (var + self.eps).sqrt() if self.inverse_saved_var else var).to(dtype)
+
+    def _update(self, x: Tensor, mean: Tensor, var: Tensor) -> None:
+        """One value a channel: it is the mean, and the variance is 0."""
+        running = RunningStats(mean.data, var.data, self.momentum)
+        running.update(x.data.reshape(mean.shape), np.zeros(var.shape), 1)
+        mark_changed(running, mean, var)
+
+    def extra_repr(self) -> str:
+        """The options, and whether the running statistics are the file's or the graph computes them."""
+        return f"eps={self.eps}, momentum={self.momentum}, {'' if self.owned else 'no '}running statistics of its own"
+
+
+@reads("BatchNormalization", since=(1, 6))  # is_test decides. `spatial` is read off the shapes: its wording changed
+def read_1(node: Node) -> BatchNormalization:
+    return BatchNormalization(node, not node["is_test"])
+
+
+@reads("BatchNormalization", since=(7, 9))  # the number of outputs decides. 7: spatial=0 still exists
+def read_7(node: Node) -> BatchNormalization:
+    return BatchNormalization(node, len(node.outputs) > 1)
+
+
+@reads("BatchNormalization", since=(14, 15))
+def read_14(node: Node) -> BatchNormalization:
+    trains = bool(node["training_mode"])
+    if not trains and any(node.outputs[1:]):
+        raise ValueError(f"it has {len(node.outputs)} outputs and training_mode=0; expected 1, or training_mode=1")
+    return BatchNormalization(node, trains)

@@ -16,6 +16,7 @@ from minorm.onnx import proto, versions
 from minorm.onnx.checking import verify as check_against
 from minorm.onnx.errors import ExportError, Unstable
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.graph_module import GraphModule
 from minorm.onnx.inputs import Axes, Inputs, inputs_of
 from minorm.onnx.recording import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.writer import Writer
@@ -45,7 +46,8 @@ def export(
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form
     input_names, output_names
-                   default: the names of forward's parameters; `output`, or `output_0`, `output_1` ...
+                   default: the names of forward's parameters; `output`, or `output_0`, `output_1` ... A loaded graph
+                   keeps the names of its file
     dynamic_axes   as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}. Default: axis 0 of every input
                    that has the length of the first input's axis 0 is free and called `batch`; {} fixes all.
                    A free height or width is only as free as the operations allow.
@@ -75,8 +77,9 @@ def export(
 
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=2)
-    wanted = _output_names(base.result, len(outputs), output_names)
+    wanted = _output_names(model, base.result, len(outputs), output_names)
     updates = [(f"{buffer.home or buffer.name}.updated", new) for buffer, new in graph.updated.values()]
+    updates = [(name, new) for name, new in updates if name not in wanted]  # a loaded training graph returns them
     finished = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *updates],
@@ -104,11 +107,13 @@ def _opset(asked: int | None) -> int:
     return asked
 
 
-def _output_names(result: Any, count: int, given: Sequence[str] | None) -> list[str]:
+def _output_names(model: Any, result: Any, count: int, given: Sequence[str] | None) -> list[str]:
     if given is not None:
         if len(given) != count:
             raise ValueError(f"export: output_names has {len(given)} names; the model returns {count} Tensors")
         return list(given)
+    if isinstance(model, GraphModule):
+        return list(model.output_names)
     if isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values()):
         return [str(key) for key in result]
     return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]

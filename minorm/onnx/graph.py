@@ -113,7 +113,8 @@ class Graph:
         attributes that are None are left out
         """
         attributes = {name: value for name, value in attributes.items() if value is not None}
-        inputs = _without_absent_tail(inputs)
+        # A node reads a buffer as the calls written before have left it.
+        inputs = _without_absent_tail(tuple(None if v is None else self.current(v) for v in inputs))
         schema = self._schema(operator, inputs, attributes, outputs)
         wide = self._widened(operator, schema, inputs)
         if dtype is None:

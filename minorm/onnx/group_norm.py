@@ -5,6 +5,7 @@ Before 21 the groups are instances of a reshaped tensor: InstanceNormalization o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import minorm.functional as F
@@ -12,10 +13,13 @@ from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.instance_norm import instance
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.precision import in_type, stash_type, widest
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import channels, expand, reshape
 from minorm.onnx.sizes import product
 from minorm.onnx.statistics import affine, ones, standardize, zeros
+from minorm.tensor import Tensor
 
 
 @writes(F.group_norm, "GroupNormalization", since=(21,))
@@ -59,3 +63,23 @@ def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value 
         return y
     scale, bias = (None if p is None else channels(g, x, p) for p in (scale, bias))
     return affine(g, y, scale, bias)
+
+
+@reads("GroupNormalization", since=(18, 21))
+def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    groups = node["num_groups"]
+    stash = stash_type(node) if node.since >= 21 else dtypes.float32
+
+    def group_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        numbers, what = (groups, "group") if node.since == 18 else (x.shape[1] if x.ndim > 1 else 0, "channel")
+        for name, p in (("scale", scale), ("bias", bias)):
+            if p.shape != (numbers,):
+                raise ValueError(
+                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number a {what}; "
+                    f"x.shape is {x.shape}"
+                )
+        dtype = x.dtype if stash.itemsize <= widest(x).itemsize else stash
+        data, factor, shift = in_type(dtype, x, scale, bias)
+        return F.group_norm(data, groups, factor, shift, node["epsilon"]).to(x.dtype)
+
+    return group_norm

@@ -16,6 +16,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.nn import Module
 from minorm.onnx.graph import ELEMENT_TYPES
+from minorm.onnx.graph_module import GraphModule
 from minorm.onnx.sizes import Shape, Symbols
 from minorm.tensor import Tensor
 
@@ -112,7 +113,9 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """The names of forward's parameters; one that is `*args` gives none."""
+    """The names of forward's parameters; one that is `*args` gives none. A loaded graph has names."""
+    if isinstance(model, GraphModule) and len(model.input_names) == len(places):
+        return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())
     single = "input" if len(places) == 1 else "input_{}"
     return [

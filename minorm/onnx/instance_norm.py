@@ -1,4 +1,4 @@
-"""InstanceNormalization. 6: any rank. 22: bfloat16. It has no running statistics in any version.
+"""InstanceNormalization. 1: images. 6: any rank. 22: bfloat16. It has no running statistics in any version.
 
 Inference with running statistics is what BatchNormalization does; training with them is the operator, and beside it
 the running ones as outputs `<key>.updated`.
@@ -6,14 +6,19 @@ the running ones as outputs `<key>.updated`.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import minorm.functional as F
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.precision import single
+from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
-from minorm.onnx.registry import writes
+from minorm.onnx.registry import reads, writes
 from minorm.onnx.statistics import blend, correction, count_up, moments, one_type, ones, wide, zeros
+from minorm.tensor import Tensor
 
 
 def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: float) -> Value:
@@ -77,3 +82,15 @@ def write_running(
     shift = zeros(g, size, data) if bias is None else g.cast(bias, data.dtype)
     y = g.add("BatchNormalization", data, scale, shift, mean, var, shape=x.shape, epsilon=eps)
     return g.cast(y, x.dtype)
+
+
+@reads("InstanceNormalization", since=(1, 6, 22))
+def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def instance_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        if x.ndim < 2 or (node.since == 1 and x.ndim != 4):
+            raise ValueError(f"x has shape {x.shape}; expected (N, C, {'H, W' if node.since == 1 else '*positions'})")
+        if math.prod(x.shape[2:]) == 1:
+            return single(x, scale, bias, tuple(range(2, x.ndim)))
+        return F.instance_norm(x, None, None, scale, bias, eps=node["epsilon"])
+
+    return instance_norm

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx import precision
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.precision import in_type, stash_type, widest
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.statistics import affine, ones, standardize, wide
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
 
 
 def first_axis(x: Value, normalized_shape: Any) -> int:
@@ -35,3 +41,29 @@ def lower(
     y = standardize(g, wide(g, x), range(first_axis(x, normalized_shape), x.ndim), eps)
     scale, shift = (None if p is None else wide(g, p) for p in (weight, bias))
     return g.cast(affine(g, y, scale, shift), x.dtype)
+
+
+@reads("LayerNormalization", since=(17,))
+def read_17(node: Node) -> Callable[..., Any]:
+    stash, eps = stash_type(node), node["epsilon"]
+
+    def layer_norm(x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
+        first = axis_of("LayerNormalization", node["axis"], x)
+        tail = x.shape[first:]
+        plain = scale.shape == tail and (bias is None or bias.shape == tail)
+        wide = widest(x, scale, bias, stash=stash)
+        dtype = x.dtype if plain and scale.dtype == x.dtype and widest(x) == wide else wide
+        data, factor, shift = in_type(dtype, x, scale, bias)
+        if plain:
+            y = F.layer_norm(data, tail, factor, shift, eps)
+        else:
+            y = precision.affine(F.layer_norm(data, tail, eps=eps), factor, shift)
+        if not (node.wants(1) or node.wants(2)):
+            return y.to(x.dtype)
+        axes, data = tuple(range(first, x.ndim)), x.to(wide)
+        mean = data.mean(axes, keepdim=True)
+        centred = data - mean
+        inverse = 1 / ((centred * centred).mean(axes, keepdim=True) + eps).sqrt()
+        return y.to(x.dtype), mean.to(stash), inverse.to(stash)
+
+    return layer_norm

@@ -136,7 +136,7 @@ def _unique(inputs: Iterable[str], initializers: Mapping[str, Any]) -> list[str]
 def _frozen(model: Any) -> list[str]:
     """The paths of the modules that were frozen when minorm exported the model."""
     for entry in model.metadata_props:
-        if entry.key == "minorm.frozen":
+        if entry.key == "minorm.frozen" and model.producer_name == "minorm":
             try:
                 paths = json.loads(entry.value)
             except (ValueError, RecursionError):
@@ -234,9 +234,8 @@ class _Builder:
         model = GraphModule(
             self.inputs, self.outputs, self.steps, self.slots, {**self.parameters, **self.buffers}, constants
         )
-        wishes = [(_path(node, ours), layer) for node, layer in self.layers]
-        place_layers(model, wishes, self.parameters)
-        _set_modes(model, [layer for _, layer in self.layers], frozen, self.parameters)
+        place_layers(model, [(_path(node, ours), layer) for node, layer in self.layers], self.parameters)
+        _set_modes(model, self.layers, frozen, self.parameters)
         return model
 
     def _add(self, node: Node) -> None:
@@ -286,24 +285,30 @@ def _path(node: Node, ours: bool) -> str:
     prefixes = {name.rpartition(".")[0] for name in (*node.statistics, *node.inputs[1:3]) if name}
     if len(prefixes) == 1 and (prefix := prefixes.pop()):
         return prefix
-    scope = node.name.rpartition("/")[0]
-    if ours and scope:
-        return scope
+    if ours and _scope(node):
+        return _scope(node)
     return node.name.replace(".", "_") or f"{node.operator}_{next(filter(None, node.outputs), '')}".replace(".", "_")
 
 
 def _set_modes(
-    model: GraphModule, layers: Sequence[Module], frozen: Sequence[str], parameters: Mapping[str, Parameter]
+    model: GraphModule,
+    layers: Sequence[tuple[Node, Module]],
+    frozen: Sequence[str],
+    parameters: Mapping[str, Parameter],
 ) -> None:
-    """Each layer is in the mode its reader gave it; the graph trains if one of them does. Then freeze."""
-    modes = [(layer, layer.training) for layer in layers]
+    """Each layer is in the mode its reader gave it, and the graph trains if one of them does; then freeze."""
+    modes = [(layer, layer.training) for _, layer in layers]
     model.train(any(mode for _, mode in modes))
     for layer, mode in modes:
         layer.training = mode
-    for path in frozen:
-        below = [module for name, module in model.named_modules() if name == path]
-        for module in below:
-            module.frozen = True
-        for name, parameter in parameters.items():
-            if not path or name.startswith(path + "."):
-                parameter.requires_grad = False
+    for path, module in model.named_modules():
+        module.frozen = path in frozen
+    for node, layer in layers:
+        layer.frozen |= _scope(node) in frozen
+    for name, parameter in parameters.items():
+        parameter.requires_grad = name.rpartition(".")[0] not in frozen
+
+
+def _scope(node: Node) -> str:
+    """The path of the module that minorm exported the node from."""
+    return node.name.rpartition("/")[0]

@@ -5,16 +5,18 @@ So do float16 and float64, for which the published function body is ill-typed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import product
 from minorm.onnx.statistics import standardize, wide
+from minorm.tensor import Tensor
 
 
 @writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
@@ -30,3 +32,9 @@ def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -
 def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
     y = standardize(g, wide(g, x), [axis % x.ndim for axis in axes], eps, guard=True)
     return g.cast(y, x.dtype)
+
+
+@reads("MeanVarianceNormalization", since=(9, 13))
+def read_9(node: Node) -> Callable[[Tensor], Tensor]:
+    axes = tuple(node["axes"])
+    return lambda x: F.mean_variance_norm(x, axes)

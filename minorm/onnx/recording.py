@@ -136,7 +136,8 @@ def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
         for module, name, buffer, array, contents, version in buffers:
             np.copyto(array, contents)
             buffer.data, buffer.version.count = array, version
-            setattr(module, name, buffer)
+            if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
+                setattr(module, name, buffer)
 
 
 def tensors_of(result: Any) -> list[Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import minorm.functional as F
@@ -9,9 +11,11 @@ from minorm import dtypes
 from minorm.onnx.arithmetic import clip
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.statistics import wide
+from minorm.tensor import Tensor
 
 
 @writes(F.local_response_norm, "LRN", since=(1, 13))
@@ -37,6 +41,14 @@ def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float
     return g.cast(g.add("Div", compute, g.add("Pow", D, g.scalar(beta, compute))), x.dtype)
 
 
+@reads("LRN", since=(1, 13))  # size - 1 channels besides its own: the smaller half below, the larger above
+def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
+    size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
+    if size % 2:
+        return lambda x: F.local_response_norm(x, size, alpha, beta, bias)
+    return lambda x: F.local_response_norm(x.flip(1), size, alpha, beta, bias).flip(1)
+
+
 @writes(F.normalize, "LpNormalization", since=(1, 22))
 def write_lp_1(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
     if p not in (1, 2) or x.dtype != dtypes.float32 or eps > 1e-12:
@@ -50,3 +62,11 @@ def lower_lp(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
     powers = g.add("Pow", g.add("Abs", compute), g.scalar(p, compute))
     norm = g.add("Pow", reduce(g, "ReduceSum", powers, [dim % x.ndim]), g.scalar(1 / p, compute))
     return g.cast(g.add("Div", compute, clip(g, norm, eps, None)), x.dtype)
+
+
+@reads("LpNormalization", since=(1, 22))
+def read_lp(node: Node) -> Callable[[Tensor], Tensor]:
+    p, axis = node["p"], node["axis"]
+    if p not in (1, 2):
+        raise ValueError(f"p is {p}; expected 1 or 2")
+    return lambda x: F.normalize(x, p, axis, eps=0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx import precision
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.layer_norm import first_axis
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.precision import in_type, stash_type, widest
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.statistics import affine, ones, standardize, wide
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
 
 
 def _eps(x: Value, eps: float | None) -> float:
@@ -33,3 +39,19 @@ def lower(g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: 
     axes = range(first_axis(x, normalized_shape), x.ndim)
     y = standardize(g, wide(g, x), axes, _eps(x, eps), centered=False)
     return g.cast(affine(g, y, None if weight is None else wide(g, weight), None), x.dtype)
+
+
+@reads("RMSNormalization", since=(23,))  # the result is of the scale's type
+def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    stash, eps = stash_type(node), node["epsilon"]
+
+    def rms_norm(x: Tensor, scale: Tensor) -> Tensor:
+        tail = x.shape[axis_of("RMSNormalization", node["axis"], x) :]
+        plain, wide = scale.shape == tail, widest(x, scale, stash=stash)
+        dtype = x.dtype if plain and scale.dtype == x.dtype and widest(x) == wide else wide
+        data, factor = in_type(dtype, x, scale)
+        if plain:
+            return F.rms_norm(data, tail, factor, eps).to(scale.dtype)
+        return precision.affine(F.rms_norm(data, tail, eps=eps), factor, None).to(scale.dtype)
+
+    return rms_norm

@@ -43,7 +43,10 @@ class LocalResponse(Function):
 
 
 class LpNormalize(Function):
-    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; taken of x / max |x|, so that no power overflows."""
+    """y = x / max(n, eps),  n = (sum |x|^p)^(1/p) along one axis; taken of x / max |x|, so that no power overflows.
+
+    With eps=0 a vector of zeros stays one, and gets no gradient.
+    """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
         self.dtype, self.p, self.axis = x.dtype, p, axis
@@ -54,6 +57,8 @@ class LpNormalize(Function):
         norm = scale * ((size / scale) ** wide.dtype.type(p)).sum(axis=axis, keepdims=True) ** wide.dtype.type(1 / p)
         self.floored = norm < eps
         self.n = np.maximum(norm, wide.dtype.type(eps))
+        if eps == 0:
+            self.n[self.n == 0] = np.inf
         self.wide_y = wide / self.n
         return self.wide_y.astype(x.dtype, copy=False)
 

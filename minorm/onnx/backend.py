@@ -1,0 +1,123 @@
+"""The interface of `onnx.backend.base`: how conformance suites run a model.
+
+    import minorm.onnx.backend as backend
+
+    outputs = backend.prepare(model).run([array, ...])
+
+A run is what ONNX says it is, a function of its inputs: running statistics that a training graph updates are results
+here, and the next run starts from those of the file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep
+
+from minorm.autograd import no_grad
+from minorm.onnx import versions
+from minorm.onnx.graph_module import GraphModule
+from minorm.onnx.loading import load
+from minorm.tensor import Tensor
+
+
+class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hints
+    """A loaded model that takes and returns arrays."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
+
+    def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:  # noqa: ARG002  the interface's
+        """The outputs as arrays; inputs are arrays in the graph's order, or by name."""
+        if isinstance(inputs, Mapping):
+            inputs = [inputs[name] for name in self.module.input_names]
+        elif isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        declared = [entry.dtype for entry in self.module.inputs]
+        before = [(buffer, buffer.data.copy()) for buffer in self.module.buffers()]
+        try:
+            with no_grad():
+                results = self.module(*[_tensor(value, dtype) for value, dtype in zip(inputs, declared, strict=True)])
+            results = results if isinstance(results, tuple) else (results,)
+            return tuple(np.array(result.data) for result in results)
+        finally:
+            for buffer, contents in before:
+                np.copyto(buffer.data, contents)
+
+
+def _tensor(value: Any, dtype: Any) -> Tensor:
+    """Arrays as they are; numbers and lists in the type the graph declares."""
+    return Tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
+
+
+class MinormBackend(Backend):  # type: ignore[misc]
+    """Runs ONNX models on the CPU through `minorm.onnx.load`."""
+
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Prepared:
+        """A model to be run many times; options are those of `load`."""
+        if not cls.supports_device(device):
+            raise ValueError(f"prepare: device is {device!r}; minorm computes on 'CPU'")
+        return Prepared(load(model, **options))
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
+        """The outputs of a model for these inputs."""
+        return cls.prepare(model, device, **options).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: Any,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, Sequence[int]]] | None = None,  # noqa: ARG003  the interface's
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `opset_version` says which version of the operator is meant, the newest by default.
+
+        outputs_info    (dtype, shape) of each output; not needed
+        """
+        opset = options.pop("opset_version", min(versions.NEWEST, onnx.defs.onnx_opset_version()))
+        arrays = [np.asarray(array) for array in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
+        names = [name for name in node.input if name]
+        graph = helper.make_graph(
+            [node],
+            "node",
+            [
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+                for name, array in dict(zip(names, arrays, strict=True)).items()
+            ],
+            [helper.make_empty_tensor_value_info(name) for name in node.output if name],
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(node.domain, opset)],
+            ir_version=versions.ir_version(opset),
+        )
+        return cls.run_model(model, arrays, device, **options)
+
+    @classmethod
+    def is_compatible(cls, model: Any, device: str = "CPU", **options: Any) -> bool:
+        """Whether `prepare` takes the model."""
+        try:
+            cls.prepare(model, device, **options)
+        except ValueError:
+            return False
+        return True
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """True for "CPU"."""
+        return device.split(":", maxsplit=1)[0] == "CPU"
+
+
+prepare = MinormBackend.prepare
+run_model = MinormBackend.run_model
+run_node = MinormBackend.run_node
+supports_device = MinormBackend.supports_device
+is_compatible = MinormBackend.is_compatible
