@@ -9,7 +9,6 @@ import platform
 from typing import Any, Literal
 
 import numpy as np
-import threadpoolctl
 
 import minorm_ext
 from minorm.kernels.cpu import memory
@@ -67,6 +66,8 @@ def _memory() -> str:
 
 def _blas() -> str:
     """The BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
+    import threadpoolctl  # only this report needs it, and `import minorm` should be quick
+
     found = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     names = [f"{lib['internal_api']} {lib['version']} ({lib['num_threads']} threads)" for lib in found]
     return ", ".join(names) or "not known"
