@@ -15,9 +15,11 @@ import minorm_ext
 from minorm_ext.baseline import machine
 
 
-def in_a_new_process(program: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_a_new_process(
+    program: str, *options: str, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
+        [sys.executable, *options, "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -169,5 +171,6 @@ def test_small_numbers_survive_the_import() -> None:
 def test_not_compiled_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "minorm_ext").mkdir()
     shutil.copy(minorm_ext.__file__, tmp_path / "minorm_ext")
-    result = in_a_new_process("import minorm_ext", folder=tmp_path)
+    # -S: without the finder of an editable install, which would lead to the compiled ones
+    result = in_a_new_process("import minorm_ext", "-S", folder=tmp_path)
     assert "ImportError: minorm_ext: the kernels are not compiled; run `pip install -e .`" in result.stderr
