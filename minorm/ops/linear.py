@@ -1,20 +1,11 @@
-"""The linear layer: one matrix product over all leading axes of x at once, and the bias added in place."""
+"""The linear layer: one matrix product over all leading axes of x at once."""
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
-from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
-from minorm.ops.matmul import product
-
-
-def as_rows(x):
-    """x (..., n) as (rows, n), also where there are no rows."""
-    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+from minorm.ops.matmul import as_rows
 
 
 class Linear(Function):
@@ -22,24 +13,17 @@ class Linear(Function):
 
     def forward(self, x, w, b):
         self.x, self.w = x, w
-        rows = as_rows(x)
-        if x.dtype in dtypes.HALVES:
-            rows, w, b = (None if a is None else a.astype(np.float32) for a in (rows, w, b))
-        y = product(rows, w.T)
-        if b is not None:
-            y += b
-        if x.ndim != 2:
-            y = y.reshape(*x.shape[:-1], len(w))
-        return y.astype(x.dtype) if x.dtype in dtypes.HALVES else y
+        return backend(x).matmul.linear(x, w, b)
 
     def backward(self, dy):
         x, w = self.x, self.w
         dx = dw = db = None
+        matmul = backend(dy).matmul.matmul
         rows = as_rows(dy)
         if self.needs[0]:
-            dx = product(rows, w).reshape(x.shape)
+            dx = matmul(rows, w).reshape(x.shape)
         if self.needs[1]:
-            dw = product(rows.T, as_rows(x))
+            dw = matmul(rows.T, as_rows(x))
         if self.needs[2]:
             db = sum_to(rows, w.shape[:1])
         return dx, dw, db

@@ -1,21 +1,15 @@
-"""Matrix products of any rank, by NumPy's BLAS; 16-bit floats are multiplied in float32 and rounded once."""
+"""Matrix products of any rank."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
-
-
-def product(a: Any, b: Any) -> Any:
-    """a @ b in the compute type, in the type of `a`."""
-    if a.dtype in dtypes.HALVES:
-        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
-    return np.matmul(a, b)
 
 
 class MatMul(Function):
@@ -23,7 +17,7 @@ class MatMul(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
-        return product(a, b)
+        return backend(a).matmul.matmul(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
@@ -35,9 +29,17 @@ class MatMul(Function):
             dy = dy[..., None, :]
         if b.ndim == 1:
             dy = dy[..., :, None]
+        if columns.ndim == 2 < rows.ndim:  # one matrix for all of the stack: its gradient is one product, not their sum
+            rows, dy = as_rows(rows), as_rows(dy)
+        matmul = backend(dy).matmul.matmul
         da = db = None
         if self.needs[0]:
-            da = sum_to(product(dy, np.swapaxes(columns, -1, -2)), rows.shape).reshape(a.shape)
+            da = sum_to(matmul(dy, np.swapaxes(columns, -1, -2)), rows.shape).reshape(a.shape)
         if self.needs[1]:
-            db = sum_to(product(np.swapaxes(rows, -1, -2), dy), columns.shape).reshape(b.shape)
+            db = sum_to(matmul(np.swapaxes(rows, -1, -2), dy), columns.shape).reshape(b.shape)
         return da, db
+
+
+def as_rows(x):
+    """x (..., n) as (rows, n), also where there are no rows."""
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -1,0 +1,22 @@
+"""Matrix products by NumPy. 16-bit floats are multiplied and added up in float32, and rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.reference.widening import widened
+
+
+@widened
+def matmul(a: Any, b: Any) -> Any:
+    """a @ b: vectors, matrices, and stacks of matrices whose leading axes broadcast"""
+    return np.matmul(a, b)
+
+
+@widened
+def linear(x: Any, w: Any, b: Any = None) -> Any:
+    """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None"""
+    y = np.matmul(x, w.T)
+    return y if b is None else y + b
