@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.ops import reduction
 from minorm.testing import gradcheck
 
 AXES = [None, *range(-1, 3), *itertools.combinations(range(3), 2), (0, 1, 2), ()]
@@ -75,3 +76,37 @@ def test_errors_name_dim_and_shape() -> None:
 
 def test_the_mean_of_nothing_is_nan_without_a_warning() -> None:
     assert np.isnan(mn.zeros(0).mean().item())
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (0, 1, 2), ()])
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_prod_also_with_zeros(rng, axes, keepdims):
+    x = rng.uniform(0.5, 2, (2, 3, 4))
+    x[0, 1], x[1, 1, 2], x[1, 2, 2:] = 0, 0, 0
+
+    def product(x):
+        return reduction.Prod.apply(x, axes=axes, keepdims=keepdims)
+
+    np.testing.assert_allclose(product(mn.Tensor(x)).data, x.prod(axes, keepdims=keepdims))
+    gradcheck(product, x)
+
+
+@pytest.mark.parametrize("axes", [(0,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_log_sum_exp(rng, axes, keepdims):
+    x = rng.normal(0, 2, (2, 3, 4))
+
+    def function(x):
+        return reduction.LogSumExp.apply(x, axes=axes, keepdims=keepdims)
+
+    np.testing.assert_allclose(function(mn.Tensor(x)).data, np.log(np.exp(x).sum(axes, keepdims=keepdims)))
+    np.testing.assert_allclose(function(mn.Tensor(x + 5000)).data, 5000 + function(mn.Tensor(x)).data)
+    gradcheck(function, x)
+
+
+def test_log_sum_exp_of_nothing_and_of_infinities():
+    x = np.array([[-np.inf, -np.inf], [np.inf, 0]])
+    y = reduction.LogSumExp.apply(mn.Tensor(x), axes=(1,), keepdims=False)
+    assert y.tolist() == [-np.inf, np.inf]
+    empty = reduction.LogSumExp.apply(mn.Tensor(np.zeros((2, 0))), axes=(1,), keepdims=False)
+    assert empty.tolist() == [-np.inf, -np.inf]

@@ -1,0 +1,29 @@
+"""Functions made of steps: their slope is 0 wherever they have one, so no gradient flows through them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import Function
+
+
+class Stepwise(Function):
+    """`step` is the name of a NumPy function of one operand: floor, ceil, rint, sign, isnan, isinf, logical_not."""
+
+    differentiable = False
+
+    def forward(self, x: Any, *, step: str) -> Any:
+        return getattr(np, step)(x)
+
+
+class Quotient(Function):
+    """a / b of integers, rounded towards 0; 0 where b is 0."""
+
+    differentiable = False
+
+    def forward(self, a: Any, b: Any) -> Any:
+        with np.errstate(divide="ignore", over="ignore"):
+            floor, rest = np.floor_divide(a, b), np.remainder(a, b)
+        return floor + ((rest != 0) & ((a < 0) != (b < 0))).astype(floor.dtype)
