@@ -247,19 +247,22 @@ class BatchNormalization(Layer):
         return f"eps={self.eps}, momentum={self.momentum}, {'' if self.owned else 'no '}running statistics of its own"
 
 
-@reads("BatchNormalization", since=(1, 6))  # is_test decides. `spatial` is read off the shapes: its wording changed
-def read_1(node: Node) -> BatchNormalization:
-    return BatchNormalization(node, not node["is_test"])
+def _trains(node: Node) -> bool:
+    """1 and 6: unless is_test. 7 and 9: where there is more than one output. From 14 on: training_mode."""
+    if node.since >= 14:
+        return bool(node["training_mode"])
+    return len(node.outputs) > 1 if node.since >= 7 else not node["is_test"]
 
 
-@reads("BatchNormalization", since=(7, 9))  # the number of outputs decides. 7: spatial=0 still exists
-def read_7(node: Node) -> BatchNormalization:
-    return BatchNormalization(node, len(node.outputs) > 1)
+def _fixed(node: Node) -> tuple[int, ...]:
+    """In training y depends on the running statistics no more, only their successors do."""
+    return (3, 4) if _trains(node) and not (node.wants(1) or node.wants(2)) else ()
 
 
-@reads("BatchNormalization", since=(14, 15))
-def read_14(node: Node) -> BatchNormalization:
-    trains = bool(node["training_mode"])
-    if not trains and any(node.outputs[1:]):
+# `spatial` of 1 to 7 is read off the shapes of the parameters: its wording was inverted on the way.
+@reads("BatchNormalization", since=(1, 6, 7, 9, 14, 15), fixed=_fixed)
+def read(node: Node) -> BatchNormalization:
+    trains = _trains(node)
+    if node.since >= 14 and not trains and any(node.outputs[1:]):
         raise ValueError(f"it has {len(node.outputs)} outputs and training_mode=0; expected 1, or training_mode=1")
     return BatchNormalization(node, trains)

@@ -197,6 +197,9 @@ class _Builder:
         budget: Budget,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
+        self.used = frozenset(name for node in nodes for name in node.inputs) | set(outputs)
+        for node in nodes:
+            node.used = self.used
         self.roles = roles.assign(nodes, initializers, outputs)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
@@ -213,7 +216,6 @@ class _Builder:
         for name in self.buffers:
             self.constants.pop(name, None)
         self.shapes = set(self.constants)  # values that depend on shapes and constants alone
-        self.used = frozenset(name for node in nodes for name in node.inputs) | set(outputs)
 
     def build(self, frozen: Sequence[str], ours: bool) -> GraphModule:
         """The finished module."""
@@ -221,12 +223,15 @@ class _Builder:
         for entry in self.inputs:
             self._slot(entry.name)
         for node in self.nodes:
-            node.constants, node.used = self.constants, self.used
+            node.constants = self.constants
             try:
                 self._add(node)
             except Unsupported as error:
                 missing.append(f"{node}: {error}")
-                self.shapes.update(node.outputs)
+            except LoadError:
+                raise
+            except ValueError as error:
+                raise LoadError(f"load: {node}: {error}") from error
         _refuse(missing)
         for name in self.outputs:
             self._slot(name)
@@ -271,8 +276,11 @@ class _Builder:
         first = len(values)
         values += [None] * len(node.outputs)
         step = Step(operation, list(range(first)), list(range(first, len(values))), str(node), True)
-        with no_grad(), np.errstate(all="ignore"):
-            step.run(values)
+        try:
+            with no_grad(), np.errstate(all="ignore"):
+                step.run(values)
+        except ValueError as error:
+            raise LoadError(f"load: {error}") from error
         for name, value in zip(node.outputs, values[first:], strict=True):
             if name in self.used and value is not None:
                 self.budget.take(value.data.nbytes, f"the result of {node}")

@@ -65,7 +65,7 @@ class Node:
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""
-        self.budget.fits(shape, dtype, str(self))
+        self.budget.fits(shape, dtype)
 
     def __str__(self) -> str:
         label = f"{self.domain}.{self.operator}" if self.domain else self.operator

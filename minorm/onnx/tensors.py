@@ -49,13 +49,13 @@ class Budget:
             )
         self.taken += nbytes
 
-    def fits(self, shape: Sequence[int], dtype: Any, what: str) -> None:
+    def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise unless an array of this shape and type may be allocated on its own."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         if nbytes > self.limit or len(shape) > MAX_RANK:
-            raise LoadError(
-                f"load: the result of {what} would have shape {tuple(shape)} and take {nbytes} bytes, more than "
-                f"max_bytes={self.limit}; pass a larger max_bytes if you trust the file"
+            raise ValueError(
+                f"the result would have shape {tuple(shape)} and take {nbytes} bytes, more than "
+                f"max_bytes={self.limit}; load with a larger max_bytes if you trust the file"
             )
 
 

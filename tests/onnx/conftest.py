@@ -150,6 +150,61 @@ def lived_in() -> Callable[[Any], Any]:
     return fill
 
 
+def one_node(
+    operator: str,
+    inputs: Sequence[Any],
+    opset: int,
+    outputs: Sequence[str] = ("y",),
+    held: Sequence[int] = (),
+    declared: Sequence[str] | None = None,
+    **attributes: Any,
+) -> Any:
+    """A model of one node; input i is called `i0`, `i1` ..., None where absent; those in `held` are initializers.
+
+    declared    the outputs of the graph: by default all of the node's, whose types are left to be found
+    """
+    from onnx import helper, numpy_helper
+
+    names = ["" if array is None else f"i{i}" for i, array in enumerate(inputs)]
+    arrays = {name: np.asarray(array) for name, array in zip(names, inputs, strict=True) if name}
+    node = helper.make_node(operator, names, list(outputs), name="node", **attributes)
+    results = [name for name in outputs if name] if declared is None else declared
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
+            for name, array in arrays.items()
+            if int(name[1:]) not in held
+        ],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results],
+        [numpy_helper.from_array(arrays[f"i{i}"], f"i{i}") for i in held],
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=versions.ir_version(opset)
+    )
+
+
+@pytest.fixture(name="one_node")
+def _one_node() -> Callable[..., Any]:
+    return one_node
+
+
+@pytest.fixture
+def close() -> Callable[..., None]:
+    """close(Tensor, float64 array): within a unit of the last place of its type, or `factor` of them."""
+    units = {"float64": 1e-12, "float32": 1e-6, "float16": 1e-3, "bfloat16": 2**-7}
+
+    def check(got: Any, want: Any, factor: float = 1.0) -> None:
+        want = np.asarray(want, np.float64)
+        assert got.shape == want.shape
+        allowed = factor * units[str(got.dtype)] * np.maximum(1.0, abs(want))
+        difference = abs(got.data.astype(np.float64) - want)
+        assert (difference <= allowed).all(), difference.max()
+
+    return check
+
+
 @pytest.fixture
 def operators() -> Callable[[Any], list[str]]:
     return lambda proto: [node.op_type for node in proto.graph.node]
