@@ -21,16 +21,18 @@ from minorm_ext.norm_lane_jobs cimport (
 from minorm_ext.norm_lanes cimport LANES, lane_row_param
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport (
-    rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums, rows_whole_backward,
+    pieces_to_collect, rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums, rows_whole_backward,
     rows_whole_forward,
 )
 from minorm_ext.norm_rows cimport real
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
-from minorm_ext.norm_work cimport ABSENT, ALONE, COMPUTE, GIVEN, Sums, Work, cut_work, take_whole_rows
+from minorm_ext.norm_work cimport ABSENT, ALONE, COMPUTE, GIVEN, Sums, Work, cut_work, parts_meet, take_whole_rows
 
 
 cdef enum:
-    BREATH = 50_000_000  # elements between two looks at Ctrl-C
+    BREATH = 30_000_000  # elements between two looks at Ctrl-C
+    SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
+    ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
 cdef enum Phase:
     FORWARD   # a block of rows, or a tile of lanes: moments and apply
@@ -101,24 +103,32 @@ cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
         do_rows(<const double*>w.x, w, phase, job)
 
 
-cdef int spread(const Work* w, Phase phase, Py_ssize_t jobs, int threads) except -1 nogil:
-    """Do jobs 0 .. jobs - 1 of a phase on the threads; answer Ctrl-C now and then."""
+cdef int look() except -1 nogil:
+    """Answer Ctrl-C."""
+    with gil:
+        PyErr_CheckSignals()
+    return 0
+
+
+cdef int spread(
+    const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1
+) except -1 nogil:
+    """Do some jobs of a phase, first, first + step ..., on the threads; answer Ctrl-C now and then."""
     cdef Py_ssize_t begin = 0
     cdef Py_ssize_t end, job
-    cdef double elements = <double>w.rows * w.columns
-    cdef Py_ssize_t at_once = jobs if elements <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / elements)))
+    cdef double cost = <double>w.rows * (w.columns + ROW) * (4 if w.collected != NULL else 1)  # that is fresh memory
+    cdef Py_ssize_t at_once = jobs if cost <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / cost)))
     while begin < jobs:
         end = min(jobs, begin + at_once)
         if threads == 1:
             for job in range(begin, end):
-                do(w, phase, job)
+                do(w, phase, first + job * step)
         else:
             for job in prange(begin, end, num_threads=threads, schedule="dynamic"):
-                do(w, phase, job)
+                do(w, phase, first + job * step)
         begin = end
         if begin < jobs:
-            with gil:
-                PyErr_CheckSignals()
+            look()
     return 0
 
 
@@ -150,6 +160,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef Py_ssize_t itemsize = sizeof(float) if w.single else sizeof(double)
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
+    cdef Py_ssize_t part
     if w.tally and not w.lanes:
         w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
     elif w.tally and not whole:
@@ -164,10 +175,13 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
         if w.tally:
             spread(w, SUMS, all * w.parts, threads)
             spread(w, COMBINE, all, 1)
-        if w.dx != NULL or w.collected != NULL or w.row_params != NULL:
+        if w.each and parts_meet(w):
+            for part in range(w.parts):
+                spread(w, INPUT, blocks, threads, part, w.parts)
+        elif w.dx != NULL or w.collected != NULL or w.row_params != NULL:
             spread(w, INPUT, blocks * w.parts, threads)
     if w.collected != NULL:
-        spread(w, COLLECT, w.groups, threads)
+        spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
     elif params and w.single:
         add_up_params(<float*>w.ds, <float*>w.db, w)
     elif params:
@@ -175,16 +189,18 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     return 0
 
 
-cdef int add_up_params(real* ds, real* db, const Work* w) except -1 nogil:
+cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
     """ds and db where a parameter belongs to whole rows, runs or lanes: add up their sums in a fixed order."""
     cdef Py_ssize_t keep0 = w.nest.keep0.count
     cdef Py_ssize_t size = 1 + (
         (keep0 - 1) * w.nest.keep0.param + (w.nest.keep1.count - 1) * w.nest.keep1.param
         + (w.nest.reduce0.count - 1) * w.nest.reduce0.param + (w.nest.reduce1.count - 1) * w.nest.reduce1.param
     )
-    cdef double* total = <double*>room(size, 2 * sizeof(double))
+    cdef double* total
     cdef Py_ssize_t row, slot, tile, i, at
+    cdef Py_ssize_t added = 0
     cdef const double* sums
+    w.totals = total = <double*>room(size, 2 * sizeof(double))
     if w.row_params != NULL:
         for tile in range(w.tiles * keep0):
             for row in range(w.columns):
@@ -192,11 +208,16 @@ cdef int add_up_params(real* ds, real* db, const Work* w) except -1 nogil:
                 sums = w.row_params + 2 * (tile * w.columns + row)
                 total[2 * at] += sums[0]
                 total[2 * at + 1] += sums[1]
+                added += 1
+                if added % SUMS_AT_ONCE == 0:
+                    look()
     elif w.lanes:
         for row in range(w.rows):
             at = row_param(&w.nest, row)
             total[2 * at] += w.sum_dyx[row] * w.rstd[row]
             total[2 * at + 1] += w.sum_dy[row]
+            if row % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
+                look()
     else:
         for row in range(w.rows):
             for slot in range(w.slots):
@@ -204,10 +225,14 @@ cdef int add_up_params(real* ds, real* db, const Work* w) except -1 nogil:
                 sums = w.partial + 2 * (row * w.slots + slot)
                 total[2 * at] += sums[1] * w.rstd[row]
                 total[2 * at + 1] += sums[0]
+                added += 1
+                if added % SUMS_AT_ONCE == 0:
+                    look()
     for i in range(size):
         ds[i] = <real>total[2 * i]
         db[i] = <real>total[2 * i + 1]
-    free(total)
+        if i % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
+            look()
     return 0
 
 
@@ -282,3 +307,4 @@ def backward(
         free(w.partial)
         free(w.collected)
         free(w.row_params)
+        free(w.totals)

@@ -7,7 +7,10 @@ from minorm_ext.norm_rows cimport (
     Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums,
     real, sample_mean, scale_each, scale_same, span_moments,
 )
-from minorm_ext.norm_work cimport ABSENT, Work
+from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+
+cdef enum:
+    COLLECTED = 1 << 16  # parameters whose gradients one job adds up
 
 
 cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
@@ -228,29 +231,37 @@ cdef inline void rows_whole_backward(const real* x, const Work* w, Py_ssize_t jo
                 part_input(x, w, row, part, ds)
 
 
-cdef inline void rows_collect(const real* x, const Work* w, Py_ssize_t group) noexcept nogil:
-    """Add up what the blocks of a group have collected, in the order of the blocks."""
+cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
+    """How many jobs the parameters of a group make."""
+    return ceil_div(w.extent, COLLECTED)
+
+
+cdef inline void rows_collect(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+    """Add up what the blocks of a group have collected for some parameters, in the order of the blocks."""
     cdef real* ds = <real*>w.ds
     cdef real* db = <real*>w.db
+    cdef Py_ssize_t group = job // pieces_to_collect(w)
     cdef const real* collected = <const real*>w.collected + group * w.blocks * 2 * w.extent
     cdef Py_ssize_t start = row_param(&w.nest, group * w.group_step)
-    cdef Py_ssize_t runs = w.nest.reduce0.count if w.nest.reduce0.param else 1
     cdef Py_ssize_t n = w.nest.reduce1.count
-    cdef Py_ssize_t run, first, j, block, lanes
+    cdef Py_ssize_t first = job % pieces_to_collect(w) * COLLECTED
+    cdef Py_ssize_t end = min(first + COLLECTED, w.extent)
+    cdef Py_ssize_t j, block, lanes, at_param
     cdef const real* at
     cdef double total_s[256]
     cdef double total_b[256]
-    for run in range(runs):
-        for first in range(0, n, 256):
-            lanes = min(256, n - first)
+    while first < end:
+        lanes = min(256, min(end - first, n - first % n))
+        at_param = start + first // n * w.nest.reduce0.param + first % n
+        for j in range(lanes):
+            total_s[j] = 0
+            total_b[j] = 0
+        for block in range(w.blocks):
+            at = collected + block * 2 * w.extent + first
             for j in range(lanes):
-                total_s[j] = 0
-                total_b[j] = 0
-            for block in range(w.blocks):
-                at = collected + block * 2 * w.extent + run * n + first
-                for j in range(lanes):
-                    total_s[j] += at[j]
-                    total_b[j] += at[w.extent + j]
-            for j in range(lanes):
-                ds[start + run * w.nest.reduce0.param + first + j] = <real>total_s[j]
-                db[start + run * w.nest.reduce0.param + first + j] = <real>total_b[j]
+                total_s[j] += at[j]
+                total_b[j] += at[w.extent + j]
+        for j in range(lanes):
+            ds[at_param + j] = <real>total_s[j]
+            db[at_param + j] = <real>total_b[j]
+        first += lanes

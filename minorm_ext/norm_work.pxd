@@ -11,7 +11,7 @@ cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
-    LONG = 16_000_000  # elements of a row that keep a thread too long from answering Ctrl-C
+    LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
 
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
@@ -70,6 +70,7 @@ cdef struct Work:
     double* sum_gx
     double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
     void* collected        # rows with a parameter for each element: ds and db of each block
+    double* totals         # ds and db of all parameters, in double
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
@@ -114,6 +115,11 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.blocks = ceil_div(w.members, w.members_of_block)
 
 
+cdef inline bint parts_meet(const Work* w) noexcept nogil:
+    """Rows with a parameter for each element: do parts of a row add to the same ds and db?"""
+    return w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0
+
+
 cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     """Does a thread take whole rows through both phases, or do all threads share every phase of every row?
 
@@ -122,8 +128,8 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
     if w.parts == 1:
         return True
-    if w.each and w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0:
-        return True  # parts of a row would add to the same ds and db
-    if w.columns > LONG or (w.lanes and w.columns * LANES > CACHE):
+    if w.columns * LANES > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
         return False
+    if w.each and parts_meet(w):
+        return True
     return threads == 1 or jobs >= 4 * threads or jobs == threads
