@@ -7,13 +7,18 @@ from collections.abc import Callable
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.joining import where
 from minorm.onnx.arithmetic import clip
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.precision import stretches
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import transpose
+from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
+
+Unary = Callable[[Tensor], Tensor]
 
 
 @writes(F.relu, "Relu", since=(6, 13, 14))
@@ -29,6 +34,25 @@ def read_relu(node: Node) -> Callable[[Tensor], Tensor]:
     return relu
 
 
+@reads("ThresholdedRelu", since=(10, 22))
+def read_thresholded_relu(node: Node) -> Unary:
+    alpha = node["alpha"]
+    return lambda x: where(x > alpha, x, 0.0)
+
+
+@reads("PRelu", since=(1, 6, 7, 9, 16))  # before 7 one slope, or one a channel; 9: integers
+def read_prelu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    def prelu(x: Tensor, slope: Tensor) -> Tensor:
+        if node.since < 7 and slope.ndim == 1 and slope.shape != (1,):
+            slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
+        if not stretches(slope.shape, x.shape):
+            raise ValueError(f"slope has shape {slope.shape}; expected one that stretches to {x.shape}, x's")
+        positive = F.relu(x) if dtypes.is_float(x.dtype) else x.clip(0)
+        return positive + slope * x.clip(max=0)
+
+    return prelu
+
+
 @writes(F.relu6, "Clip", since=(6, 11, 12, 13))
 def write_relu6(g: Graph, x: Value) -> Value:
     return clip(g, x, 0, 6)
@@ -37,6 +61,30 @@ def write_relu6(g: Graph, x: Value) -> Value:
 @writes(F.leaky_relu, "LeakyRelu", since=(6, 16))
 def write_leaky_relu(g: Graph, x: Value, negative_slope: float) -> Value:
     return g.add("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@reads("LeakyRelu", since=(1, 6, 16))
+def read_leaky_relu(node: Node) -> Unary:
+    alpha = node["alpha"]
+    return lambda x: F.leaky_relu(x, alpha)
+
+
+@reads("Elu", since=(1, 6, 22))
+def read_elu(node: Node) -> Unary:
+    alpha = node["alpha"]
+    return lambda x: F.elu(x, alpha)
+
+
+@reads("Celu", since=(12, 28))  # alpha * (exp(x / alpha) - 1) below 0
+def read_celu(node: Node) -> Unary:
+    alpha = node["alpha"]
+    return lambda x: F.elu(x / alpha) * alpha
+
+
+@reads("Selu", since=(1, 6, 22))
+def read_selu(node: Node) -> Unary:
+    alpha, gamma = node["alpha"], node["gamma"]
+    return lambda x: F.elu(x, alpha) * gamma
 
 
 @writes(F.elu, "Elu", since=(6, 22))
@@ -52,6 +100,27 @@ def write_sigmoid(g: Graph, x: Value) -> Value:
 @writes(F.tanh, "Tanh", since=(6, 13))
 def write_tanh(g: Graph, x: Value) -> Value:
     return g.add("Tanh", x)
+
+
+@reads("Sigmoid", since=(1, 6, 13))
+def read_sigmoid(node: Node) -> Unary:
+    return F.sigmoid
+
+
+@reads("Tanh", since=(1, 6, 13))
+def read_tanh(node: Node) -> Unary:
+    return F.tanh
+
+
+@reads("Swish", since=(24,))
+def read_swish(node: Node) -> Unary:
+    alpha = node["alpha"]
+    return F.silu if alpha == 1 else lambda x: x * F.sigmoid(x * alpha)
+
+
+@reads("Mish", since=(18, 22))
+def read_mish(node: Node) -> Unary:
+    return lambda x: x * F.tanh(softplus(x))
 
 
 @lowers(F.silu)  # Swish exists from opset 24 on, but onnxruntime 1.31 has no kernel for it
@@ -72,6 +141,34 @@ def lower_hardswish(g: Graph, x: Value) -> Value:
 @writes(F.hardsigmoid, "HardSigmoid", since=(6, 22))
 def write_hardsigmoid(g: Graph, x: Value) -> Value:
     return g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@reads("HardSwish", since=(14, 22))
+def read_hardswish(node: Node) -> Unary:
+    return F.hardswish
+
+
+@reads("HardSigmoid", since=(1, 6, 22))
+def read_hardsigmoid(node: Node) -> Unary:
+    alpha, beta = node["alpha"], node["beta"]
+    if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+        return F.hardsigmoid
+    return lambda x: (x * alpha + beta).clip(0, 1)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), with no threshold."""
+    return F.softplus(x, threshold=math.inf)
+
+
+@reads("Softplus", since=(1, 22))
+def read_softplus(node: Node) -> Unary:
+    return softplus
+
+
+@reads("Softsign", since=(1, 22))
+def read_softsign(node: Node) -> Unary:
+    return lambda x: x / (x.abs() + 1)
 
 
 @writes(F.softplus, "Softplus", since=(1, 22))
@@ -125,6 +222,14 @@ def _gelu_without_erf(g: Graph, x: Value) -> Value:
     return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), tail))
 
 
+@reads("Gelu", since=(20,))
+def read_gelu(node: Node) -> Unary:
+    approximate = node["approximate"]
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate is {approximate!r}; expected none or tanh")
+    return lambda x: F.gelu(x, approximate)
+
+
 # Softmax. 13: along one axis. Before: the tensor is flattened to a matrix at `axis`, and each row is one softmax.
 
 
@@ -150,3 +255,28 @@ def write_softmax(g: Graph, x: Value, dim: int) -> Value:
 @writes(F.log_softmax, "LogSoftmax", since=(1, 11, 13))
 def write_log_softmax(g: Graph, x: Value, dim: int) -> Value:
     return softmax(g, "LogSoftmax", x, dim)
+
+
+def _rows(function: Callable[[Tensor, int], Tensor], node: Node) -> Unary:
+    """`function` along the axis of the node; before 13 of the axes from there on, taken as one."""
+    axis = node["axis"]
+
+    def apply(x: Tensor) -> Tensor:
+        if node.since >= 13:
+            return function(x, axis)
+        start = axis_of(node.operator, axis, x) if x.ndim else 0
+        if all(n == 1 for n in x.shape[start + 1 :]):
+            return function(x, start)
+        return function(x.reshape(*x.shape[:start], math.prod(x.shape[start:])), -1).reshape(x.shape)
+
+    return apply
+
+
+@reads("Softmax", since=(1, 11, 13))
+def read_softmax(node: Node) -> Unary:
+    return _rows(F.softmax, node)
+
+
+@reads("LogSoftmax", since=(1, 11, 13))
+def read_log_softmax(node: Node) -> Unary:
+    return _rows(F.log_softmax, node)

@@ -1,23 +1,29 @@
-"""Add, Sub, Mul, Div, Pow, Max, Min, Clip and functions of one number; Cast and Identity.
+"""Add, Sub, Mul, Div, Mod, Pow, Sum, Mean, Max, Min, Clip; Cast and Identity.
 
 Since opset 7 the binary operators broadcast as NumPy does; before it (import only) an `axis` attribute said how.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
-from minorm import dtypes
-from minorm.onnx.errors import Decline
+import minorm.functional as F
+from minorm import dtypes, joining
+from minorm.onnx.errors import Decline, LoadError, Unsupported
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node
-from minorm.onnx.registry import Rule, reads, writes
+from minorm.onnx.registry import EVERY, Rule, reads, writes
 from minorm.onnx.shape import expand
 from minorm.onnx.sizes import broadcast
+from minorm.onnx.tensors import element_type
 from minorm.ops import elementwise as ops
+from minorm.ops.special import Remainder
+from minorm.ops.stepwise import Quotient
 from minorm.tensor import Tensor
 
 # Add, Sub, Mul, Div. 13: bfloat16. 14: 8- and 16-bit integers.
@@ -61,6 +67,59 @@ def read_add(node: Node) -> Binary:
     return paired(node, lambda a, b: a + b)
 
 
+@reads("Sub", since=(1, 6, 7, 13, 14))
+def read_sub(node: Node) -> Binary:
+    return paired(node, lambda a, b: a - b)
+
+
+@reads("Mul", since=(1, 6, 7, 13, 14))
+def read_mul(node: Node) -> Binary:
+    return paired(node, lambda a, b: a * b)
+
+
+@reads("Div", since=(1, 6, 7, 13, 14))
+def read_div(node: Node) -> Binary:
+    return paired(node, lambda a, b: a / b if dtypes.is_float(a.dtype) else Quotient.apply(a, b))
+
+
+@writes(Quotient, "Div", since=(7, 13, 14))
+def write_quotient(g: Graph, a: Value, b: Value) -> Value:
+    return g.add("Div", a, b)
+
+
+# Mod. fmod=1: towards 0, for floats too.
+
+
+@reads("Mod", since=(10, 13, 28))
+def read_mod(node: Node) -> Binary:
+    truncated = bool(node["fmod"])
+    return paired(node, lambda a, b: Remainder.apply(a, b, truncated=truncated))
+
+
+@writes(Remainder, "Mod", since=(10, 13, 28))
+def write_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
+    if dtypes.is_float(a.dtype) and not truncated:
+        raise Decline("Mod rounds the quotient of floats towards 0 only")
+    return g.add("Mod", a, b, fmod=int(truncated))
+
+
+# Pow. 12: the exponent may be of another type; the result is of the base's.
+
+
+def power(a: Tensor, b: Tensor) -> Tensor:
+    """a ** b in the type of a."""
+    if dtypes.is_float(a.dtype):
+        return a ** b.to(a.dtype)
+    if dtypes.is_float(b.dtype) or (b.data < 0).any():
+        return (a.double() ** b.double()).to(a.dtype)
+    return (a**b).to(a.dtype)
+
+
+@reads("Pow", since=(1, 7, 12, 13, 15))
+def read_pow(node: Node) -> Binary:
+    return paired(node, power)
+
+
 @writes(ops.Pow, "Pow", since=(7, 12, 13, 15))  # 12: integers
 def write_pow(g: Graph, a: Value, b: Value) -> Value:
     return g.add("Pow", a, b)
@@ -87,6 +146,48 @@ def write_minimum(g: Graph, a: Value, b: Value) -> Value:
     return extreme(g, "Min", a, b)
 
 
+# Any number of operands. 8: they broadcast.
+
+
+def several(node: Node, function: Binary) -> Callable[..., Tensor]:
+    """`function` of the first two operands, of that and the third, and so on."""
+
+    def apply(*operands: Tensor) -> Tensor:
+        shapes = [x.shape for x in operands]
+        if node.since < 8 and len(set(shapes)) > 1:
+            raise ValueError(f"the operands have shapes {', '.join(map(str, shapes))}; expected equal ones")
+        node.fits(np.broadcast_shapes(*shapes), operands[0].dtype)
+        return functools.reduce(function, operands)
+
+    return apply
+
+
+@reads("Max", since=(1, 6, 8, 12, 13))
+def read_max(node: Node) -> Callable[..., Tensor]:
+    return several(node, joining.maximum)
+
+
+@reads("Min", since=(1, 6, 8, 12, 13))
+def read_min(node: Node) -> Callable[..., Tensor]:
+    return several(node, joining.minimum)
+
+
+@reads("Sum", since=(1, 6, 8, 13))
+def read_sum(node: Node) -> Callable[..., Tensor]:
+    return several(node, lambda a, b: a + b)
+
+
+@reads("Mean", since=(1, 6, 8, 13))
+def read_mean(node: Node) -> Callable[..., Tensor]:
+    total = several(node, lambda a, b: a + b)
+
+    def mean(*operands: Tensor) -> Tensor:
+        wide = [x.to(dtypes.compute_type(x.dtype)) for x in operands]
+        return (total(*wide) / len(operands)).to(operands[0].dtype)
+
+    return mean
+
+
 # Clip. 6: bounds are attributes. 11: they are inputs. 12: integers.
 
 
@@ -107,32 +208,61 @@ def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     return (write_clip_11 if g.has("Clip", 11) else write_clip_6)(g, x, low, high)
 
 
-# One operand
+@reads("Clip", since=(1, 6))
+def read_clip_1(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: clipped(x, node["min"], node["max"])
 
 
-def _unary(operator: str) -> Rule:
-    def write(g: Graph, x: Value) -> Value:
-        return g.add(operator, x)
+@reads("Clip", since=(11, 12, 13), fixed=(1, 2))
+def read_clip_11(node: Node) -> Callable[..., Tensor]:
+    def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+        return clipped(x, *[None if bound is None else bound.item() for bound in (low, high)])
 
-    return write
+    return clip
 
 
-for _function, _operator, _since in (
-    (ops.Neg, "Neg", (6, 13)),
-    (ops.Abs, "Abs", (6, 13)),
-    (ops.Exp, "Exp", (6, 13)),
-    (ops.Log, "Log", (6, 13)),
-    (ops.Sqrt, "Sqrt", (6, 13)),
-    (ops.Sin, "Sin", (7, 22)),
-    (ops.Cos, "Cos", (7, 22)),
-    (ops.Copy, "Identity", (1, 13, 14, 16, 19, 21, 23, 24, 25)),
-):
-    writes(_function, _operator, since=_since)(_unary(_operator))
+def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
+    """min(max(x, low), high)"""
+    if low == 0 and high == 6 and dtypes.is_float(x.dtype):
+        return F.relu6(x)
+    return x if low is None and high is None else x.clip(low, high)
+
+
+# Cast, Identity
 
 
 @writes(ops.Cast, "Cast", since=(6, 9, 13, 19, 21, 23, 24, 25, 28))  # 13: bfloat16
 def write_cast(g: Graph, x: Value, dtype: Any) -> Value:
     return g.cast(x, dtype)
+
+
+@reads("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28), fixed=lambda node: () if _to_float(node) else EVERY)
+def read_cast(node: Node) -> Callable[[Tensor], Tensor]:
+    dtype = target_type(node)
+    return lambda x: x.to(dtype)
+
+
+def target_type(node: Node) -> Any:
+    """What `to` names: in version 1 in words."""
+    code = node["to"]
+    if isinstance(code, str):
+        code = dict(TensorProto.DataType.items()).get(code, TensorProto.UNDEFINED)
+    try:
+        return element_type(code, f"to={node['to']!r}")
+    except LoadError as error:
+        raise Unsupported(str(error).removeprefix("load: ")) from error
+
+
+def _to_float(node: Node) -> bool:
+    try:
+        return bool(dtypes.is_float(target_type(node)))
+    except Unsupported:
+        return False
+
+
+@reads("CastLike", since=(15, 19, 21, 23, 24, 25), fixed=(1,))
+def read_cast_like(node: Node) -> Binary:
+    return lambda x, like: x.to(like.dtype)
 
 
 @reads("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))

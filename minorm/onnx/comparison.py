@@ -1,12 +1,24 @@
-"""Comparisons and Where. Equal compares floats from opset 11 on; `or equal` has operators of its own from 12 on."""
+"""Comparisons, And, Or, Xor, and Where.
+
+Equal compares floats from opset 11 on; `or equal` has operators of its own from 12 on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from minorm import dtypes
+from minorm.joining import where
+from minorm.onnx.arithmetic import Binary, paired
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import EVERY, Rule, lowers, reads, writes
+from minorm.onnx.versions import PUBLISHED
 from minorm.ops import elementwise as ops
+from minorm.tensor import Tensor
 
 _OPERATORS = {
     "equal": "Equal",
@@ -15,12 +27,15 @@ _OPERATORS = {
     "less_equal": "LessOrEqual",
     "greater_equal": "GreaterOrEqual",
 }
+_LOGIC = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 
 
 @lowers(ops.Compare)
 def write_compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if relation == "not_equal":
         return g.add("Not", compare(g, a, b, "equal"))
+    if relation in _LOGIC:
+        return g.add(_LOGIC[relation], a, b)
     return compare(g, a, b, relation)
 
 
@@ -51,3 +66,23 @@ def write_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
 @lowers(ops.Where)
 def lower_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
     raise Decline("Where exists from opset 9 on, and a product with 0 and 1 would turn infinities into NaN")
+
+
+@reads("Where", since=(9, 16), fixed=(0,))
+def read_where(node: Node) -> Callable[..., Tensor]:
+    def choose(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        node.fits(np.broadcast_shapes(condition.shape, a.shape, b.shape), a.dtype)
+        return where(condition, a, b)
+
+    return choose
+
+
+def _reader(relation: str) -> Rule:
+    def read(node: Node) -> Binary:
+        return paired(node, lambda a, b: ops.Compare.apply(a, b, relation=relation))
+
+    return read
+
+
+for _relation, _operator in (_OPERATORS | _LOGIC).items():
+    reads(_operator, since=PUBLISHED[_operator], fixed=EVERY)(_reader(_relation))

@@ -8,6 +8,7 @@ from minorm.onnx import (  # noqa: F401
     constant,
     convolution,
     dropout,
+    elementary,
     group_norm,
     indexing,
     instance_norm,
