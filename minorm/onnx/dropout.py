@@ -1,16 +1,22 @@
 """Dropout: nothing in the inference form; in the training form the operator, whose mode each version says its own way.
 
-7 and 10 have no mode: a runtime that does inference ignores them. 12: `ratio` and `training_mode` are inputs.
+1 and 6: training unless `is_test`. 7 and 10 have no mode: a runtime that does inference ignores them. 12: `ratio` and
+`training_mode` are inputs. `seed` is not obeyed: all draws come from minorm's generator.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import writes
+from minorm.onnx.graph_module import Layer
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import reads, writes
+from minorm.tensor import Tensor
 
 
 @writes(F.dropout, "Dropout", since=(7, 10))
@@ -23,3 +29,48 @@ def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
 def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
     ratio = g.constant(p, dtypes.float32, "ratio")
     return g.add("Dropout", x, ratio, g.constant(training, np.bool_, "training_mode"), shape=x.shape)
+
+
+class Dropout(Layer):
+    """Its mode is the node's after loading, then what train() and eval() say; where the graph computes it, the graph's.
+
+    The second output, where it is read, is true where an element was kept; before version 10 it is 1 there.
+    """
+
+    def __init__(self, node: Node, trains: bool) -> None:
+        super().__init__()
+        self.training = trains
+        self.ratio = node["ratio"] if node.since < 12 else 0.5
+        self.computed = node.has(2) and node.constant(2) is None
+        self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
+
+    def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
+        """x with some elements 0 and the others larger, or x itself."""
+        p = self.ratio if ratio is None else float(ratio.item())
+        trains = bool(training_mode) if self.computed and training_mode is not None else self.training
+        trains = trains and not self.frozen
+        if not self.masks:
+            return F.dropout(x, p, trains)
+        factor = F.dropout(Tensor(np.ones(x.shape, x.dtype)), p, trains)
+        kept = factor != 0
+        return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
+
+    def extra_repr(self) -> str:
+        """The probability, where the node has it as an attribute."""
+        return f"p={self.ratio:g}"
+
+
+@reads("Dropout", since=(1, 6))
+def read_1(node: Node) -> Dropout:
+    return Dropout(node, not node["is_test"])
+
+
+@reads("Dropout", since=(7, 10))
+def read_7(node: Node) -> Dropout:
+    return Dropout(node, False)
+
+
+@reads("Dropout", since=(12, 13, 22), fixed=(1, 2))
+def read_12(node: Node) -> Dropout:
+    mode = node.constant(2)
+    return Dropout(node, mode is not None and bool(mode))

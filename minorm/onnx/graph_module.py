@@ -24,7 +24,7 @@ class Layer(Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.uses: list[Parameter] = []
+        self.uses: list[Parameter] = []  # those of this place, not of the places below
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Whether the Parameters of this place, and of those below it, collect gradients."""
@@ -160,26 +160,28 @@ def _mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
 # Places
 
 
+MAX_DEPTH = 16  # of the tree: names with more dots than that get no places
+
+
 def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parameters: Mapping[str, Parameter]) -> None:
     """Put each layer at its wished path below `root`, and a plain Layer wherever a Parameter's name has a prefix."""
     for path, layer in layers:
-        while not _put(root, path, layer):
-            path += "_"
+        parent: Module = root
+        name = path.replace(".", "_") or type(layer).__name__
+        before, _, last = path.rpartition(".")
+        place = root if not before else _at(root, before)
+        if place is not None and _free(place, last):
+            parent, name = place, last
+        number = 0
+        unique = name
+        while not _free(parent, unique):
+            number += 1
+            unique = f"{name}_{number}"
+        parent.add_module(unique, layer)
     for name, parameter in parameters.items():
         path = name.rpartition(".")[0]
-        if path and (place := _at(root, path)) is not None:
+        if path and (place := _at(root, path)) is not None and all(p is not parameter for p in place.uses):
             place.uses.append(parameter)
-
-
-def _put(root: Module, path: str, layer: Module) -> bool:
-    parent_path, _, name = path.rpartition(".")
-    parent = root if not parent_path else _at(root, parent_path)
-    if parent is None or not _free(parent, name):
-        parent, name = root, path.replace(".", "_") or type(layer).__name__
-    if not _free(parent, name):
-        return False
-    parent.add_module(name, layer)
-    return True
 
 
 def _free(parent: Module, name: str) -> bool:
@@ -188,10 +190,13 @@ def _free(parent: Module, name: str) -> bool:
 
 def _at(root: Module, path: str) -> Layer | None:
     """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
-    module = root
-    for name in path.split("."):
-        child = dict(module.named_children()).get(name)
-        if child is None:
+    module: Module = root
+    names = path.split(".")
+    if len(names) > MAX_DEPTH:
+        return None
+    for name in names:
+        child = vars(module).get(name)
+        if not isinstance(child, Layer):
             if not _free(module, name):
                 return None
             child = Layer()

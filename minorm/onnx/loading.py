@@ -73,6 +73,8 @@ def _parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
             raise LoadError(f"load: the model takes {len(contents)} bytes, more than max_bytes={max_bytes}")
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise LoadError(f"load: {path!r} is no ordinary file")
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:

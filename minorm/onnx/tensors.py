@@ -98,7 +98,8 @@ def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     if dtype == dtypes.bool:
         return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
     stored = np.dtype(f"<u{dtype.itemsize}")
-    return np.frombuffer(raw, stored).astype(stored.newbyteorder("=")).view(dtype).reshape(shape)
+    native = np.frombuffer(raw, stored).astype(stored.newbyteorder("="), copy=isinstance(raw, bytes))
+    return native.view(dtype).reshape(shape)
 
 
 def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:

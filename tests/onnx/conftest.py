@@ -185,6 +185,39 @@ def one_node(
     )
 
 
+def graph_of(
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[Any, Any]],
+    outputs: Sequence[str],
+    initializers: dict[str, Any] | None = None,
+    opset: int = 17,
+    functions: Sequence[Any] = (),
+    domains: Sequence[str] = (),
+    **model: Any,
+) -> Any:
+    """A model: inputs are name -> (dtype, shape), initializers name -> array."""
+    from onnx import helper, numpy_helper
+
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+            for name, (dtype, shape) in inputs.items()
+        ],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in (initializers or {}).items()],
+    )
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    model = {"ir_version": max(8, versions.ir_version(opset)), **model}
+    return helper.make_model(graph, opset_imports=imports, functions=list(functions), **model)
+
+
+@pytest.fixture(name="graph_of")
+def _graph_of() -> Callable[..., Any]:
+    return graph_of
+
+
 @pytest.fixture(name="one_node")
 def _one_node() -> Callable[..., Any]:
     return one_node
