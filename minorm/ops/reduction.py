@@ -1,6 +1,6 @@
 """Sums, means, products and extremes over some axes: x.shape loses the reduced axes, or keeps them as ones.
 
-16-bit floats are accumulated in float32 and rounded once; NumPy alone sums 10,000 bfloat16 ones to 256.
+Floats are added up in float64 and rounded once; NumPy alone sums 10,000 bfloat16 ones to 256.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
@@ -25,10 +26,7 @@ class Sum(Function):
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
-        if not dtypes.is_float(x.dtype):
-            return np.sum(x, axis=axes, keepdims=keepdims)
-        total = np.sum(x, axis=axes, keepdims=keepdims, dtype=dtypes.compute_type(x.dtype))
-        return total.astype(x.dtype, copy=False)
+        return backend(x).sums.sum_axes(x, axes, keepdims)
 
     def backward(self, dy: Any) -> Any:
         return spread(dy, self.shape, self.axes)
@@ -39,14 +37,11 @@ class Mean(Function):
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
-        self.count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-        compute = dtypes.compute_type(x.dtype)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.sum(x, axis=axes, keepdims=keepdims, dtype=compute) / compute.type(self.count)
-        return mean.astype(x.dtype, copy=False)
+        return backend(x).sums.mean_axes(x, axes, keepdims)
 
     def backward(self, dy: Any) -> Any:
-        share = (dy / dtypes.compute_type(dy.dtype).type(max(1, self.count))).astype(dy.dtype, copy=False)
+        count = math.prod(self.shape[axis] for axis in self.axes)
+        share = (dy / dtypes.compute_type(dy.dtype).type(max(1, count))).astype(dy.dtype, copy=False)
         return spread(share, self.shape, self.axes)
 
 

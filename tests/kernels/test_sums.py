@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import minorm_ext
 from minorm.kernels import cpu, reference
-from minorm.kernels.cpu import elementwise as kernels
 from minorm.kernels.cpu import sums
+from minorm.kernels.cpu import sums as kernels
 
 
 @pytest.fixture(params=minorm_ext.levels(), autouse=True)
@@ -35,6 +35,45 @@ def test_every_mask_and_layout_is_exact_on_integers(axes, order, keepdims, rng):
     result = kernels.sum_axes(x, axes, keepdims)
     np.testing.assert_array_equal(result, x.sum(axis=axes, keepdims=keepdims))
     assert result.dtype == np.float32
+    count = math.prod(x.shape[axis] for axis in axes)
+    mean = kernels.mean_axes(x, axes, keepdims)
+    np.testing.assert_array_equal(mean, (x.sum(axis=axes, keepdims=keepdims, dtype=np.float64) / count).astype("f"))
+
+
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 7, 40, 1030, 70_000]), min_size=1, max_size=6),
+    st.lists(st.booleans(), min_size=6, max_size=6),
+    st.sampled_from([np.float16, ml_dtypes.bfloat16, np.float32, np.float64]),
+)
+def test_any_shape_and_mask_is_exact_on_small_integers(shape, summed, dtype):
+    while math.prod(shape) > 300_000:
+        shape = [n for n in shape if n != max(shape)] or [300_000]
+    axes = tuple(i for i in range(len(shape)) if summed[i])
+    x = np.random.default_rng(len(shape)).integers(-2, 3, shape).astype(dtype)
+    exact = x.astype(np.float64).sum(axis=axes)
+    for backend in (cpu, reference):
+        result = backend.sums.sum_axes(x, axes)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, exact.astype(dtype))
+        count = math.prod(x.shape[axis] for axis in axes)
+        np.testing.assert_array_equal(backend.sums.mean_axes(x, axes), (exact / count).astype(dtype))
+
+
+VIEWS = {
+    "every other": lambda x: x[::2, :, ::3],
+    "backwards": lambda x: x[::-1, :, ::-1],
+    "repeated": lambda x: np.broadcast_to(x[:1, :, :1], x.shape),
+    "a window": lambda x: x[1:-1, 2:5],
+    "read-only": lambda x: (x.setflags(write=False), x)[1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("axes", masks(3))
+def test_arrays_with_gaps_and_repeats(view, axes, rng):
+    x = VIEWS[view](rng.integers(-50, 50, (8, 9, 70)).astype(np.float32))
+    np.testing.assert_array_equal(kernels.sum_axes(x, axes), x.sum(axis=axes))
+    np.testing.assert_allclose(kernels.mean_axes(x, axes), x.mean(axis=axes), rtol=1e-6, atol=1e-6)
 
 
 @given(
@@ -47,7 +86,7 @@ def test_sum_to_is_the_transpose_of_broadcasting(shape, stretched, dropped):
     small = tuple(1 if s else n for s, n in zip(stretched, shape, strict=False))[min(dropped, len(shape)) :]
     weights = np.random.default_rng(1).integers(-9, 9, small).astype(np.float64)
     for backend in (cpu, reference):
-        result = backend.elementwise.sum_to(x, small)
+        result = backend.sums.sum_to(x, small)
         assert result.shape == small
         assert (result * weights).sum() == (x * weights).sum()  # <sum_to(x), w> = <x, broadcast(w)>
 
@@ -118,10 +157,10 @@ def test_thread_count_changes_no_bit(mask, long, short):
 
 
 def test_what_merges():
-    loops = sums._outer_kept_inner
-    assert loops((32, 64, 8, 8), frozenset({0, 2, 3})) == (32, 64, 64)
-    assert loops((128, 10), frozenset({0})) == (128, 10, 1)
-    assert loops((1, 10, 1), frozenset({0, 2})) == (1, 10, 1)
-    assert loops((2, 3, 4, 5), frozenset({1, 3})) is None
-    assert loops((2, 3), frozenset()) == (1, 6, 1)
-    assert loops((2, 3), frozenset({0, 1})) == (1, 1, 6)
+    stages = sums._stages
+    assert stages((32, 64, 8, 8), frozenset({0, 2, 3})) == ((2048, 64, 1), (1, 32, 64))
+    assert stages((128, 10), frozenset({0})) == ((1, 128, 10),)
+    assert stages((1, 10, 1), frozenset({0, 2})) == ((10, 1, 1),)
+    assert stages((2, 3, 4, 5), frozenset({1, 3})) == ((24, 5, 1), (2, 3, 4))
+    assert stages((2, 3), frozenset()) == ((6, 1, 1),)
+    assert stages((2, 3), frozenset({0, 1})) == ((1, 6, 1),)

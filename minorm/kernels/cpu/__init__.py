@@ -1,3 +1,3 @@
 """Backend cpu."""
 
-from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, update
+from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update

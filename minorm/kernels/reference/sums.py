@@ -1,15 +1,29 @@
-"""Sums over some axes, and the sum that turns a gradient into that of a broadcast operand."""
+"""Sums and means over some axes, and the sum that turns a gradient into that of a broadcast operand.
+
+Floats are added up in float64 and rounded once.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from minorm import dtypes
 
 
 def sum_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The sum over `axes` (each >= 0)"""
-    return x.sum(axis=axes, keepdims=keepdims, dtype=dtypes.compute_type(x.dtype)).astype(x.dtype, copy=False)
+    """The sum over `axes` (each >= 0); integers and booleans as NumPy does it"""
+    if not dtypes.is_float(x.dtype):
+        return np.sum(x, axis=axes, keepdims=keepdims)
+    return _total(x, axes, keepdims).astype(x.dtype)
+
+
+def mean_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
+    """The mean over `axes`; NaN over nothing"""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (_total(x, axes, keepdims) / prod(x.shape[axis] for axis in axes)).astype(x.dtype)
 
 
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -18,3 +32,9 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     stretched = tuple(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1)
     axes = tuple(range(lead)) + stretched
     return sum_axes(x, axes).reshape(shape) if axes else x.reshape(shape)
+
+
+def _total(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if x.dtype in dtypes.HALVES:
+        x = x.astype(np.float32)  # NumPy has no sum of bfloat16 in another type
+    return np.asarray(x.sum(axis=axes, keepdims=keepdims, dtype=np.float64))
