@@ -7,9 +7,11 @@
 
 #define LANES (VECTOR_BYTES / (int)sizeof(REAL))
 #define VECTOR NAME(vector)
+#define SHORT (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, within which every instruction set shuffles best */
 
 typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(unaligned) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 typedef INTEGER NAME(index) __attribute__((vector_size(VECTOR_BYTES)));
 
 static INLINE VECTOR NAME(load)(const REAL *p) { return *(const NAME(unaligned) *)p; }
@@ -74,10 +76,28 @@ static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, NAME(index) from) {
 #endif
 }
 
-/* u0 + u1, u2 + u3, ..., v0 + v1, v2 + v3, ... */
+/* In every 16 bytes: u0 + u1 and v0 + v1, of float also u2 + u3 and v2 + v3 in between. */
 static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
-    const NAME(index) count = {COUNT};
-    return NAME(shuffle)(u, v, count * 2) + NAME(shuffle)(u, v, count * 2 + 1);
+    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
+    const NAME(index) even = (count - inside) + (inside & (SHORT / 2 - 1)) * 2 + (inside >> (SHORT / 2 - 1)) * LANES;
+    return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
+}
+
+/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every 16
+   bytes hold SHORT sums, then the 16 bytes of a vector. */
+static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
+    for (int i = 0; i < count; i += SHORT) {
+        VECTOR joined;
+        if (SHORT == 4) joined = NAME(pairs)(NAME(pairs)(sums[i], sums[i + 1]), NAME(pairs)(sums[i + 2], sums[i + 3]));
+        else joined = NAME(pairs)(sums[i], sums[i + 1]);
+        NAME(quarter) total = {0};
+        UNROLL for (int part = 0; part < LANES / SHORT; part++) {
+            NAME(quarter) next;
+            memcpy(&next, (const char *)&joined + 16 * part, 16);
+            total += next;
+        }
+        memcpy(totals + i, &total, 16);
+    }
 }
 
 /* dw[i][k] += the sum over segments, vectors and lanes of dy[i] * x[shift[k]], for `rows` output channels i and `taps`
@@ -86,7 +106,7 @@ static INLINE void NAME(products)(const int rows, const int taps, const REAL *x,
                                   const intptr_t *position, intptr_t x_segment, const REAL *dy, const intptr_t *place,
                                   intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last,
                                   intptr_t segments, REAL *dw, intptr_t dw_step, int real_taps) {
-    VECTOR sum[BLOCK_ROWS * MOST_TAPS], pixel[MOST_TAPS];
+    VECTOR sum[MOST_PRODUCTS], pixel[MOST_TAPS];
     UNROLL for (int i = 0; i < rows * taps; i++) sum[i] = (VECTOR){0};
     const REAL *start[MOST_TAPS];
     UNROLL for (int k = 0; k < taps; k++) start[k] = x + shift[k < real_taps ? k : 0];
@@ -96,38 +116,39 @@ static INLINE void NAME(products)(const int rows, const int taps, const REAL *x,
             const REAL *from = dy + s * dy_segment + place[q];
             UNROLL for (int k = 0; k < taps; k++) pixel[k] = NAME(load)(start[k] + at);
             UNROLL for (int i = 0; i < rows; i++) {
-                const VECTOR gradient = NAME(load)(from + i * dy_step);
+                VECTOR gradient = NAME(load)(from + i * dy_step);
+                IN_REGISTER(gradient);
                 UNROLL for (int k = 0; k < taps; k++) sum[i * taps + k] += gradient * pixel[k];
             }
         }
     }
-    /* Add up the lanes of all sums together: each step halves their number and doubles what a lane stands for. */
-    VECTOR list[BLOCK_ROWS * MOST_TAPS + 1];
-    int count = rows * taps;
+    VECTOR list[MOST_PRODUCTS + SHORT]; /* in memory, unlike sum, so that it may be walked */
+    REAL totals[MOST_PRODUCTS + SHORT] = {0};
     UNROLL for (int i = 0; i < rows * taps; i++) list[i] = sum[i];
-    for (int lanes = LANES; lanes > 1; lanes /= 2) {
-        if (count % 2) list[count] = (VECTOR){0};
-        count = (count + 1) / 2;
-        for (int i = 0; i < count; i++) list[i] = NAME(pairs)(list[2 * i], list[2 * i + 1]);
-    }
+    UNROLL for (int i = 0; i < SHORT; i++) list[rows * taps + i] = (VECTOR){0};
+    NAME(lane_sums)(rows * taps, list, totals);
     for (int i = 0; i < rows; i++) {
-        for (int k = 0; k < real_taps; k++) {
-            const int place = i * taps + k;
-            dw[i * dw_step + k] += list[place / LANES][place % LANES];
+        if (real_taps == taps) {
+            UNROLL for (int k = 0; k < taps; k++) dw[i * dw_step + k] += totals[i * taps + k];
+        } else {
+            for (int k = 0; k < real_taps; k++) dw[i * dw_step + k] += totals[i * taps + k];
         }
     }
 }
 
-/* One block of the weight gradient: as many taps as TAPS(rows), which the caller steps by. */
-static void NAME(weights)(int rows, const REAL *x, const intptr_t *shift, const intptr_t *position, intptr_t x_segment,
-                          const REAL *dy, const intptr_t *place, intptr_t dy_step, intptr_t dy_segment, intptr_t first,
-                          intptr_t last, intptr_t segments, REAL *dw, intptr_t dw_step, int real_taps) {
-#define CASE(rows)                                                                                                     \
-    case rows:                                                                                                         \
-        NAME(products)(rows, TAPS(rows), x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last,   \
-                       segments, dw, dw_step, real_taps);                                                              \
+/* One block of the weight gradient, of TAPS(rows, columns) columns. */
+static void NAME(weights)(int rows, int columns, const REAL *x, const intptr_t *shift, const intptr_t *position,
+                          intptr_t x_segment, const REAL *dy, const intptr_t *place, intptr_t dy_step,
+                          intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments, REAL *dw,
+                          intptr_t dw_step, int real_taps) {
+#define CASE(rows, columns)                                                                                            \
+    case rows * 8 + columns:                                                                                           \
+        NAME(products)(rows, TAPS(rows, columns), x, shift, position, x_segment, dy, place, dy_step, dy_segment,       \
+                       first, last, segments, dw, dw_step, real_taps);                                                 \
         break;
-    switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
+#define CASES(rows) CASE(rows, 3) CASE(rows, 4)
+    switch (rows * 8 + columns) { CASES(1) CASES(2) CASES(3) CASES(4) CASES(5) CASES(6) }
+#undef CASES
 #undef CASE
 }
 
@@ -150,42 +171,71 @@ static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
     }
 }
 
-static INLINE void NAME(zero)(REAL *to, intptr_t count) {
-    for (intptr_t i = 0; i < count; i++) to[i] = 0;
-}
-
-/* Every step-th number of a row, from column `first` on (which may lie before the row), `count` of them; 0 outside. */
-static void NAME(row_in)(REAL *to, const REAL *row, intptr_t width, intptr_t first, intptr_t step, intptr_t count) {
-    intptr_t before = first < 0 ? (-first + step - 1) / step : 0;
-    intptr_t end = first < width ? (width - first + step - 1) / step : 0;
-    if (end > count) end = count;
-    if (before > end) before = end;
-    NAME(zero)(to, before);
-    if (step == 1) {
-        NAME(copy)(to + before, row + first + before, end - before);
-    } else {
-        for (intptr_t i = before; i < end; i++) to[i] = row[first + i * step];
-    }
-    NAME(zero)(to + end, count - end);
-}
-
-/* Back from a row: `count` numbers to every step-th place. */
-static void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
+/* count numbers, every step-th of a row. */
+static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
     if (step == 1) {
         NAME(copy)(to, from, count);
     } else {
-        for (intptr_t i = 0; i < count; i++) to[i * step] = from[i];
+        intptr_t i = 0;
+        if (step == 2) {
+            /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
+               behind the last number is read. */
+            const NAME(index) number = {COUNT}, both = number * 2 - (number >= LANES / 2);
+            for (; i + LANES <= count; i += LANES) {
+                const REAL *next = from + 2 * i;
+                NAME(store)(to + i, NAME(shuffle)(NAME(load)(next), NAME(load)(next + LANES - 1), both));
+            }
+        }
+        for (; i < count; i++) to[i] = from[i * step];
     }
 }
 
-/* LANES rows of LANES numbers change places with their columns: interleave row i with row i + LANES / 2, log2 times. */
+/* Back from a row to every step-th place. */
+static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
+    if (step == 1) NAME(copy)(to, from, count);
+    else for (intptr_t i = 0; i < count; i++) to[i * step] = from[i];
+}
+
+/* Two rows, number by number in turn, as step 2 leaves them; the first may have one more than the second. */
+static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
+    const NAME(index) number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
+    intptr_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const VECTOR u = NAME(load)(first + i), v = NAME(load)(second + i);
+        NAME(store)(to + 2 * i, NAME(shuffle)(u, v, low));
+        NAME(store)(to + 2 * i + LANES, NAME(shuffle)(u, v, low + LANES / 2));
+    }
+    for (; i < count; i++) {
+        to[2 * i] = first[i];
+        to[2 * i + 1] = second[i];
+    }
+    if (firsts > count) to[2 * count] = first[count];
+}
+
+/* LANES rows of LANES numbers change places with their columns. First SHORT x SHORT numbers within every 16 bytes, by
+   interleaving rows twice (once for double), then the 16 bytes among each other, by parting even from odd ones: what
+   every instruction set does in one instruction each. */
 static INLINE void NAME(transpose)(VECTOR *rows) {
-    const NAME(index) count = {COUNT}, low = (count >> 1) + (count & 1) * LANES;
+    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
+    const NAME(index) low = (count - inside) + (inside >> 1) + (inside & 1) * LANES, even = 2 * count - inside;
+    const int groups = LANES / SHORT;
     VECTOR next[LANES];
-    UNROLL for (int step = 1; step < LANES; step *= 2) {
-        UNROLL for (int i = 0; i < LANES / 2; i++) {
-            next[2 * i] = NAME(shuffle)(rows[i], rows[i + LANES / 2], low);
-            next[2 * i + 1] = NAME(shuffle)(rows[i], rows[i + LANES / 2], low + LANES / 2);
+    UNROLL for (int step = 1; step < SHORT; step *= 2) {
+        UNROLL for (int i = 0; i < LANES; i += SHORT) {
+            UNROLL for (int j = 0; j < SHORT / 2; j++) {
+                next[i + 2 * j] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low);
+                next[i + 2 * j + 1] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low + SHORT / 2);
+            }
+        }
+        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
+    }
+    UNROLL for (int step = 1; step < groups; step *= 2) {
+        UNROLL for (int i = 0; i < groups / 2; i++) {
+            UNROLL for (int j = 0; j < SHORT; j++) {
+                const VECTOR u = rows[2 * i * SHORT + j], v = rows[(2 * i + 1) * SHORT + j];
+                next[i * SHORT + j] = NAME(shuffle)(u, v, even);
+                next[(i + groups / 2) * SHORT + j] = NAME(shuffle)(u, v, even + SHORT);
+            }
         }
         UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
     }
@@ -199,17 +249,14 @@ static void NAME(images_in)(REAL *to, const intptr_t *place, const REAL *from, i
         const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
         if (images >= LANES && count == LANES) {
             UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + i * image + p);
-        } else {
-            for (int i = 0; i < LANES; i++) {
-                tile[i] = (VECTOR){0};
-                if (i < images) memcpy(&tile[i], from + i * image + p, count * sizeof(REAL));
-            }
-        }
-        NAME(transpose)(tile);
-        if (count == LANES) {
+            NAME(transpose)(tile);
             UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + place[p + i], tile[i]);
         } else {
-            for (int i = 0; i < count; i++) NAME(store)(to + place[p + i], tile[i]);
+            REAL square[LANES * LANES] = {0};
+            for (int i = 0; i < LANES && i < images; i++) {
+                for (int j = 0; j < count; j++) square[j * LANES + i] = from[i * image + p + j];
+            }
+            for (int j = 0; j < count; j++) NAME(store)(to + place[p + j], NAME(load)(square + j * LANES));
         }
     }
 }
@@ -219,12 +266,14 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
     VECTOR tile[LANES];
     for (intptr_t p = 0; p < pixels; p += LANES) {
         const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
-        UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + (p + (i < count ? i : 0)) * LANES);
-        NAME(transpose)(tile);
         if (images >= LANES && count == LANES) {
+            UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + (p + i) * LANES);
+            NAME(transpose)(tile);
             UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + i * image + p, tile[i]);
         } else {
-            for (int i = 0; i < LANES && i < images; i++) memcpy(to + i * image + p, &tile[i], count * sizeof(REAL));
+            for (int i = 0; i < LANES && i < images; i++) {
+                for (int j = 0; j < count; j++) to[i * image + p + j] = from[(p + j) * LANES + i];
+            }
         }
     }
 }
@@ -240,4 +289,5 @@ static REAL NAME(total)(const REAL *x, intptr_t count) {
 }
 
 #undef LANES
+#undef SHORT
 #undef VECTOR

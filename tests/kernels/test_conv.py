@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import conv as cpu
-from minorm.kernels.cpu import conv_layout
+from minorm.kernels.cpu import conv_layout, conv_plan
 from minorm.kernels.reference import conv as reference
 
 BACKENDS = [reference, cpu]
@@ -105,21 +105,23 @@ def test_the_kernel_agrees_with_the_reference(case: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("level", minorm_ext.levels())
+@pytest.mark.parametrize("pixels", [0, 1024])
 @pytest.mark.parametrize("cache", [1, 400000])
-def test_every_instruction_set_and_strips(level: str, cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tiny cache cuts every plane into strips of few rows."""
+def test_every_instruction_set_and_layout(level: str, cache: int, pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny cache cuts every plane into strips of few rows; with no pixels to transpose, lanes are never images."""
     kernel = minorm_ext.kernels("conv", level)
-    monkeypatch.setattr(conv_layout, "kernels", kernel)
+    monkeypatch.setattr(conv_plan, "kernels", kernel)
     monkeypatch.setattr(conv_layout, "CACHE", cache)
+    monkeypatch.setattr(conv_plan, "MOST_PIXELS", pixels)
     monkeypatch.setattr(cpu, "_kernel", kernel)
-    layouts = (conv_layout.forward, conv_layout.grad_input, conv_layout.grad_weight)
+    plans = (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight)
     try:
-        for cached in layouts:
+        for cached in plans:
             cached.cache_clear()
         for case, dtype in itertools.product(CASES, (np.float32, np.float64)):
             compare(*case[:2], case[2:], dtype)
     finally:
-        for cached in layouts:
+        for cached in plans:
             cached.cache_clear()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import minorm_ext
 from minorm.dtypes import float32, float64
-from minorm.kernels.cpu import conv_layout as layout
+from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import grad_bias, output_shape
@@ -18,14 +18,15 @@ __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-_kernel: Any = layout.kernels
+_kernel: Any = plan.kernels
 
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """y = W * x + b."""
     if not _covers(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
-    how, shape = layout.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
+    how = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
+    shape = (x.shape[0], w.shape[0], *output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation))
     return _correlate(how, x, w, b, shape, False)
 
 
@@ -35,7 +36,7 @@ def grad_input(
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
     if not _covers(dy, w):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
-    how = layout.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
+    how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
     return _correlate(how, dy, w, b, x_shape, True)
 
 
@@ -45,7 +46,7 @@ def grad_weight(
     """(dW = dy * x, db): the same bits for any number of threads."""
     if not _covers(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
-    how = layout.grad_weight(x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
+    how = plan.grad_weight(x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
     buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)

@@ -1,0 +1,152 @@
+"""The sum of a convolution along one axis: which place of the source meets which result with which tap.
+
+Forward, backward for the input, and transposed convolutions are the same sum. Number the results m = 0, 1, ...; tap t
+of result m reads the padded source at
+
+    m * step + shift[t]          padded index = source index + low
+
+Forward, step is the stride and shift = t * dilation. For the gradient the results fall into `stride` phases, each with
+the taps that reach it, and step is 1: results of a phase stand at start, start + stride, ...
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Results start, start + step, ... (count of them), and their taps as (number, shift)."""
+
+    start: int
+    step: int
+    count: int
+    taps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The sum along one axis."""
+
+    source: int  # length
+    result: int
+    low: int
+    step: int
+    phases: tuple[Phase, ...]
+
+    @classmethod
+    def forward(cls, x: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int) -> Axis:
+        """y[m] reads x at m * stride + t * dilation - low."""
+        y = (x + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
+        return cls(x, y, padding[0], stride, (Phase(0, 1, y, tuple((t, t * dilation) for t in range(kernel))),))
+
+    @classmethod
+    def gradient(cls, x: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int, y: int) -> Axis:
+        """dx[i] reads dy at (i + low - t * dilation) / stride, for the taps where that is a whole number."""
+        phases = []
+        for start in range(min(stride, x)):
+            first, phase = divmod(start + padding[0], stride)
+            taps = tuple(
+                (t, first + (phase - t * dilation) // stride)
+                for t in range(kernel)
+                if (phase - t * dilation) % stride == 0
+            )
+            phases.append(Phase(start, stride, -(-(x - start) // stride), taps))
+        low = max(0, -min((shift for phase in phases for _, shift in phase.taps), default=0))
+        moved = tuple(replace(p, taps=tuple((t, shift + low) for t, shift in p.taps)) for p in phases)
+        return cls(y, x, low, 1, moved)
+
+    def trivial(self) -> bool:
+        """Is result m just source m times a weight?"""
+        return self.source == self.result and self.low == 0 and self.step == 1 and self.phases[0].taps == ((0, 0),)
+
+    def whole(self) -> bool:
+        """Do all taps of all results meet the source, and in order?"""
+        return self.low == 0 and self.step == 1 and self.reach() <= self.source
+
+    def strip(self, count: int) -> Axis:
+        """At most `count` results of every phase."""
+        return replace(self, phases=tuple(replace(p, count=min(p.count, count)) for p in self.phases))
+
+    def meets(self, phase: Phase) -> Any:
+        """(results, taps) of the phase: is it the source that they meet, or padding?"""
+        at = np.arange(phase.count)[:, None] * self.step + [shift for _, shift in phase.taps] - self.low
+        return (at >= 0) & (at < self.source)
+
+    def reach(self) -> int:
+        """How much of the padded source is read."""
+        ends = [(p.count - 1) * self.step + shift for p in self.phases for _, shift in p.taps if p.count]
+        return max(ends, default=0) + 1
+
+    def residues(self) -> set[int]:
+        """The phases of the source that some tap reads: places modulo step."""
+        return {shift % self.step for phase in self.phases for _, shift in phase.taps} or {0}
+
+    def packed(self) -> int:
+        """How much of each phase of the source is read."""
+        ends = [p.count - 1 + shift // self.step for p in self.phases for _, shift in p.taps if p.count]
+        return max(ends, default=0) + 1
+
+    def span(self, residue: int) -> tuple[int, int]:
+        """Where the source begins and ends in its packed phase; zeros are before and after."""
+        end = -((residue - self.low - self.source) // self.step)
+        return max(0, -((residue - self.low) // self.step)), max(0, min(end, self.packed()))
+
+    def pitch(self) -> int:
+        """The length of a packed row: what is read of it beyond may be the next row, where that begins with zeros."""
+        spans = [self.span(residue) for residue in self.residues()]
+        begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
+        return max(end, self.packed() - begin, *(phase.count for phase in self.phases))
+
+
+Axes = tuple[Axis, Axis, Axis]  # d, h, w
+
+
+def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Axes:
+    """The axes of y = W * x."""
+    rows = zip(x_shape[2:], w_shape[2:], stride, padding, dilation, strict=True)
+    return _three([Axis.forward(*row) for row in rows])
+
+
+def gradient(dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Axes:
+    """The axes of dx = W^T * dy."""
+    rows = zip(x_shape[2:], w_shape[2:], stride, padding, dilation, dy_shape[2:], strict=True)
+    return _three([Axis.gradient(*row) for row in rows])
+
+
+def _three(axes: list[Axis]) -> Axes:
+    """Three axes, whatever the rank; where nothing happens along any, a plane is one line of pixels."""
+    one = Axis.forward(1, 1, 1, (0, 0), 1)
+    if all(axis.trivial() for axis in axes):
+        pixels = int(np.prod([axis.source for axis in axes]))
+        axes = [Axis.forward(pixels, 1, 1, (0, 0), 1)]
+    d, h, w = [one] * (3 - len(axes)) + axes
+    return d, h, w
+
+
+def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
+    """Every choice of one phase an axis, where it has results."""
+    return [phases for phases in itertools.product(*(axis.phases for axis in axes)) if all(p.count for p in phases)]
+
+
+def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
+    """(number of the weight, shift along every axis) for every tap of these phases."""
+    result = []
+    for taps in itertools.product(*(phase.taps for phase in phases)):
+        numbers, shift = zip(*taps, strict=True)
+        result.append((int(np.ravel_multi_index(numbers, kernel)), shift))
+    return result
+
+
+def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
+    """(d, h, w, tap): does the tap meet the source?"""
+    d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
+    result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
+    return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])

@@ -1,0 +1,136 @@
+"""Which layout a convolution gets, and how its work is cut: decided once for the shapes, and kept for the next call."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm.kernels.cpu import conv_axes
+from minorm.kernels.cpu import conv_layout as layout
+from minorm.kernels.cpu.conv_axes import Axes, Ints, Pairs
+from minorm.kernels.cpu.conv_layout import Tables
+
+kernels: Any = minorm_ext.kernels("conv")
+
+MOST_PIXELS = 1024  # in a plane whose pixels are transposed
+FIRST_CACHE = 24 << 10  # bytes of gradients that the kernel reads again for every tap
+PARTIAL = 8 << 20  # bytes of weight gradients that wait to be added up
+JOB = 300e3  # multiply-adds of vectors that are worth a job
+CHUNKS = 16  # of images, into which the gradient for the weights is cut at most, whatever the number of threads
+PARTS = 4  # of channels, if there are not as many chunks: every part packs all gradients again
+LONG = 64  # vectors that a weight's sum should run over at a time
+
+
+def best(
+    axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
+) -> Tables:
+    """The way that should be fastest. Channels are those of a group; weights: results are read, not written."""
+    lanes = kernels.lanes(itemsize)
+    numbers = itemsize * (channels + outputs if weights else channels)
+    found = [layout.by_lines(axes, kernel, lanes, images, numbers)]
+    width = axes[2].result
+    forward = all(phase.step == 1 for axis in axes for phase in axis.phases)
+    if forward and width >= lanes and not (weights and width % lanes):
+        found.append(layout.by_rows(axes, kernel, lanes, images, numbers))
+    sizes = [math.prod(axis.source for axis in axes), math.prod(axis.result for axis in axes)]
+    if max(sizes) <= MOST_PIXELS:
+        found.append(layout.by_images(axes, kernel, lanes, images))
+
+    def cost(tables: Tables) -> float:
+        results = tables.results * outputs if weights else 0
+        return tables.cost(channels, outputs, (tables.plane * channels + results) * itemsize)
+
+    return min(found, key=cost)
+
+
+def _layout(
+    tables: Tables,
+    axes: Axes,
+    images: int,
+    groups: int,
+    channels: int,
+    outputs: int,
+    kernel: Ints,
+    itemsize: int,
+    weights: bool = False,
+) -> Any:
+    """The kernel's Layout, with how the work is cut; for the weights that must depend on shapes alone."""
+    lanes = kernels.lanes(itemsize)
+    taps = math.prod(kernel)
+    results = tables.results * (outputs if weights else kernels.BLOCK)
+    fit = max(1, layout.CACHE // (itemsize * (channels * tables.plane + results + 1)))
+    if tables.direct_out and tables.strips > 1:
+        fit = 1  # strips do not follow each other at one distance
+    partial = groups * channels * outputs * taps * itemsize
+    jobs = int(tables.segments * tables.work * groups * channels * outputs / JOB)
+    chunks = min(tables.segments, CHUNKS, jobs, PARTIAL // partial, tables.segments * tables.vectors // LONG)
+    chunks = max(1, chunks)
+    sizes = {
+        "images": images,
+        "groups": groups,
+        "channels": channels,
+        "outputs": outputs,
+        "kernel": taps,
+        "source": [axis.source for axis in axes],
+        "result": [axis.result for axis in axes],
+        "fit": fit,
+        "chunks": chunks,
+        "parts": max(1, min(-(-min(jobs, PARTS) // chunks), groups * channels)),
+        "run": max(1, FIRST_CACHE // (kernels.BLOCK * lanes * itemsize)),
+        "columns": 3 if tables.by_image and kernel[2] == 3 else 4,
+    }
+    fields = dict(vars(tables))
+    for name in ("rows_in", "rows_out", "pixels_in", "zeros", "runs", "taps", "ranges"):
+        fields[name] = np.array(fields[name], np.intp)
+    for name in ("position", "place"):
+        fields[name] = np.concatenate(fields[name]).astype(np.intp)
+    return kernels.Layout(fields, sizes)
+
+
+def _kernel_of(w_shape: Ints) -> Ints:
+    """The lengths of the kernel along d, h, w."""
+    return (1,) * (5 - len(w_shape)) + tuple(w_shape[2:])
+
+
+@functools.lru_cache(maxsize=256)
+def forward(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+) -> Any:
+    """The layout of y = W * x."""
+    axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
+    channels, outputs = w_shape[1], w_shape[0] // groups
+    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
+    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize)
+
+
+@functools.lru_cache(maxsize=256)
+def grad_input(
+    dy_shape: Ints,
+    w_shape: Ints,
+    x_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    itemsize: int,
+) -> Any:
+    """The layout of dx = W^T * dy."""
+    axes, kernel = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation), _kernel_of(w_shape)
+    channels, outputs = w_shape[0] // groups, w_shape[1]
+    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
+    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize)
+
+
+@functools.lru_cache(maxsize=256)
+def grad_weight(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+) -> Any:
+    """The layout of dW = dy * x."""
+    axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
+    channels, outputs = w_shape[1], w_shape[0] // groups
+    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize, weights=True)
+    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize, weights=True)
