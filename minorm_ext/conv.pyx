@@ -35,6 +35,7 @@ cdef enum:
 # A wave of jobs computes at most this many multiply-adds a thread before signals are looked at: 0.2 s even without
 # vector instructions worth the name.
 cdef double WAVE = 5e8
+cdef double WORTH = 5e5  # multiply-adds that are worth another thread
 
 VECTORS = QUAD  # of results in a block
 BLOCK = BLOCK_ROWS  # its output channels
@@ -83,10 +84,19 @@ cdef inline intptr_t aligned(intptr_t count) noexcept nogil:
     return (count + LINE - 1) // LINE * LINE
 
 
+cdef double products_of(const Plan* p) noexcept nogil:
+    """All multiply-adds."""
+    return <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel
+
+
 cdef intptr_t wave_of(const Plan* p, intptr_t jobs, int threads) noexcept nogil:
     """How many jobs may run between two looks at the signals."""
-    cdef double products = <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel
-    return max(threads, <intptr_t>(jobs * min(1.0, threads * WAVE / (products + 1))))
+    return max(threads, <intptr_t>(jobs * min(1.0, threads * WAVE / (products_of(p) + 1))))
+
+
+cdef int threads_for(const Plan* p, int threads) noexcept nogil:
+    """How many threads are worth waking: each should have some ten microseconds to do."""
+    return <int>min(<double>threads, 1 + products_of(p) / WORTH)
 
 
 # ---- forward, and the gradient for the input -----------------------------------------------------------------------
@@ -209,12 +219,14 @@ cdef intptr_t correlate_own(const Plan* p, int threads) noexcept nogil:
 def correlate_buffer(Layout layout, int threads):
     """How many numbers of scratch memory `correlate` needs."""
     cdef const Plan* p = &layout.plan
+    threads = threads_for(p, threads)
     return aligned(p.groups * p.outputs * p.channels * p.kernel) + threads * correlate_own(p, threads)
 
 
 def correlate(Layout layout, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
     """y = the layout's sum over x with the weights w, plus b (or None). All arrays in C order."""
     cdef void* bias = NULL if b is None else address(b, itemsize)
+    threads = threads_for(&layout.plan, threads)
     if itemsize == sizeof(float):
         run_correlate[float](
             &layout.plan, <const float*>address(x, itemsize), <const float*>address(w, itemsize), <const float*>bias,
@@ -270,6 +282,7 @@ cdef intptr_t weight_own(const Plan* p) noexcept nogil:
 def weight_buffer(Layout layout, int threads):
     """How many numbers of scratch memory `weight_gradient` needs."""
     cdef const Plan* p = &layout.plan
+    threads = threads_for(p, threads)
     cdef intptr_t outputs = p.groups * p.outputs
     return (
         aligned(p.chunks * outputs * p.channels * p.kernel) + aligned(p.chunks * outputs) + threads * weight_own(p)
@@ -279,6 +292,7 @@ def weight_buffer(Layout layout, int threads):
 def weight_gradient(Layout layout, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
     """dw, and db (or None): the gradients of the layout's sum for its weights and its bias. All arrays in C order."""
     cdef void* bias = NULL if db is None else address(db, itemsize, True)
+    threads = threads_for(&layout.plan, threads)
     if itemsize == sizeof(float):
         run_weights[float](
             &layout.plan, <const float*>address(x, itemsize), <const float*>address(dy, itemsize),

@@ -25,8 +25,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     """y = W * x + b."""
     if not _covers(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
-    how = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
-    shape = (x.shape[0], w.shape[0], *output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation))
+    how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
     return _correlate(how, x, w, b, shape, False)
 
 

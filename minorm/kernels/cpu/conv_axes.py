@@ -133,7 +133,8 @@ def _three(axes: list[Axis]) -> Axes:
 
 def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
     """Every choice of one phase an axis, where it has results."""
-    return [phases for phases in itertools.product(*(axis.phases for axis in axes)) if all(p.count for p in phases)]
+    choices = itertools.product(*(axis.phases for axis in axes))
+    return [(d, h, w) for d, h, w in choices if d.count and h.count and w.count]
 
 
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:

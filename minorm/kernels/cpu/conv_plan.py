@@ -13,6 +13,7 @@ from minorm.kernels.cpu import conv_axes
 from minorm.kernels.cpu import conv_layout as layout
 from minorm.kernels.cpu.conv_axes import Axes, Ints, Pairs
 from minorm.kernels.cpu.conv_layout import Tables
+from minorm.kernels.reference.conv import output_shape
 
 kernels: Any = minorm_ext.kernels("conv")
 
@@ -100,11 +101,12 @@ def _kernel_of(w_shape: Ints) -> Ints:
 def forward(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> Any:
-    """The layout of y = W * x."""
+    """The layout of y = W * x, and the shape of y."""
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
     tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
-    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize)
+    y_shape = (x_shape[0], w_shape[0], *output_shape(x_shape[2:], w_shape[2:], stride, padding, dilation))
+    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize), y_shape
 
 
 @functools.lru_cache(maxsize=256)
