@@ -24,6 +24,7 @@ class _Running(Affine):
 
     ranks: ClassVar[tuple[int, ...]] = ()  # of x
     form: ClassVar[str] = ""
+    normalize: ClassVar[Any]  # the function of minorm.functional
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -63,6 +64,23 @@ class _Running(Affine):
             if buffer is not None:
                 buffer.fill_(value)
 
+    def forward(self, x: Tensor) -> Tensor:
+        """x with its channels on axis 1 -> y of the same shape"""
+        self._check(x)
+        return self.normalize(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self._from_batch(),
+            self.momentum,
+            self.eps,
+            num_batches_tracked=self.num_batches_tracked,
+            unbiased_running_var=self.unbiased_running_var,
+            backend=self.backend,
+        )
+
     def _from_batch(self) -> bool:
         """Normalize with the statistics of x? Yes in training, and always where none are tracked."""
         return self.running_mean is None or (self.training and not self.frozen)
@@ -86,6 +104,8 @@ class _Running(Affine):
 
 
 class _BatchNorm(_Running):
+    normalize: ClassVar[Any] = staticmethod(F.batch_norm)
+
     def __init__(
         self,
         num_features: int,
@@ -101,23 +121,6 @@ class _BatchNorm(_Running):
     ) -> None:
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x with its channels on axis 1 -> y of the same shape"""
-        self._check(x)
-        return F.batch_norm(
-            x,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self._from_batch(),
-            self.momentum,
-            self.eps,
-            num_batches_tracked=self.num_batches_tracked,
-            unbiased_running_var=self.unbiased_running_var,
-            backend=self.backend,
         )
 
 
@@ -146,6 +149,8 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_Running):
+    normalize: ClassVar[Any] = staticmethod(F.instance_norm)
+
     def __init__(
         self,
         num_features: int,
@@ -161,23 +166,6 @@ class _InstanceNorm(_Running):
     ) -> None:
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x with its channels on axis 1 -> y of the same shape"""
-        self._check(x)
-        return F.instance_norm(
-            x,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self._from_batch(),
-            self.momentum,
-            self.eps,
-            num_batches_tracked=self.num_batches_tracked,
-            unbiased_running_var=self.unbiased_running_var,
-            backend=self.backend,
         )
 
 
