@@ -59,7 +59,7 @@ cdef inline void do_rows(const real* x, const Work* w, Phase phase, Py_ssize_t j
     elif phase == APPLY:
         rows_apply(x, w, job)
     elif phase == BACKWARD:
-        if w.short and w.sums == COMPUTE and w.dx != NULL:
+        if w.short:
             short_backward(x, w, job)
         else:
             rows_whole_backward(x, w, job)
@@ -161,7 +161,14 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
     cdef Py_ssize_t part
-    if w.tally and not w.lanes:
+    if not w.short:
+        w.own = <double*>room(w.rows, 4 * sizeof(double))
+        w.sum_dy = w.own
+        w.sum_dyx = w.own + w.rows
+        if w.sum_g == NULL:
+            w.sum_g = w.own + 2 * w.rows
+            w.sum_gx = w.own + 3 * w.rows
+    if w.tally and not w.lanes and not (w.short and (w.each or not params)):
         w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
     elif w.tally and not whole:
         w.partial = <double*>room(all * w.parts, 2 * LANES * sizeof(double))
@@ -284,7 +291,6 @@ def backward(
     from there; 2 is without them, as where the statistics were given.
     """
     cdef Work w
-    cdef double* own
     begin(&w, code, x, stats, s, eps, centered, guard, False)
     w.dy = address(dy, x.itemsize)
     w.dx = address(dx, x.itemsize, True) if dx is not None else NULL
@@ -294,16 +300,15 @@ def backward(
     w.tally = origin == COMPUTE or (ds is not None and not (w.each or w.lanes and by_row(&w)))
     if w.rows * w.columns < ALONE:
         threads = 1
-    own = <double*>room(w.rows, 4 * sizeof(double))
-    w.sum_dy = own
-    w.sum_dyx = own + w.rows
-    w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE) if sums is not None else own + 2 * w.rows
-    w.sum_gx = w.sum_g + w.rows
+    w.short &= origin == COMPUTE and sums is None and dx is not None
+    if sums is not None:
+        w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE)
+        w.sum_gx = w.sum_g + w.rows
     try:
         with nogil:
             run_backward(&w, threads)
     finally:
-        free(own)
+        free(w.own)
         free(w.partial)
         free(w.collected)
         free(w.row_params)

@@ -17,7 +17,7 @@ from minorm_ext.norm_work cimport Work
 
 cdef enum:
     BATCH = 32           # rows that go together, at most
-    BATCH_SIZE = 4096    # elements of them, about
+    BATCH_SIZE = 1024    # elements of them, at most, unless one row has more; few, so that reading and writing overlap
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -152,7 +152,7 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
     cdef double rstd, scale
-    cdef Py_ssize_t at_once = min(<Py_ssize_t>BATCH, max(1, BATCH_SIZE // w.columns))
+    cdef Py_ssize_t at_once = min(<Py_ssize_t>BATCH, max(1, BATCH_SIZE // 2 // w.columns))
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t n, i, row
@@ -183,8 +183,9 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
             rstd = w.rstd[row] * scale * w.one_by_columns
             p[i] = <real>(rstd * sum[i]) if w.equation.centered else 0
             q[i] = <real>(rstd * (sum_x[i] * w.rstd[row]) * slope_of(&w.equation, w.var[row]))
-            w.partial[2 * row] = sum[i]
-            w.partial[2 * row + 1] = sum_x[i]
+            if w.partial != NULL:
+                w.partial[2 * row] = sum[i]
+                w.partial[2 * row + 1] = sum_x[i]
         for i in range(n):
             if each:
                 grad_input_each(

@@ -64,6 +64,7 @@ cdef struct Work:
     Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
     Py_ssize_t extent      # parameters of a row, where each element has one
     double* partial        # sums of parts, or of slots: pairs
+    double* own            # memory of the next two, and of those after them unless they are given
     double* sum_dy         # of each row
     double* sum_dyx
     double* sum_g

@@ -13,7 +13,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.equation import Equation
-from minorm.kernels.cpu.memory import empty_like
+from minorm.kernels.cpu.memory import empty, empty_like
 from minorm.kernels.protocol import Statistics
 from minorm.nest import Nest
 
@@ -31,7 +31,7 @@ def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Eq
         dtype = x.dtype
         x, s, b = _wide(x), _wide(s), _wide(b)
     y = empty_like(x)
-    block = np.empty((4, nest.rows), _FLOAT64)
+    block = empty((4, nest.rows), _FLOAT64)
     _kernels.forward(nest.code, x, s, b, y, block, equation.eps, equation.centered, equation.guard, True, _threads())
     return (y.astype(dtype) if half else y), Statistics(block)
 
