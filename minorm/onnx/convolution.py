@@ -54,11 +54,11 @@ CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
     """Strides and dilations, one an axis; kernel_shape held against the weight's."""
     for name in ("kernel_shape", "strides", "dilations"):
-        if node[name] is not None and len(node[name]) != rank:
+        if node.get(name) is not None and len(node[name]) != rank:
             raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
     if node["kernel_shape"] is not None and tuple(node["kernel_shape"]) != tuple(kernel):
         raise ValueError(f"kernel_shape is {node['kernel_shape']}, the weight's is {tuple(kernel)}; expected the same")
-    return tuple(node["strides"] or (1,) * rank), tuple(node["dilations"] or (1,) * rank)
+    return tuple(node["strides"] or (1,) * rank), tuple(node.get("dilations") or (1,) * rank)
 
 
 def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Pairs:
@@ -127,3 +127,43 @@ def write_conv_transpose(
         output_padding=[int(n) for n in extra] if any(n != 0 for n in extra) else None,
         group=groups,
     )
+
+
+TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+@reads("ConvTranspose", since=(1, 11, 22))
+def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
+    def conv_transpose(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        rank = x.ndim - 2
+        if rank not in TRANSPOSE:
+            raise ValueError(f"x has shape {x.shape}; minorm convolves over 1, 2 or 3 spatial axes")
+        strides, dilations = windows(node, rank, w.shape[2:])
+        extra = list(node["output_padding"] or [0] * rank)
+        spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+        full = [(n - 1) * s + span + more for n, s, span, more in zip(x.shape[2:], strides, spans, extra, strict=True)]
+        pads = _transposed_padding(node, x.shape[2:], full, strides, extra)
+        node.fits((x.shape[0], max(x.shape[1], w.shape[1] * node["group"]), *full), x.dtype)
+        return TRANSPOSE[rank](x, w, b, strides, pads, tuple(extra), node["group"], dilations)
+
+    return conv_transpose
+
+
+def _transposed_padding(
+    node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
+) -> tuple[tuple[int, int], ...]:
+    """What is cut from `full`, the lengths without padding; where output_shape is longer, `extra` grows instead."""
+    wanted, kind = node["output_shape"], node["auto_pad"]
+    if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):
+        return tuple(padding(node, size, [1] * len(size), strides))
+    if not wanted:
+        wanted = [n * s for n, s in zip(size, strides, strict=True)]
+    wanted = wanted[-len(size) :]  # some writers put N and C before them
+    pairs = []
+    for axis, (n, m) in enumerate(zip(full, wanted, strict=True)):
+        total = n - m
+        if total < 0:
+            extra[axis], total = extra[axis] - total, 0
+        small, large = total // 2, total - total // 2
+        pairs.append((small, large) if kind == "SAME_UPPER" else (large, small))
+    return tuple(pairs)

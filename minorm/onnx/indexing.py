@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,15 @@ import numpy as np
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import INT_MAX, INT_MIN, slice_, squeeze, unsqueeze
 from minorm.onnx.sizes import Length, Size, size_of
 from minorm.ops import indexing as ops
+from minorm.ops.operands import axes_of, axis_of
+from minorm.tensor import Tensor
+
+Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
@@ -99,3 +105,66 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
     if index.dtype not in (dtypes.int32, dtypes.int64):
         index = g.cast(index, dtypes.int64)
     return g.add("GatherElements", x, index, shape=index.shape, axis=axis)
+
+
+# Slice. 10: bounds are inputs, and steps exist.
+
+
+@reads("Slice", since=(1,))
+def read_slice_1(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: sliced(x, node["starts"], node["ends"], node["axes"], None)
+
+
+@reads("Slice", since=(10, 11, 13), fixed=(1, 2, 3, 4))
+def read_slice_10(node: Node) -> Callable[..., Tensor]:
+    def slice_of(
+        x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, steps: Tensor | None = None
+    ) -> Tensor:
+        optional = [None if b is None else b.tolist() for b in (axes, steps)]
+        return sliced(x, starts.tolist(), ends.tolist(), *optional)
+
+    return slice_of
+
+
+def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None) -> Tensor:
+    """x[start:end:step] along each of `axes`; bounds beyond the ends mean the ends."""
+    places = range(len(starts)) if axes is None else axes_of("slice", tuple(axes), x)
+    if axes is None and len(starts) > x.ndim:
+        raise ValueError(f"starts is {starts}; expected at most one for each of {x.ndim} axes")
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
+        index[axis] = _slice(x.shape[axis], start, end, step)
+    return x[tuple(index)]
+
+
+def _slice(n: int, start: int, end: int, step: int) -> slice:
+    if step == 0:
+        raise ValueError("steps holds a 0; expected other numbers")
+    low, high = (0, n) if step > 0 else (-1, n - 1)
+    first, last = (min(max(i + n if i < 0 else i, low), high) for i in (start, end))
+    if step > 0:
+        return slice(None) if (first, last, step) == (0, n, 1) else slice(first, max(first, last), step)
+    return slice(first, None if last < 0 else last, step) if first > last else slice(0, 0)
+
+
+# Gather, GatherElements. 11: indices may count from the end.
+
+
+@reads("Gather", since=(1, 11, 13), fixed=(1,))
+def read_gather(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    def gather(x: Tensor, indices: Tensor) -> Tensor:
+        axis = axis_of("gather", node["axis"], x)
+        before = (slice(None),) * axis
+        node.fits((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
+        return x[(*before, int(indices.item()) if indices.ndim == 0 else indices)]
+
+    return gather
+
+
+@reads("GatherElements", since=(11, 13), fixed=(1,))
+def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    def gather(x: Tensor, indices: Tensor) -> Tensor:
+        node.fits(indices.shape, x.dtype)
+        return x.gather(node["axis"], indices)
+
+    return gather

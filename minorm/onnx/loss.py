@@ -5,6 +5,9 @@ A loss in the graph makes a training graph that another tool can differentiate; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import minorm.functional as F
@@ -14,9 +17,13 @@ from minorm.onnx.arithmetic import extreme
 from minorm.onnx.comparison import compare
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
-from minorm.onnx.registry import lowers, writes
+from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import reshape, unsqueeze
+from minorm.tensor import Tensor
+
+NO_CLASS = -100  # the label that counts for nothing where the node names none
 
 # Classes
 
@@ -179,3 +186,32 @@ def _reduced(g: Graph, losses: Value, reduction: str) -> Value:
 
 def _total(g: Graph, x: Value) -> Value:
     return reduce(g, "ReduceSum", x, range(x.ndim), keepdims=False)
+
+
+# In
+
+
+@reads("SoftmaxCrossEntropyLoss", since=(12, 13), fixed=(1, 2))
+def read_cross_entropy(node: Node) -> Callable[..., Any]:
+    options = _options(node)
+
+    def loss(x: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
+        y = F.cross_entropy(x, target, None if weight is None else weight.detach(), **options)
+        return (y, F.log_softmax(x, 1)) if node.wants(1) else y
+
+    return loss
+
+
+@reads("NegativeLogLikelihoodLoss", since=(12, 13, 22), fixed=(1, 2))
+def read_nll(node: Node) -> Callable[..., Tensor]:
+    options = _options(node)
+
+    def loss(x: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        return F.nll_loss(x, target, None if weight is None else weight.detach(), **options)
+
+    return loss
+
+
+def _options(node: Node) -> dict[str, Any]:
+    ignored = node["ignore_index"]
+    return {"reduction": node["reduction"], "ignore_index": NO_CLASS if ignored is None else ignored}

@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool, GlobalAveragePool; adaptive pooling where it is one of these, else two matrix products.
+"""MaxPool, AveragePool, LpPool, the global ones; adaptive pooling where it is one of these, else two matrix products.
 
 What each version added: MaxPool 8 indices, 10 ceil_mode and dilations, 12 integers; AveragePool 7 count_include_pad,
 10 ceil_mode, 19 dilations. A last window that hangs over the end is written as padding, because runtimes disagree
@@ -8,7 +8,7 @@ about ceil_mode: the maximum does not see padding, and an average is multiplied 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,13 +16,17 @@ import numpy as np
 
 import minorm.functional as F
 from minorm import dtypes
-from minorm.onnx.convolution import Pairs, pads
+from minorm.joining import where
+from minorm.onnx.convolution import Pairs, pads, windows
+from minorm.onnx.convolution import padding as paddings
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.registry import Rule, lowers, writes
-from minorm.onnx.shape import pad
+from minorm.onnx.padding import pad
+from minorm.onnx.reading import Node
+from minorm.onnx.registry import Rule, lowers, reads, writes
 from minorm.onnx.sizes import Shape, Size
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from minorm.tensor import Tensor
 
 Ints = Sequence[int]
 
@@ -178,3 +182,104 @@ def _averages(n: int, o: int) -> Any:
         start, end = i * n // o, -(-(i + 1) * n // o)
         matrix[i, start:end] = 1 / (end - start)
     return matrix
+
+
+# In: here a padding of up to the whole kernel is allowed
+
+
+def _options(node: Node, x: Tensor) -> dict[str, Any]:
+    """What the Functions of minorm.ops.pooling take, checked against the shape of x."""
+    rank, size, kernel = x.ndim - 2, x.shape[2:], tuple(node["kernel_shape"])
+    if rank not in (1, 2, 3):
+        raise ValueError(f"x has shape {x.shape}; minorm pools over 1, 2 or 3 spatial axes")
+    strides, dilations = windows(node, rank, kernel)
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pairs = tuple(paddings(node, size, spans, strides))
+    for n, span, (low, high) in zip(size, spans, pairs, strict=True):
+        if max(low, high) >= span or span > n + low + high:
+            raise ValueError(
+                f"the window spans {spans}, the padding is {pairs}, x has shape {x.shape}; expected windows that are "
+                "larger than the padding and fit into the padded input"
+            )
+    node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
+    ceil_mode = bool(node.get("ceil_mode"))
+    return {"kernel": kernel, "stride": strides, "padding": pairs, "dilation": dilations, "ceil_mode": ceil_mode}
+
+
+@reads("MaxPool", since=(1, 8, 10, 11, 12, 22))  # 8: indices. 10: ceil_mode, dilations. 12: integers
+def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
+    indices = node.wants(1)
+
+    def pool(x: Tensor) -> Any:
+        result = MaxPool.apply(x, **_options(node, x), return_indices=indices)
+        return (result[0], _from_the_start(result[1].detach(), x.shape, node["storage_order"])) if indices else result
+
+    return pool
+
+
+def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> Tensor:
+    """Places counted in each plane as ONNX counts them, through the whole tensor; a plane perhaps by columns."""
+    planes, size = math.prod(shape[:2]), shape[2:]
+    offsets = np.arange(planes).reshape(*shape[:2], *(1,) * len(size)) * math.prod(size)
+    if by_columns:
+        rows = np.unravel_index(places.data, size)
+        places = Tensor(np.ravel_multi_index(rows[::-1], size[::-1]))
+    return places + Tensor(offsets.astype(dtypes.int64))
+
+
+@reads("AveragePool", since=(1, 7, 10, 11, 19, 22))  # 7: count_include_pad. 10: ceil_mode. 19: dilations
+def read_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
+    counted = bool(node.get("count_include_pad"))
+    return lambda x: AvgPool.apply(x, **_options(node, x), count_include_pad=counted, divisor=None)
+
+
+@reads("LpPool", since=(1, 2, 11, 18, 22))  # 1: p is a float. 18: ceil_mode, dilations
+def read_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
+    p = node["p"]
+
+    def total(x: Tensor) -> Tensor:
+        return AvgPool.apply(x, **_options(node, x), count_include_pad=False, divisor=1)
+
+    return lambda x: _norm(x, p, total)
+
+
+@reads("GlobalLpPool", since=(1, 2, 22))
+def read_global_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
+    p = node["p"]
+    return lambda x: _norm(x, p, lambda powers: powers.sum(_spatial(x), True))
+
+
+def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:
+    """(total of |x|^p)^(1/p), with a slope of 0 where it is 0."""
+    wide = x.to(dtypes.compute_type(x.dtype)).abs()
+    if p == 1:
+        return total(wide).to(x.dtype)
+    powers = total(wide * wide if p == 2 else wide**p)
+    positive = powers > 0
+    safe = where(positive, powers, 1.0)
+    return where(positive, safe.sqrt() if p == 2 else safe ** (1 / p), 0.0).to(x.dtype)
+
+
+# Global pooling
+
+_MEANS = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d}
+
+
+@reads("GlobalAveragePool", since=(1, 22))
+def read_global_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
+    def pool(x: Tensor) -> Tensor:
+        axes = _spatial(x)
+        return _MEANS[x.ndim](x, 1) if x.ndim in _MEANS and all(x.shape[2:]) else x.mean(axes, True)
+
+    return pool
+
+
+@reads("GlobalMaxPool", since=(1, 22))
+def read_global_max_pool(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.amax(_spatial(x), True)
+
+
+def _spatial(x: Tensor) -> tuple[int, ...]:
+    if x.ndim < 3:
+        raise ValueError(f"x has shape {x.shape}; expected (N, C, *spatial)")
+    return tuple(range(2, x.ndim))

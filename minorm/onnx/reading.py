@@ -51,6 +51,11 @@ class Node:
             raise KeyError(f"{self.operator} {self.since} has no attribute {attribute}; the rule is for other versions")
         return defaults[attribute]
 
+    def get(self, attribute: str, default: Any = None) -> Any:
+        """As node[attribute]; `default` where this version of the operator has no such attribute."""
+        known = attribute in self.attributes or attribute in attribute_defaults(self.operator, self.since)
+        return self[attribute] if known else default
+
     def has(self, place: int) -> bool:
         """Whether input `place` is there."""
         return place < len(self.inputs) and self.inputs[place] != ""

@@ -1,19 +1,22 @@
-"""Reshape, Transpose, Expand, Concat, Pad, Tile, Slice, Squeeze, Unsqueeze: elements move, nothing is computed."""
+"""Reshape, Flatten, Transpose, Expand, Concat, Split, Tile, Slice, Squeeze, Unsqueeze: elements move, no more."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minorm import dtypes
+from minorm.joining import cat
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import Length, Shape, Size
 from minorm.ops import shape as ops
+from minorm.ops.operands import axes_of, axis_of
 from minorm.tensor import Tensor
 
 INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and backwards
@@ -92,6 +95,25 @@ def full(g: Graph, number: float, shape: Shape, dtype: Any) -> Value:
     return g.constant(np.full([int(n) for n in shape], number, dtype))
 
 
+@reads("Transpose", since=(1, 13, 21, 23, 24, 25))
+def read_transpose(node: Node) -> Callable[[Tensor], Tensor]:
+    order = node["perm"]
+    return lambda x: x.permute(order if order is not None else tuple(range(x.ndim))[::-1])
+
+
+@reads("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25))  # 11: the axis may count from the end
+def read_flatten(node: Node) -> Callable[[Tensor], Tensor]:
+    axis = node["axis"]
+
+    def flatten(x: Tensor) -> Tensor:
+        if not -x.ndim <= axis <= x.ndim:
+            raise ValueError(f"axis is {axis}; expected {-x.ndim} to {x.ndim}, for x of shape {x.shape}")
+        place = axis + x.ndim if axis < 0 else axis
+        return x.reshape(math.prod(x.shape[:place]), math.prod(x.shape[place:]))
+
+    return flatten
+
+
 @writes(ops.Expand, "Expand", since=(8, 13))
 def write_expand_8(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
@@ -102,28 +124,55 @@ def write_expand_6(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
 
 
+@reads("Expand", since=(8, 13), fixed=(1,))
+def read_expand(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    def stretch(x: Tensor, shape: Tensor) -> Tensor:
+        target = np.broadcast_shapes(x.shape, tuple(shape.tolist()))
+        node.fits(target, x.dtype)
+        return x.expand(target)
+
+    return stretch
+
+
 @writes(ops.Cat, "Concat", since=(4, 11, 13))
 def write_cat(g: Graph, arrays: tuple[Value, ...], axis: int) -> Value:
     return g.add("Concat", *arrays, axis=axis, shape=g.result.shape)
 
 
-@writes(ops.Pad, "Pad", since=(2,))  # amounts and value are attributes
-def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
-    return pad(g, x, widths, value)
+@reads("Concat", since=(1, 4, 11, 13))  # 4: the axis must be given
+def read_concat(node: Node) -> Callable[..., Tensor]:
+    axis = 1 if node["axis"] is None else node["axis"]
+
+    def concat(*parts: Tensor) -> Tensor:
+        node.fits((sum(x.numel() for x in parts),), parts[0].dtype)
+        return cat(parts, axis)
+
+    return concat
 
 
-@writes(ops.Pad, "Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))  # they are inputs; 11: integers
-def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
-    return pad(g, x, widths, value)
+# Split. 13: the lengths are an input. 18: or their number is given, and the last may be shorter.
 
 
-def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
-    """widths[i] = (before, after) elements of `value` around axis i, in the form of the opset."""
-    amounts = [low for low, _ in widths] + [high for _, high in widths]
-    shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
-    if not g.has("Pad", 11):
-        return g.add("Pad", x, shape=shape, mode="constant", pads=[int(n) for n in amounts], value=float(value))
-    return g.add("Pad", x, g.vector(tuple(amounts)), g.scalar(value, x), shape=shape, mode="constant")
+@reads("Split", since=(1, 2, 11, 13, 18), fixed=(1,))
+def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
+    axis = node["axis"] or 0
+    count = (node["num_outputs"] if node.since >= 18 else None) or len(node.outputs)
+
+    def split(x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
+        sizes = node["split"] if node.since < 13 else None
+        if lengths is not None:
+            sizes = [int(n) for n in lengths.tolist()]
+        n = x.shape[axis_of("split", axis, x)]
+        if sizes is None:
+            part = -(-n // count)
+            sizes = [max(0, min(part, n - i * part)) for i in range(count)]
+            if node.since < 18 and n % count:
+                raise ValueError(f"axis {axis} of {x.shape} has {n} elements; expected a multiple of {count} outputs")
+        if len(sizes) != len(node.outputs) or min(sizes) < 0:
+            raise ValueError(f"the lengths are {sizes}; expected one for each of {len(node.outputs)} outputs")
+        return x.split(sizes, axis)
+
+    return split
 
 
 @writes(ops.Repeat, "Tile", since=(6, 13))
@@ -131,6 +180,28 @@ def write_repeat(g: Graph, x: Value, counts: Shape) -> Value:
     if len(counts) > x.ndim:
         x = reshape(g, x, (1,) * (len(counts) - x.ndim) + x.known_shape)
     return g.add("Tile", x, g.vector(tuple(counts)), shape=g.result.shape)
+
+
+@reads("Tile", since=(1,), fixed=(1, 2))
+def read_tile_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def tile(x: Tensor, tiles: Tensor, axis: Tensor) -> Tensor:
+        counts = [1] * x.ndim
+        counts[axis_of("tile", int(axis.item()), x)] = int(tiles.item())
+        return _tiled(node, x, counts)
+
+    return tile
+
+
+@reads("Tile", since=(6, 13), fixed=(1,))
+def read_tile_6(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, counts: _tiled(node, x, counts.tolist())
+
+
+def _tiled(node: Node, x: Tensor, counts: Sequence[int]) -> Tensor:
+    if len(counts) != x.ndim or any(n < 0 for n in counts):
+        raise ValueError(f"repeats is {list(counts)}; expected a count of at least 0 for each of {x.ndim} axes")
+    node.fits([n * m for n, m in zip(x.shape, counts, strict=True)], x.dtype)
+    return x.repeat(tuple(counts))
 
 
 def slice_(
@@ -198,3 +269,31 @@ def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 def channels(g: Graph, x: Value, vector: Value) -> Value:
     """A vector of C numbers shaped (C, 1, ...), to broadcast along axis 1 of x."""
     return reshape(g, vector, (*vector.known_shape, *(1,) * (x.ndim - 2)))
+
+
+@reads("Squeeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))  # 11: axes may count from the end
+def read_squeeze(node: Node) -> Callable[..., Tensor]:
+    def squeezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
+        wanted = node["axes"] if node.since < 13 else None if axes is None else axes.tolist()
+        if wanted is None:
+            return x.squeeze()
+        gone = axes_of("squeeze", tuple(wanted), x)
+        if any(x.shape[i] != 1 for i in gone):
+            raise ValueError(f"axes is {wanted}; expected axes of length 1; x has shape {x.shape}")
+        return x.reshape(tuple(n for i, n in enumerate(x.shape) if i not in gone))
+
+    return squeezed
+
+
+@reads("Unsqueeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))
+def read_unsqueeze(node: Node) -> Callable[..., Tensor]:
+    def unsqueezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
+        wanted = node["axes"] if axes is None else axes.data.reshape(-1).tolist()
+        rank = x.ndim + len(wanted)
+        new = {axis + rank if axis < 0 else axis for axis in wanted}
+        if len(new) != len(wanted) or not new <= set(range(rank)):
+            raise ValueError(f"axes is {wanted}; expected different ones from {-rank} to {rank - 1}")
+        rest = iter(x.shape)
+        return x.reshape(tuple(1 if i in new else next(rest) for i in range(rank)))
+
+    return unsqueezed
