@@ -85,12 +85,15 @@ class MinormBackend(Backend):  # type: ignore[misc]
         opset = options.pop("opset_version", min(versions.NEWEST, onnx.defs.onnx_opset_version()))
         arrays = [np.asarray(array) for array in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
         names = [name for name in node.input if name]
+        if len(arrays) < len(names):  # one array for a name that stands there twice
+            names = list(dict.fromkeys(names))
+        feeds = dict(zip(names, arrays, strict=True))
         graph = helper.make_graph(
             [node],
             "node",
             [
                 helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-                for name, array in dict(zip(names, arrays, strict=True)).items()
+                for name, array in feeds.items()
             ],
             [helper.make_empty_tensor_value_info(name) for name in node.output if name],
         )
@@ -99,7 +102,7 @@ class MinormBackend(Backend):  # type: ignore[misc]
             opset_imports=[helper.make_opsetid(node.domain, opset)],
             ir_version=versions.ir_version(opset),
         )
-        return cls.run_model(model, arrays, device, **options)
+        return cls.run_model(model, feeds, device, **options)
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **options: Any) -> bool:

@@ -154,8 +154,10 @@ def check_with_onnx(model: Any) -> None:
     bare.graph.node.extend(model.graph.node)
     bare.graph.input.extend(model.graph.input)
     bare.graph.output.extend(model.graph.output)
-    for entry in (*bare.graph.input, *bare.graph.output):
-        if entry.type.HasField("tensor_type"):  # "of any shape" is refused too, though runtimes take it
+    for entry in (*bare.graph.input, *bare.graph.output):  # it insists on types and shapes that nobody needs
+        if not entry.type.WhichOneof("value"):
+            entry.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        if entry.type.HasField("tensor_type"):
             entry.type.tensor_type.shape.SetInParent()
     inputs = {entry.name for entry in model.graph.input}
     for tensor in model.graph.initializer:

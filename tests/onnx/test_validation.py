@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper as h  # noqa: E402  after importorskip
+
+import minorm.onnx as mo  # noqa: E402
+
+X = {"x": (np.float32, [1, 2, 4, 4])}
+W = {"w": np.ones((2, 2, 3, 3), np.float32)}
+
+
+def refused(proto: Any, message: str, flags: int = 0) -> None:
+    with pytest.raises(mo.LoadError, match=re.compile(message, flags)):
+        mo.load(proto)
+
+
+@pytest.fixture
+def sound(graph_of: Any) -> Any:
+    return graph_of([h.make_node("Relu", ["x"], ["y"])], X, ["y"])
+
+
+def test_headers(sound: Any) -> None:
+    mo.load(sound)
+
+    def changed(**fields: Any) -> Any:
+        proto = onnx.ModelProto()
+        proto.CopyFrom(sound)
+        for name, value in fields.items():
+            if value is None:
+                proto.ClearField(name)
+            else:
+                setattr(proto, name, value)
+        return proto
+
+    refused(changed(ir_version=1000), "ir_version is 1000; expected 1 to")
+    refused(changed(ir_version=-1), "ir_version is -1")
+    refused(changed(graph=None), "the model has no graph")
+    refused(changed(opset_import=None), "does not say which opset it is of")
+    for opset in (0, -1, 1000, 2**62):
+        proto = changed()
+        proto.opset_import[0].version = opset
+        refused(proto, f"of opset {opset}; minorm knows opsets 1 to 28")
+    proto = changed()
+    proto.opset_import.append(h.make_opsetid("ai.onnx", 12))
+    refused(proto, "imports two opsets of domain ''")
+    proto = changed()
+    proto.opset_import[0].domain = "ai.onnx"
+    mo.load(proto)
+    proto = changed()
+    proto.graph.ClearField("output")
+    refused(proto, "the graph has no outputs")
+    proto = changed()
+    proto.graph.sparse_initializer.add()
+    refused(proto, "sparse initializers")
+    mo.load(changed(ir_version=1, opset_import=None))
+
+
+def test_order_and_names(graph_of: Any) -> None:
+    def node(reads: str, writes: str) -> Any:
+        return h.make_node("Relu", [reads], [writes])
+
+    refused(graph_of([node("b", "a"), node("a", "b")], X, ["b"]), "reads 'b', which is computed later: .* a cycle")
+    refused(graph_of([node("y", "y")], X, ["y"]), "reads 'y', which is computed later")
+    refused(graph_of([node("z", "y")], X, ["y"]), "reads 'z', which nothing computes")
+    refused(graph_of([node("x", "y"), node("x", "y")], X, ["y"]), "computes 'y', which exists already")
+    refused(graph_of([node("x", "x")], X, ["x"]), "computes 'x', which exists already")
+    refused(graph_of([node("x", "y")], X, ["z"]), "'z' is an output of the graph, but nothing computes it")
+    twice = graph_of([node("x", "y")], X, ["y"], W)
+    twice.graph.initializer.append(twice.graph.initializer[0])
+    refused(twice, "two initializers are called 'w'")
+    twice = graph_of([node("x", "y")], X, ["y"])
+    twice.graph.input.append(twice.graph.input[0])
+    refused(twice, "two inputs of the graph are called 'x'")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"strides": [0, 1]}, r"strides is \[0, 1\]; expected at least 1"),
+        ({"strides": [1, -1]}, "strides is"),
+        ({"strides": [2**40, 1]}, "at most 2147483647"),
+        ({"dilations": [0, 0]}, "dilations is"),
+        ({"kernel_shape": [0, 3]}, "kernel_shape is"),
+        ({"group": 0}, "group is 0; expected at least 1"),
+        ({"group": -2}, "group is -2"),
+        ({"pads": [0, 0, -1, 0]}, "pads is"),
+        ({"pads": [0, 0, 2**62, 0]}, "pads is"),
+        ({"strides": 1.5}, "attribute 'strides' is 1.5; expected list"),
+        ({"strides": [1.5, 1.5]}, "attribute 'strides' is"),
+        ({"group": "1"}, "attribute 'group' is '1'; expected int"),
+        ({"auto_pad": 3}, "attribute 'auto_pad' is 3; expected str"),
+        ({"speed": 3}, "has an attribute 'speed', which this version lacks; it has: auto_pad, dilations, group"),
+    ],
+)
+def test_attributes(attributes: dict[str, Any], message: str, graph_of: Any) -> None:
+    refused(graph_of([h.make_node("Conv", ["x", "w"], ["y"], name="n", **attributes)], X, ["y"], W), message)
+
+
+def test_attributes_that_are_broken_in_themselves(graph_of: Any) -> None:
+    proto = graph_of([h.make_node("Conv", ["x", "w"], ["y"], name="n", auto_pad="VALID")], X, ["y"], W)
+    proto.graph.node[0].attribute[0].s = b"\xff\xfe"
+    refused(proto, "attribute 'auto_pad' of node 'n' .*is no UTF-8 text")
+    proto.graph.node[0].attribute.append(proto.graph.node[0].attribute[0])
+    refused(proto, "node 'n' has two attributes 'auto_pad'")
+
+
+def test_numbers_of_inputs_and_outputs(graph_of: Any) -> None:
+    refused(graph_of([h.make_node("Conv", ["x"], ["y"])], X, ["y"]), "has 1 inputs; expected 2 to 3")
+    refused(graph_of([h.make_node("Conv", ["x", ""], ["y"])], X, ["y"]), "lacks input 1, W")
+    refused(graph_of([h.make_node("Relu", ["x", "x"], ["y"])], X, ["y"]), "has 2 inputs; expected 1 to 1")
+    refused(graph_of([h.make_node("Relu", ["x"], ["y", "z"])], X, ["y"]), "has 2 outputs; expected 1 to 1")
+    refused(graph_of([h.make_node("Relu", [], ["y"])], X, ["y"]), "has 0 inputs")
+
+
+def test_types_and_shapes_that_nobody_needs_may_be_left_out(graph_of: Any) -> None:
+    proto = graph_of([h.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, None)}, ["y"])
+    proto.graph.output[0].ClearField("type")
+    assert mo.load(proto).inputs[0].shape is None
+
+
+def test_what_the_checker_of_onnx_finds_is_passed_on(graph_of: Any) -> None:
+    body = [h.make_node("Add", ["a", "a"], ["b"])]
+    old = h.make_function("f", "Old", ["a"], ["b"], body, [h.make_opsetid("", 7)])
+    proto = graph_of([h.make_node("Old", ["x"], ["y"], domain="f")], X, ["y"], functions=[old], domains=["f"])
+    refused(proto, "the checker of onnx .* refuses the model: .*opset", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("operator", "version", "extra"),
+    [("GroupNormalization", 18, {"num_groups": 1}), ("MeanVarianceNormalization", 13, {})],
+)
+def test_what_the_checker_refuses_wrongly_is_loaded(
+    operator: str, version: int, extra: dict[str, Any], one_node: Any
+) -> None:
+    x = np.ones((2, 2, 3, 3), np.float32)
+    one = np.ones(1, np.float32)
+    inputs = [x, one, one] if version == 18 else [x]
+    assert mo.load(one_node(operator, inputs, version, **extra)) is not None
