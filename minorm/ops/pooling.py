@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -87,4 +88,10 @@ def _averages(n: int, o: int) -> Any:
 
 def _along(x: Any, matrix: Any, axis: int) -> Any:
     """`matrix` applied to one axis."""
-    return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+    lead, n, rest = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    matmul = backend(x).matmul.matmul
+    if prod(rest) == 1:
+        y = matmul(x.reshape(prod(lead), n), matrix.T)
+    else:
+        y = matmul(matrix, x.reshape(prod(lead), n, prod(rest)))
+    return y.reshape(*lead, len(matrix), *rest)
