@@ -2,7 +2,7 @@
 # The jobs on lanes: which part of which tile, with which statistics and parameters.
 #
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to
-# reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once is no nest that fits.
+# reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
 from libc.string cimport memset
 
@@ -194,7 +194,9 @@ cdef inline void tile_sums(
         row += STEP
 
 
-cdef inline void tile_combine(const real* x, const Work* w, Tile tile, const double* dy, const double* dyx) noexcept nogil:
+cdef inline void tile_combine(
+    const real* x, const Work* w, Tile tile, const double* dy, const double* dyx
+) noexcept nogil:
     """The sums of each lane, and of g = dy * s."""
     cdef const real* s = <const real*>w.s
     cdef Py_ssize_t j

@@ -20,7 +20,7 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
 # Forward.
 
 cdef inline Moments part_moments(const real* row, const Work* w, Py_ssize_t part) noexcept nogil:
-    """The moments of a part, relative to the first element of the row. What is known of the mean guides what follows."""
+    """The moments of a part, relative to the row's first element. What is known of the mean guides what follows."""
     cdef Moments m
     cdef Py_ssize_t chunk
     cdef Py_ssize_t step = w.nest.reduce0.data

@@ -95,14 +95,16 @@ cdef inline void gather(real* all, const real* a) noexcept nogil:
         all[j] += a[j]
 
 
-cdef inline void step(real* a, real* q, const real* x, real k) noexcept nogil:
+cdef inline void sum_step(real* a, real* q, const real* x, real k) noexcept nogil:
     if real is float:
         minorm_step_f(a, q, x, k)
     else:
         minorm_step_d(a, q, x, k)
 
 
-cdef inline void grad_step(real* a, real* q, const real* dy, const real* s, const real* x, real k, real d) noexcept nogil:
+cdef inline void grad_step(
+    real* a, real* q, const real* dy, const real* s, const real* x, real k, real d
+) noexcept nogil:
     if real is float:
         if s == NULL:
             minorm_grad_step_f(a, q, dy, x, k, d)
@@ -115,23 +117,22 @@ cdef inline void grad_step(real* a, real* q, const real* dy, const real* s, cons
             minorm_scaled_step_d(a, q, dy, s, x, k, d)
 
 
-cdef inline Py_ssize_t sum_run(const real* x, Py_ssize_t n, real k, real* a, real* q, real* rest) noexcept nogil:
+cdef inline void sum_run(const real* x, Py_ssize_t n, real k, real* a, real* q, real* rest) noexcept nogil:
     """a += x - k and q += (x - k)^2 along a run; what is left of 16 goes to rest."""
     cdef Py_ssize_t i = 0
     cdef real t
     while i + WIDTH <= n:
-        step(a, q, x + i, k)
-        step(a + STEP16, q + STEP16, x + i + STEP16, k)
+        sum_step(a, q, x + i, k)
+        sum_step(a + STEP16, q + STEP16, x + i + STEP16, k)
         i += WIDTH
     if i + STEP16 <= n:
-        step(a, q, x + i, k)
+        sum_step(a, q, x + i, k)
         i += STEP16
     while i < n:
         t = x[i] - k
         rest[0] += t
         rest[1] += t * t
         i += 1
-    return i
 
 
 cdef inline void shifted_sums(
@@ -297,8 +298,9 @@ cdef inline void grad_sums(
         i = 0
         while i + WIDTH <= at.length:
             grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
-            grad_step(a + STEP16, q + STEP16, g + i + STEP16, w + i + STEP16 if s != NULL else NULL, p + i + STEP16, k, d)
-            i += WIDTH
+            i += STEP16
+            grad_step(a + STEP16, q + STEP16, g + i, w + i if s != NULL else NULL, p + i, k, d)
+            i += STEP16
         if i + STEP16 <= at.length:
             grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
             i += STEP16

@@ -125,7 +125,8 @@ cdef inline void short_forward(const real* x, const Work* w, Py_ssize_t job) noe
                     r[i] = <real>w.rstd[row]
                 if w.each and (s != NULL or b != NULL):
                     apply_each(
-                        x + data[i], y + data[i], w.columns, k[i], d[i], r[i], s + p if s else NULL, b + p if b else NULL
+                        x + data[i], y + data[i], w.columns, k[i], d[i], r[i],
+                        s + p if s else NULL, b + p if b else NULL,
                     )
                 else:
                     apply_same(
