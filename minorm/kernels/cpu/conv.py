@@ -1,4 +1,7 @@
-"""Convolution on the CPU: minorm_ext/conv.pyx for float32 and float64, the reference for everything else."""
+"""Convolution on the CPU: minorm_ext/conv.pyx for float32 and float64, the reference where there is nothing to compute.
+
+16-bit floats are widened to float32 and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.dtypes import float32, float64
+from minorm.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.memory import empty
+from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import grad_bias, output_shape
+from minorm.kernels.reference.conv import output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 
@@ -23,6 +27,9 @@ _kernel: Any = plan.kernels
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """y = W * x + b."""
+    if x.dtype in HALVES:
+        y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups)
+        return y.astype(x.dtype)
     if not _covers(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
     how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
@@ -33,6 +40,9 @@ def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
 ) -> Any:
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    if dy.dtype in HALVES:
+        dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b))
+        return dx.astype(dy.dtype)
     if not _covers(dy, w):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
@@ -43,6 +53,9 @@ def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Any, Any]:
     """(dW = dy * x, db): the same bits for any number of threads."""
+    if dy.dtype in HALVES:
+        dw, db = grad_weight(_wide(dy), _wide(x), w_shape, stride, padding, dilation, groups)
+        return dw.astype(dy.dtype), db.astype(dy.dtype)
     if not _covers(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
     how = plan.grad_weight(x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
@@ -51,6 +64,11 @@ def grad_weight(
     buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)
     _kernel.weight_gradient(how, _plain(dy), _plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
+
+
+def grad_bias(dy: Any) -> Any:
+    """db: dy summed over everything but the channels."""
+    return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
 def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) -> Any:
@@ -65,6 +83,11 @@ def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) 
 def _covers(a: Any, b: Any) -> bool:
     """Is there something to compute, of a type that the kernel knows?"""
     return a.dtype in (float32, float64) and a.dtype == b.dtype and a.size > 0 and b.size > 0
+
+
+def _wide(x: Any) -> Any:
+    """A 16-bit array in float32."""
+    return None if x is None else x.astype(float32)
 
 
 def _plain(x: Any) -> Any:
