@@ -1,0 +1,115 @@
+"""The tests that the onnx package brings along: nodes, models recorded from PyTorch, and nine light networks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import numpy_helper  # noqa: E402  after importorskip
+from onnx.backend.test.loader import load_model_tests  # noqa: E402
+
+from minorm.onnx import backend, registry  # noqa: E402
+from minorm.onnx.tensors import DTYPES  # noqa: E402
+
+COUNTED_WITH = "1.23.2"  # the onnx package whose tests these numbers count
+PASSED, TOTAL = 1156, 1884
+
+RANDOM = "the expected values are one draw of a random generator, which ONNX does not define"
+EXCEPTIONS = dict.fromkeys(
+    ("test_training_dropout", "test_training_dropout_default", "test_training_dropout_default_mask",
+     "test_training_dropout_mask"), RANDOM
+)  # fmt: skip
+
+DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+LIGHT = (
+    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
+    "zfnet512",
+)  # fmt: skip
+# Two units in the last place, as onnx's own runner allows bfloat16; where float16 differs, ours is nearer the truth.
+TWO_UNITS = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
+
+
+def considered(model: Any) -> bool:
+    """Whether every operator has a reader and every type of inputs and outputs is one of minorm's."""
+    values = [value.type for value in (*model.graph.input, *model.graph.output)]
+    operators = {operator for operator, _ in registry.READERS}
+    return all(t.WhichOneof("value") == "tensor_type" and t.tensor_type.elem_type in DTYPES for t in values) and all(
+        node.domain == "" and node.op_type in operators for node in model.graph.node
+    )
+
+
+def plain(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def compare(got: Sequence[Any], want: Sequence[Any], rtol: float = 1e-3, atol: float = 1e-7) -> None:
+    assert len(got) == len(want)
+    for a, b in zip(got, map(plain, want), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        if a.dtype == bool:
+            np.testing.assert_array_equal(a, b)
+        else:
+            allowed = max(rtol, TWO_UNITS.get(str(a.dtype), 0))
+            np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=allowed, atol=atol)
+
+
+def failures(cases: Sequence[Any]) -> list[str]:
+    found = []
+    for case in cases:
+        try:
+            prepared = backend.prepare(case.model)
+            for inputs, outputs in case.data_sets:
+                compare(prepared.run([plain(x) for x in inputs]), outputs, case.rtol, case.atol)
+        except (ValueError, TypeError, AssertionError) as error:
+            found.append(f"{case.name}: {error}")
+    return found
+
+
+def test_every_node_test_of_the_operators_and_types_of_minorm() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package computes its expected values while it is asked for them
+        everything = load_model_tests(kind="node")
+    cases = [case for case in everything if considered(case.model) and case.name not in EXCEPTIONS]
+    assert failures(cases) == []
+    assert set(EXCEPTIONS) <= {case.name for case in everything}
+    if onnx.__version__ == COUNTED_WITH:
+        assert (len(cases), len(everything)) == (PASSED, TOTAL)
+
+
+def test_the_documentation_says_how_many() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")
+    assert f"{PASSED} of {TOTAL} node tests of onnx {COUNTED_WITH}" in text
+
+
+def tensors(folder: Path, kind: str) -> list[Any]:
+    files = sorted(folder.glob(f"{kind}_*.pb"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    return [numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())) for path in files]
+
+
+@pytest.mark.parametrize("kind", ["pytorch-operator", "pytorch-converted"])
+def test_models_that_pytorch_wrote_at_opset_6(kind: str) -> None:
+    folders = sorted((DATA / kind).iterdir())
+    assert folders
+    for folder in folders:
+        prepared = backend.prepare(onnx.load(folder / "model.onnx"))
+        for data in folder.glob("test_data_set_*"):
+            inputs = tensors(data, "input")[: len(prepared.module.inputs)]
+            compare(prepared.run(inputs), tensors(data, "output"))
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_light_models(name: str) -> None:
+    """Weights are drawn by the models' own nodes; the input is arange(n) / n."""
+    prepared = backend.prepare(onnx.load(DATA / "light" / f"light_{name}.onnx"))
+    [entry] = prepared.module.inputs
+    n = int(np.prod(entry.shape))
+    x = (np.arange(n) / n).astype(np.float32).reshape(entry.shape)
+    want = onnx.TensorProto.FromString((DATA / "light" / f"light_{name}_output_0.pb").read_bytes())
+    compare(prepared.run([x]), [want], 1e-3, 1e-3)
