@@ -34,8 +34,8 @@ class Layout:
         self.param_order = order
         self.param_back = None if order is None else tuple(order.index(i) for i in range(len(order)))
         self.shape_in_order = shape if order is None else tuple(shape[i] for i in order)
-        kept = nest.kept_order
-        self.in_order = kept == tuple(sorted(kept))
+        self.kept_shape = nest.kept_shape
+        self.in_order = nest.kept_order == tuple(range(len(self.kept_shape)))
 
     def data(self, x: Array) -> Array:
         """An array as the kernels take it."""
@@ -61,7 +61,7 @@ class Layout:
 
     def statistics(self, flat: Array) -> Array:
         """Statistics in the shape of the kept axes."""
-        return flat.reshape(self.nest.kept_shape) if self.in_order else self.nest.statistics(flat)
+        return flat.reshape(self.kept_shape) if self.in_order else self.nest.statistics(flat)
 
     def flat(self, statistics: Array) -> Array:
         """The inverse."""
@@ -76,6 +76,7 @@ class CopiedLayout(Layout):
         reduced = [i for i, axis in enumerate(origin.axes) if axis.reduced]
         super().__init__(plan((origin.rows, origin.columns), (1,), 1, (0, 1) if with_params else ()))
         self.origin = origin
+        self.kept_shape = origin.kept_shape
         self.order = (*kept, *reduced)
         self.back = tuple(self.order.index(i) for i in range(len(self.order)))
         self.ordered_shape = tuple(origin.axes[i].count for i in self.order)
@@ -101,7 +102,7 @@ class CopiedLayout(Layout):
         return wide.sum(axis=shared, dtype=np.float64).astype(ds.dtype).reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
-        return flat.reshape(self.origin.kept_shape)
+        return flat.reshape(self.kept_shape)
 
     def flat(self, statistics: Array) -> Array:
         return statistics.reshape(-1)
