@@ -51,7 +51,7 @@ class Layout:
             return None
         if self.param_order is not None:
             s = s.reshape(self.param_shape).transpose(self.param_order)
-        return s if s.flags.c_contiguous else s.copy("C")
+        return s if s.flags.c_contiguous and s.flags.aligned else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         """ds or db in the shape of the parameter."""

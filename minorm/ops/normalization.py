@@ -111,10 +111,7 @@ class NormalizeWith(Function):
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         if x.size == 0:
             return np.empty_like(x)
-        exact_mean, exact_var = layout.flat(mean).astype(np.float64), layout.flat(var).astype(np.float64)
-        k = exact_mean.astype(dtypes.compute_type(x.dtype))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.stats = Statistics.of(k, exact_mean - k, exact_var, equation.rstd(exact_var))
+        self.stats = given_statistics(layout.flat(mean), layout.flat(var), equation, dtypes.compute_type(x.dtype))
         y = self.norm.apply(layout.nest, layout.data(x), self.stats, layout.parameter(scale), layout.parameter(bias))
         return layout.result(y, x)
 
@@ -140,3 +137,14 @@ class NormalizeWith(Function):
 
     def _statistic(self, flat: Array, like: Array) -> Array:
         return self.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
+
+
+def given_statistics(mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
+    """What moments would have returned: mean split into k, a number of the type computed in, and the rest."""
+    block = np.empty((4, mean.size))
+    block[0] = mean.astype(dtype, copy=False)
+    block[1] = 0 if mean.dtype == dtype else mean - block[0]
+    block[2] = var
+    with np.errstate(divide="ignore"):
+        block[3] = equation.rstd(block[2])
+    return Statistics(block)
