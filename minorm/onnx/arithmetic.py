@@ -1,4 +1,4 @@
-"""Add, Sub, Mul, Div, Mod, Pow, Sum, Mean, Max, Min, Clip; Cast and Identity.
+"""Add, Sub, Mul, Div, Pow, Sum, Mean, Max, Min, Clip; Cast and Identity.
 
 Since opset 7 the binary operators broadcast as NumPy does; before it (import only) an `axis` attribute said how.
 """
@@ -22,7 +22,6 @@ from minorm.onnx.shape import expand
 from minorm.onnx.sizes import broadcast
 from minorm.onnx.tensors import element_type
 from minorm.ops import elementwise as ops
-from minorm.ops.special import Remainder
 from minorm.ops.stepwise import Quotient
 from minorm.tensor import Tensor
 
@@ -85,22 +84,6 @@ def read_div(node: Node) -> Binary:
 @writes(Quotient, "Div", since=(7, 13, 14))
 def write_quotient(g: Graph, a: Value, b: Value) -> Value:
     return g.add("Div", a, b)
-
-
-# Mod. fmod=1: towards 0, for floats too.
-
-
-@reads("Mod", since=(10, 13, 28))
-def read_mod(node: Node) -> Binary:
-    truncated = bool(node["fmod"])
-    return paired(node, lambda a, b: Remainder.apply(a, b, truncated=truncated))
-
-
-@writes(Remainder, "Mod", since=(10, 13, 28))
-def write_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
-    if dtypes.is_float(a.dtype) and not truncated:
-        raise Decline("Mod rounds the quotient of floats towards 0 only")
-    return g.add("Mod", a, b, fmod=int(truncated))
 
 
 # Pow. 12: the exponent may be of another type; the result is of the base's.

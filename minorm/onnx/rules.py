@@ -22,6 +22,7 @@ from minorm.onnx import (  # noqa: F401
     padding,
     pooling,
     reduction,
+    remainder,
     resize,
     response,
     rms_norm,
