@@ -280,7 +280,10 @@ class Tensor(Operators):
             )
         if dtype is None or dtypes.check(dtype) == self.dtype:
             return self
-        return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
+        if dtypes.is_float(dtypes.check(dtype)):
+            return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
+        with autograd.no_grad():  # integers carry no gradient
+            return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
     def float(self) -> Tensor:
         """As float32."""

@@ -209,3 +209,10 @@ def test_iteration_and_unpacking() -> None:
     assert b.tolist() == [3, 4]
     with pytest.raises(TypeError, match="0-d tensor cannot be iterated"):
         iter(mn.tensor(1.0))
+
+
+def test_integers_and_bools_carry_no_gradient() -> None:
+    x = mn.tensor([1.5, 2.5], requires_grad=True)
+    for dtype in (mn.int64, mn.uint8, mn.bool):
+        assert not x.to(dtype).requires_grad
+    assert x.double().requires_grad
