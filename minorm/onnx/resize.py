@@ -123,26 +123,22 @@ class Sampling:
             sizes, scales = self._sizes(x, axes, sizes)
         shape = list(x.shape)
         for axis, m in zip(axes, sizes, strict=True):
-            if m < 1 or x.shape[axis] < 1:
+            if min(m, x.shape[axis]) < 1 and m != x.shape[axis]:
                 raise ValueError(f"the result would have {m} elements of {x.shape[axis]}; expected at least 1 of 1")
             shape[axis] = m
             self.node.fits((m,), dtypes.float64)
         self.node.fits(shape, x.dtype)
-        y = (
-            x
-            if self.mode == "nearest"
-            else x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
-        )
-        beyond: Any = False
+        crops, beyond = self.kind == "tf_crop_and_resize", np.zeros((), np.bool_)
+        compute = dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64
+        y = x if self.mode == "nearest" else x.to(compute)
         for i, (axis, m, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
             n = x.shape[axis]
-            region = (roi[i], roi[i + len(axes)]) if self.kind == "tf_crop_and_resize" else (0.0, 1.0)
-            at = self.coordinates(n, m, scale, *region)
-            if self.kind == "tf_crop_and_resize":
-                out = ((at < 0) | (at > n - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
-                beyond = beyond | out
-            if m != n or not np.array_equal(at, np.arange(n)):
+            region = (roi[i], roi[i + len(axes)]) if crops else (0.0, 1.0)
+            if n and (crops or (m, scale) != (n, 1)):  # an axis that keeps its length, as batch and channels do, stays
                 y = self._along(y, axis, n, m, scale, region)
+            if crops:
+                at = self.coordinates(n, m, scale, *region)
+                beyond = beyond | ((at < 0) | (at > n - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
         if np.any(beyond):
             y = where(Tensor(np.broadcast_to(beyond, y.shape)), self.outside, y)
         return y.to(x.dtype)

@@ -1,0 +1,176 @@
+"""Resize against sums over the kernel, written out element by element, in every mode, and against PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.testing import gradcheck
+
+pytest.importorskip("onnx")
+
+import minorm.onnx as mo
+
+KINDS = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
+)  # fmt: skip
+
+
+def place(kind: str, i: int, n: int, m: int, scale: float) -> float:
+    """The specification, one element at a time."""
+    if kind == "asymmetric":
+        return i / scale
+    if kind == "tf_half_pixel_for_nn":
+        return (i + 0.5) / scale
+    if kind == "align_corners":
+        return 0.0 if m == 1 else i * (n - 1) / (scale * n - 1)
+    if kind == "pytorch_half_pixel" and m == 1:
+        return 0.0
+    x = (i + 0.5) / scale - 0.5
+    if kind == "half_pixel_symmetric":
+        return n / 2 * (1 - m / (scale * n)) + x
+    return x
+
+
+def weight(mode: str, d: float, a: float = -0.75) -> float:
+    d = abs(d)
+    if mode == "linear":
+        return max(0.0, 1 - d)
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+
+
+def along(x: Any, mode: str, kind: str, scale: float, exclude: bool = False) -> Any:
+    """The last axis resized, by the sum over all elements from well before the axis to well after it."""
+    if scale == 1:
+        return x
+    n = x.shape[-1]
+    m = math.floor(n * scale)
+    y = np.zeros((*x.shape[:-1], m))
+    for i in range(m):
+        at = place(kind, i, n, m, scale)
+        total = 0.0
+        for j in range(-8, n + 8):
+            w = weight(mode, j - at)
+            if exclude and not 0 <= j < n:
+                continue
+            total += w
+            y[..., i] += w * x[..., min(max(j, 0), n - 1)]
+        y[..., i] /= total
+    return y
+
+
+def resize(one_node: Any, x: Any, scales: Any, opset: int = 19, **attributes: Any) -> Any:
+    arrays = [x, np.zeros(0, np.float32), np.array(scales, np.float32)]
+    return mo.load(one_node("Resize", arrays, opset, held=(1, 2), **attributes))
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 19])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_modes_and_coordinates(one_node: Any, rng: np.random.Generator, opset: int, mode: str, kind: str) -> None:
+    if kind == "half_pixel_symmetric" and opset < 19:
+        pytest.skip("since 19")
+    x = rng.normal(size=(2, 1, 5, 4))
+    for down, right in ((1.5, 2.0), (0.625, 0.5), (1.0, 0.25)):
+        for exclude in (False, True) if mode == "cubic" else (False,):
+            model = resize(
+                one_node, x, (1, 1, down, right), opset, mode=mode, coordinate_transformation_mode=kind,
+                exclude_outside=int(exclude),
+            )  # fmt: skip
+            want = along(x, mode, kind, right, exclude)
+            want = along(want.swapaxes(2, 3), mode, kind, down, exclude).swapaxes(2, 3)
+            np.testing.assert_allclose(model(mn.Tensor(x)).data, want, atol=1e-12)
+    gradcheck(model, x)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest(one_node: Any, rng: np.random.Generator, rounding: str, kind: str) -> None:
+    x = rng.normal(size=(1, 2, 6))
+    for scale in (2.0, 0.5, 1.5):
+        m = int(6 * scale)
+        where = np.array([place(kind, i, 6, m, scale) for i in range(m)])
+        chosen = {
+            "round_prefer_floor": [math.floor(p) if p % 1 <= 0.5 else math.ceil(p) for p in where],
+            "round_prefer_ceil": [math.floor(p) if p % 1 < 0.5 else math.ceil(p) for p in where],
+            "floor": [math.floor(p) for p in where],
+            "ceil": [math.ceil(p) for p in where],
+        }[rounding]
+        model = resize(one_node, x, (1, 1, scale), nearest_mode=rounding, coordinate_transformation_mode=kind)
+        np.testing.assert_array_equal(model(mn.Tensor(x)).data, x[..., np.clip(chosen, 0, 5)])
+    gradcheck(model, x)
+
+
+@pytest.mark.parametrize(("mode", "kind"), list(itertools.product(["bilinear", "bicubic"], [False, True])))
+def test_pytorch(one_node: Any, rng: np.random.Generator, mode: str, kind: bool) -> None:
+    torch = pytest.importorskip("torch")
+    x = rng.normal(size=(2, 3, 5, 6))
+    for size in ((10, 9), (3, 4), (1, 12)):
+        want = torch.nn.functional.interpolate(torch.tensor(x), size, mode=mode, align_corners=kind)
+        arrays = [x, None, None, np.array([2, 3, *size])]
+        attributes = {
+            "mode": mode.removeprefix("bi"),
+            "coordinate_transformation_mode": "align_corners" if kind else "half_pixel",
+        }
+        y = mo.load(one_node("Resize", arrays, 19, held=(3,), **attributes))(mn.Tensor(x))
+        np.testing.assert_allclose(y.data, want.numpy(), atol=1e-10 if mode == "bilinear" else 1e-6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_antialias_agrees_with_pytorch_away_from_the_ends(one_node: Any, rng: np.random.Generator, mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = rng.normal(size=(1, 1, 32, 40))
+    want = torch.nn.functional.interpolate(torch.tensor(x), (16, 10), mode=f"bi{mode}", antialias=True).numpy()
+    arrays = [x, None, None, np.array([1, 1, 16, 10])]
+    attributes = {"mode": mode, "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1}
+    y = mo.load(one_node("Resize", arrays, 19, held=(3,), **attributes))(mn.Tensor(x))
+    np.testing.assert_allclose(y.data, want, atol=1e-6)
+
+
+def test_crop_and_resize(one_node: Any) -> None:
+    x = np.arange(16.0).reshape(1, 1, 4, 4)
+    arrays = [x, np.array([0, 0, 0, 0.5, 1, 1, 1, 1.5]), None, np.array([1, 1, 1, 3])]
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    model = mo.load(one_node("Resize", arrays, 19, held=(1, 3), extrapolation_value=-7.0, **attributes))
+    np.testing.assert_allclose(model(mn.Tensor(x)).data, [[[[7.5, 9.0, -7.0]]]])
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_the_aspect_ratio_can_be_kept(one_node: Any, policy: str) -> None:
+    x = np.arange(8.0).reshape(2, 4)
+    arrays = [x, None, None, np.array([7, 8])]
+    model = mo.load(one_node("Resize", arrays, 19, held=(3,), keep_aspect_ratio_policy=policy))
+    assert model(mn.Tensor(x)).shape == ((4, 8) if policy == "not_larger" else (7, 14))
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float32, mn.uint8])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_types(one_node: Any, dtype: Any, mode: str) -> None:
+    x = np.arange(16).reshape(1, 1, 4, 4).astype(dtype)
+    y = resize(one_node, x, (1, 1, 2, 2), mode=mode)(mn.Tensor(x))
+    assert (y.dtype, y.shape) == (dtype, (1, 1, 8, 8))
+
+
+def test_an_empty_batch_stays_empty(one_node: Any) -> None:
+    x = np.zeros((0, 3, 4, 4), np.float32)
+    for mode in ("nearest", "linear"):
+        assert resize(one_node, x, (1, 1, 2, 2), mode=mode)(mn.Tensor(x)).shape == (0, 3, 8, 8)
+
+
+def test_what_cannot_be_is_an_error(one_node: Any) -> None:
+    x = mn.Tensor(np.zeros((1, 1, 4, 4)))
+    with pytest.raises(mo.LoadError, match="mode is 'area'"):
+        resize(one_node, x.data, (1, 1, 2, 2), mode="area")
+    with pytest.raises(ValueError, match="expected numbers above 0"):
+        resize(one_node, x.data, (1, 1, -2, 2))(x)
+    with pytest.raises(ValueError, match="more than max_bytes"):
+        resize(one_node, x.data, (1, 1, 1e9, 1e9))(x)
+    with pytest.raises(ValueError, match="at least 1"):
+        resize(one_node, x.data, (1, 1, 0.1, 1))(x)
