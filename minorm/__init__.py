@@ -47,6 +47,7 @@ from minorm.dtypes import (
     uint32,
     uint64,
 )
+from minorm.explain import explain
 from minorm.joining import (
     abs,
     allclose,

@@ -262,6 +262,18 @@ cdef int begin(Work* w, bytes code, x, stats, s, double eps, bint centered, bint
     return 0
 
 
+def form(bytes code):
+    """Which inner loop takes these loops, and how many statistics advance together in it."""
+    cdef Work w
+    memset(&w, 0, sizeof(Work))
+    load(&w.nest, code)
+    cut_work(&w)
+    if w.lanes:
+        return "lanes", min(<Py_ssize_t>LANES, w.nest.keep1.count)
+    rows = "short rows" if w.short else "rows"
+    return (rows + ", a parameter for each element" if w.each else rows), 1
+
+
 def forward(bytes code, x, s, b, y, stats, double eps, bint centered, bint guard, bint moments, int threads):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 

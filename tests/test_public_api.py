@@ -20,7 +20,7 @@ TOP = names("""
     Tensor tensor from_numpy from_dlpack as_tensor zeros ones empty full eye arange linspace rand randn randint randperm
     zeros_like ones_like full_like cat stack split where pad maximum minimum matmul exp log sqrt sin cos abs clip clamp
     gather sum mean var argmax flatten reshape transpose permute allclose no_grad enable_grad is_grad_enabled
-    manual_seed set_num_threads get_num_threads save load show_config empty_cache no_stats_update
+    manual_seed set_num_threads get_num_threads save load show_config explain empty_cache no_stats_update
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional
 """)
 

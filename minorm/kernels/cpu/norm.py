@@ -49,6 +49,11 @@ def backward(
     return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT)
 
 
+def form(nest: Nest) -> tuple[str, int]:
+    """The inner loop that these loops take, and how many statistics advance together in it; `minorm.explain` asks."""
+    return _kernels.form(nest.code)
+
+
 def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
     """k, d, var."""
     block = np.empty((4, nest.rows), _FLOAT64)

@@ -1,0 +1,239 @@
+"""What a normalization will do, without doing it: its loops, its inner form, and the memory it must move.
+
+    print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
+
+The functional itself runs, on arrays of the right shape whose memory nobody touches, with a backend that computes
+nothing and writes down what it is asked for. So what is shown is what the kernels would get, and cannot drift from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm import functional as family
+from minorm.autograd import enable_grad
+from minorm.equation import Equation
+from minorm.kernels import cpu
+from minorm.kernels.protocol import Statistics
+from minorm.nest import Nest
+from minorm.tensor import Tensor
+
+Array = Any
+CACHE = 1_000_000  # bytes that a processor keeps for itself between two phases, as most do today
+FUNCTIONS = (
+    family.batch_norm,
+    family.instance_norm,
+    family.group_norm,
+    family.layer_norm,
+    family.rms_norm,
+    family.mean_variance_norm,
+    family.normalization,
+)
+TENSORS = {"weight", "bias", "scale", "running_mean", "running_var"}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One walk over all of x. `again`: the phase before has read the same numbers, a row at a time."""
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...] = ()
+    again: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """How a call will run: print it, or read its attributes.
+
+    nest          the loops; the copy's, where x is copied first
+    form          the inner loop: lanes, rows or short rows, perhaps with a parameter for each element
+    equation      eps, centered, guard; None where the statistics are given
+    forward       the phases of the forward pass
+    backward      the phases of the backward pass, to all inputs that can have a gradient
+    nbytes        the size of x
+    row_bytes     what must stay in cache for a second phase to find there what the first has read, of x and dy
+    copied        why x is copied first, or None
+    """
+
+    title: str
+    nest: Nest
+    form: str
+    equation: Equation | None
+    forward: tuple[Phase, ...]
+    backward: tuple[Phase, ...]
+    nbytes: int
+    row_bytes: int
+    copied: str | None
+
+    @property
+    def in_cache(self) -> bool:
+        """Does a second phase find its numbers in cache?"""
+        return self.row_bytes <= CACHE
+
+    @property
+    def passes(self) -> int:
+        """How often numbers of the size of x must cross between memory and processor, forward and backward."""
+        return sum(
+            len(phase.writes) + (0 if phase.again and self.in_cache else len(phase.reads))
+            for phase in self.forward + self.backward
+        )
+
+    @property
+    def floor(self) -> int:
+        """The bytes that must move where x is much larger than any cache: passes times the size of x."""
+        return self.passes * self.nbytes
+
+    def __str__(self) -> str:
+        lines = [self.title, *(f"  {line}" for line in str(self.nest).splitlines())]
+        lines += [f"  {self.equation}" if self.equation is not None else "  statistics are given"]
+        lines += [f"  x is copied first: {self.copied}"] if self.copied is not None else []
+        lines += [f"  inner loop  {self.form}"]
+        for name, phases in (("forward", self.forward), ("backward", self.backward)):
+            for phase in phases:
+                again = " again" if phase.again else ""
+                writes = f", writes {' and '.join(phase.writes)}" if phase.writes else ""
+                lines.append(f"  {name:10}  {phase.name:8}reads {' and '.join(phase.reads)}{again}{writes}")
+                name = ""
+        if any(phase.again for phase in self.forward + self.backward):
+            unit = "the lanes of a tile take" if self.form == "lanes" else "a row takes"
+            where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
+            lines.append(f"  {'cache':10}  {unit} {amount(self.row_bytes)} of x and dy, {where}")
+        lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explain(
+    function: Callable[..., Tensor],
+    shape: tuple[int, ...],
+    *args: Any,
+    dtype: Any = "float32",
+    memory_format: str = "contiguous",
+    **options: Any,
+) -> Explanation:
+    """The loops, the inner form and the memory floor of function(x, *args, **options) for x of this shape
+
+    function is one of the normalizations of minorm.functional; args and options are its own, with shapes in place of
+    tensors. weight and bias that are not mentioned are there in their usual shape, None leaves them out; batch_norm
+    trains unless training=False. memory_format="channels_last" lays x out as N, positions, C. Nothing is computed, and
+    the memory is only reserved.
+
+    Raises TypeError for another function, and whatever the function itself says about its arguments.
+    """
+    if function not in FUNCTIONS:
+        names = ", ".join("F." + known.__name__ for known in FUNCTIONS)
+        raise TypeError(f"explain: function is {getattr(function, '__name__', function)!r}; expected one of {names}")
+    if memory_format not in ("contiguous", "channels_last"):
+        raise ValueError(f"explain: memory_format={memory_format!r}; expected 'contiguous' or 'channels_last'")
+    if 0 in shape:
+        raise ValueError(f"explain: shape {shape} has no elements; expected every length to be at least 1")
+    last = memory_format == "channels_last" and len(shape) > 2
+    memory: Any = np.zeros((shape[0], *shape[2:], shape[1]) if last else shape, dtypes.check(dtype))
+    x = Tensor(np.moveaxis(memory, -1, 1) if last else memory, requires_grad=True)
+    arguments, told = _arguments(function, x, args, options)
+    watch = _Watch(x.data)
+    with enable_grad(), np.errstate(all="ignore"):  # the numbers mean nothing
+        y = function(**arguments, backend=watch)
+        forward = watch.take()
+        y.backward(Tensor(np.empty_like(y.data)))
+        backward = watch.take()
+    nest: Any = watch.nest
+    form, together = cpu.norm.form(nest)
+    return Explanation(
+        title=f"{function.__name__} of {'x'.join(map(str, shape))} {x.dtype}" + (", channels last" if last else ""),
+        nest=nest,
+        form=form,
+        equation=watch.equation,
+        forward=forward,
+        backward=backward,
+        nbytes=x.data.nbytes,
+        row_bytes=2 * nest.columns * together * x.data.itemsize,
+        copied=watch.copied,
+    )
+
+
+def amount(count: int) -> str:
+    """12345678 -> 12.3 MB."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _arguments(
+    function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """The function's arguments by name, tensors of the given shapes or the usual ones; and what was given, in words."""
+    signature = inspect.signature(function)
+    given = signature.bind_partial(x, *args, **options).arguments
+    told = "".join(f", {name}={value}" for name, value in given.items() if name != "x")
+    if function is family.batch_norm:
+        given.setdefault("training", True)
+    evaluates = given.get("training") is False or given.get("use_input_stats") is False
+    if "normalized_shape" in signature.parameters:
+        usual = given.get("normalized_shape", ())
+    else:
+        usual = x.shape[1:2]
+    for name in TENSORS & signature.parameters.keys():
+        absent = name == "scale" or function is family.normalization or ("running" in name and not evaluates)
+        shape = given.get(name, None if absent else usual)
+        if shape is not None:
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            given[name] = Tensor(np.zeros(shape, x.dtype), requires_grad="running" not in name)
+        else:
+            given[name] = None
+    return given, told
+
+
+class _Watch:
+    """A backend of kernels/protocol.py that computes nothing and notes which phases it would run."""
+
+    def __init__(self, x: Array) -> None:
+        self.x = x
+        self.nest: Nest | None = None
+        self.equation: Equation | None = None
+        self.copied: str | None = None
+        self.phases: list[Phase] = []
+
+    def take(self) -> tuple[Phase, ...]:
+        """The phases since the last call."""
+        phases, self.phases = tuple(self.phases), []
+        return phases
+
+    def _note(self, nest: Nest, x: Array, *phases: Phase) -> None:
+        self.nest = nest
+        self.phases += phases
+        if not np.may_share_memory(x, self.x):
+            if x.dtype != self.x.dtype:
+                self.copied = f"{self.x.dtype} to {x.dtype}, which is computed in"
+            else:
+                self.copied = "its own order takes more loops than a kernel has"
+
+    def forward(self, nest: Nest, x: Array, s: Array, b: Array, equation: Equation) -> tuple[Array, Statistics]:  # noqa: ARG002
+        self._note(nest, x, Phase("moments", ("x",)), Phase("apply", ("x",), ("y",), again=True))
+        self.equation = equation
+        return np.empty_like(x), Statistics(np.ones((4, nest.rows)))
+
+    def apply(self, nest: Nest, x: Array, *_: Any) -> Array:
+        self._note(nest, x, Phase("apply", ("x",), ("y",)))
+        return np.empty_like(x)
+
+    def backward(self, nest: Nest, dy: Array, x: Array, *_: Any) -> tuple[Array, Array, Array]:  # noqa: ARG002
+        self._note(nest, x, Phase("sums", ("dy", "x")), Phase("input", ("dy", "x"), ("dx",), again=True))
+        return np.empty_like(x), np.zeros(nest.param_size, x.dtype), np.zeros(nest.param_size, x.dtype)
+
+    def grad_input(self, nest: Nest, dy: Array, x: Array, *_: Any) -> Array:  # noqa: ARG002
+        self._note(nest, x, Phase("input", ("dy",), ("dx",)))
+        return np.empty_like(x)
+
+    def grad_params(self, nest: Nest, dy: Array, x: Array, *_: Any) -> tuple[Array, Array]:  # noqa: ARG002
+        self._note(nest, x, Phase("sums", ("dy", "x")))
+        return np.zeros(nest.param_size, x.dtype), np.zeros(nest.param_size, x.dtype)
