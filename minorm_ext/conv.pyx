@@ -28,6 +28,9 @@ cdef extern from "conv_blocks.h" nogil:
         size_t item, int rows, const void* x, const intptr_t* position, intptr_t plane, intptr_t channels,
         const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t kernel, const void* bias, void* y,
         const intptr_t* place, intptr_t y_step)
+    void tall(
+        size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
+        const void* bias, void* y, intptr_t y_pitch)
 
 cdef enum:
     LINE = 16  # numbers in a cache line, at most
@@ -62,7 +65,7 @@ cdef class Layout:
         p.source_size = p.source[0] * p.source[1] * p.source[2]
         p.result_size = p.result[0] * p.result[1] * p.result[2]
         p.fit, p.chunks, p.parts = sizes["fit"], sizes["chunks"], sizes["parts"]
-        p.run, p.columns = sizes["run"], sizes["columns"]
+        p.run, p.columns, p.tall = sizes["run"], sizes["columns"], tables["tall"]
         p.by_image, p.direct_in, p.direct_out = tables["by_image"], tables["direct_in"], tables["direct_out"]
         p.segments, p.plane, p.results = tables["segments"], tables["plane"], tables["results"]
         p.strips, p.along, p.row_step = tables["strips"], tables["along"], tables["row_step"]
@@ -137,6 +140,8 @@ cdef inline void run_quads(
     cdef intptr_t q
     cdef intptr_t x_step = job.step
     cdef intptr_t y_step = job.results_step
+    cdef const intptr_t* position
+    cdef const intptr_t* place
     if p.direct_in:
         x += (image * p.groups + job.group) * p.channels * p.source_size
         x_step = p.source_size
@@ -151,6 +156,14 @@ cdef inline void run_quads(
     if b != NULL:
         b += channel
     w += channel * p.channels * p.kernel
+    if p.tall:
+        for q in range(first, last):
+            position = p.position + QUAD * q
+            place = p.place + QUAD * q
+            tall(
+                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, b,
+                y + place[0], place[1] - place[0])
+        return
     for q in range(first, last):
         block(
             sizeof(real), <int>rows, x, p.position + QUAD * q, x_step, p.channels, p.taps + 2 * p.runs[2 * q],

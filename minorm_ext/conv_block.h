@@ -64,6 +64,31 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
 #undef CASE
 }
 
+/* Depthwise, one channel alone: QUAD vectors of results below each other, `pitch` apart in x and y_pitch in y; the taps
+   are `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
+   taps of a column, so it is read once for all. */
+static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
+                                const REAL *w, const REAL *bias, REAL *y, intptr_t y_pitch) {
+    VECTOR sum[QUAD], weight[MOST_TALL];
+    UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
+    for (intptr_t k = 0; k < width; k++) {
+        UNROLL for (int t = 0; t < height; t++) weight[t] = w[taps[2 * (t * width + k) + 1]] - (VECTOR){0};
+        UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
+            const VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            UNROLL for (int j = 0; j < QUAD; j++) {
+                if (i - j >= 0 && i - j < height) sum[j] += weight[i - j] * pixel;
+            }
+        }
+    }
+    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + j * y_pitch, sum[j]);
+}
+
+static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
+                       const REAL *bias, REAL *y, intptr_t y_pitch) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, y_pitch);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, y_pitch);
+}
+
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
 
 static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, NAME(index) from) {

@@ -36,6 +36,7 @@
 #define TAPS(rows, columns) ((rows) > 4 ? 2 : (rows) > 2 ? 3 : 4)
 #endif
 #define MOST_TAPS 9
+#define MOST_TALL 5      /* rows of a depthwise kernel with a loop of its own: 3 or this many */
 #define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
 
 #if VECTOR_BYTES == 64
@@ -79,6 +80,11 @@ static INLINE void block(size_t item, int rows, const void *x, const intptr_t *p
                          intptr_t channels, const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel,
                          const void *bias, void *y, const intptr_t *place, intptr_t y_step) {
     EITHER(block, rows, x, position, plane, channels, taps, tap_count, w, kernel, bias, y, place, y_step);
+}
+
+static INLINE void tall(size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
+                        const void *w, const void *bias, void *y, intptr_t y_pitch) {
+    EITHER(tall, height, x, pitch, taps, width, w, bias, y, y_pitch);
 }
 
 static INLINE void weights(size_t item, int rows, int columns, const void *x, const intptr_t *shift,

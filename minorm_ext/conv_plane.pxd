@@ -47,6 +47,8 @@ cdef struct Plan:
     # how the work is cut
     intptr_t fit, chunks, parts, run
     int columns
+    # rows of a depthwise kernel whose quads stand below each other, else 0
+    int tall
 
 
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:

@@ -35,6 +35,7 @@ CACHE = 512 << 10  # bytes that a job may pack: about half of a core's second ca
 ROW_COST = 6.0  # to start a row
 VECTOR_COST = 3.0  # to copy a vector of it
 TRANSPOSE_COST = 8.0  # to transpose a vector
+TALL = (3, 5)  # rows of depthwise kernels that the kernel has a loop of its own for
 OVERFLOW_COST = 1.15  # times as much where the packed data overflow the second cache
 
 Rows = list[tuple[int, ...]]
@@ -66,6 +67,7 @@ class Tables:
     taps: Rows = field(default_factory=list)  # (shift, number of the weight)
     ranges: Rows = field(default_factory=list)  # forward, of every weight: (shift, first, last vector that it meets)
     vectors: int = 0  # without the repeated ones that fill the last quad
+    tall: int = 0  # rows of a depthwise kernel; then a quad is vectors below each other, and its taps are a grid
     work: int = 0  # multiply-adds of vectors in a segment, for one channel of the source and one of the result
     into: float = 0.0  # the cost of packing a channel, and of unpacking one, in the same unit
     out: float = 0.0
@@ -189,8 +191,11 @@ def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) ->
     return tables
 
 
-def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> Tables:
-    """Lanes are neighbouring pixels of one row of results, which is at least as long as a vector."""
+def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int, alone: bool = False) -> Tables:
+    """Lanes are neighbouring pixels of one row of results, which is at least as long as a vector.
+
+    alone: every result is computed from one channel and for one only.
+    """
     whole = all(axis.whole() for axis in axes)
     if whole:
         tables = Tables(images, direct_in=True)
@@ -199,24 +204,37 @@ def by_rows(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> 
     tables.direct_out = True
     (phases,) = combinations(axes)
     d, h, w = (phase.count for phase in phases)
-    i, j, k = np.ogrid[:d, :h, : _round_up(w, lanes) : lanes]
-    k = np.minimum(k, w - lanes)
-    place = (i * axes[1].result + j) * w + k
     tables.out_move = (d if tables.along == 0 else 1) * h * w
     if whole:
         source = axes[1].source, axes[2].source
-        position = (i * source[0] + j) * source[1] + k
         taps: Rows = [((a * source[0] + b) * source[1] + c, number) for number, (a, b, c) in taps_of(phases, kernel)]
+        pitch = source[1]
     else:
         plane = Plane(axes, lanes)
-        position = plane.line(i, j, k)
         taps = plane.taps(phases, kernel)
         plane.describe(tables, lanes)
-    meets = np.ones((*place.shape, len(taps)), bool)
-    if tables.strips == 1:
+        source, pitch = (plane.height, plane.pitch), plane.pitch
+    i, j, k = np.ogrid[:d, :h, : _round_up(w, lanes) : lanes]
+    k = np.minimum(k, w - lanes)
+    meets = np.ones((d, h, k.size, len(taps)), bool)
+    if alone and d == kernel[0] == 1 and kernel[1] in TALL and h >= QUAD and _is_grid(taps, kernel, pitch):
+        tables.tall = kernel[1]
+        taps.sort()
+        j = (np.minimum(np.arange(0, h, QUAD), h - QUAD)[:, None] + np.arange(QUAD)).reshape(1, 1, -1)
+        k = k.reshape(1, -1, 1)  # down the rows first
+        meets = np.ones((j.size, k.size, len(taps)), bool)
+    elif tables.strips == 1:
         meets &= all_meet(axes, phases).any(axis=2, keepdims=True)
-    tables.add_vectors(position.ravel(), place.ravel(), taps, meets.reshape(place.size, len(taps)))
+    position = ((i * source[0] + j) * source[1] + k).ravel()
+    place = ((i * axes[1].result + j) * w + k).ravel()
+    tables.add_vectors(position, place, taps, meets.reshape(place.size, len(taps)))
     return tables
+
+
+def _is_grid(taps: Rows, kernel: Ints, pitch: int) -> bool:
+    """Are the taps, in the order of their shifts, rows one pitch apart?"""
+    shifts = np.sort([shift for shift, _ in taps]).reshape(kernel[1], kernel[2])
+    return bool((np.diff(shifts, axis=0) == pitch).all() and (np.diff(shifts, n=2, axis=1) == 0).all())
 
 
 def by_images(axes: Axes, kernel: Ints, lanes: int, images: int) -> Tables:

@@ -36,7 +36,8 @@ def best(
     width = axes[2].result
     forward = all(phase.step == 1 for axis in axes for phase in axis.phases)
     if forward and width >= lanes and not (weights and width % lanes):
-        found.append(layout.by_rows(axes, kernel, lanes, images, numbers))
+        alone = channels == outputs == 1 and not weights
+        found.append(layout.by_rows(axes, kernel, lanes, images, numbers, alone))
     sizes = [math.prod(axis.source for axis in axes), math.prod(axis.result for axis in axes)]
     if max(sizes) <= MOST_PIXELS:
         found.append(layout.by_images(axes, kernel, lanes, images))
