@@ -45,6 +45,7 @@ class Value:
     name: str | None = None
     array: Any = None
     home: str | None = None  # the state_dict key, for a parameter or buffer
+    trained: bool = False  # whether it is a constant that requires grad: of a function, or kept outside the modules
 
     @property
     def ndim(self) -> int:

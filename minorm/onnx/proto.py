@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from minorm import dtypes
 from minorm.onnx import versions
 from minorm.onnx.errors import ExportError
 from minorm.onnx.graph import ELEMENT_TYPES, Graph, Node, Value
@@ -47,16 +48,18 @@ def build(
     initializers = [value for value in used if value.array is not None]
     _give_names(graph, nodes, initializers, [n for n, _ in outputs], results, set(fixed))
     ends = {id(value) for value in results}
+    # A floating initializer is something to train, for those who load the file; what never changes is a Constant.
+    fixed_numbers = [v for v in initializers if v.home is None and not v.trained and dtypes.is_float(v.dtype)]
+    unchanging = {id(v) for v in fixed_numbers}
+    held = [v for v in initializers if id(v) not in unchanging]
     proto = helper.make_graph(
-        [_node(node) for node in nodes],
+        [_constant(value) for value in fixed_numbers] + [_node(node) for node in nodes],
         name,
         [_info(graph, value) for value in graph.inputs],
         [_info(graph, value) for value in results],
-        initializer=[
-            numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape), value.name)
-            for value in sorted(initializers, key=lambda value: value.home is None)
-        ],
-        value_info=[
+        initializer=[_tensor(value) for value in sorted(held, key=lambda value: value.home is None)],
+        value_info=[_info(graph, value) for value in fixed_numbers]
+        + [
             _info(graph, value)
             for node in nodes
             for value in node.outputs
@@ -129,6 +132,14 @@ def _give_names(
         for output in node.outputs:
             if output is not None and id(output) not in named:
                 output.name = names.take(f"{node.name}_output")
+
+
+def _tensor(value: Value) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape), value.name)
+
+
+def _constant(value: Value) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [value.name], value.name, value=_tensor(value))
 
 
 def _node(node: Node) -> onnx.NodeProto:

@@ -185,7 +185,9 @@ class Writer:
         arrays = arrays[: self.sized]
         if all(_same(base, array) for array in arrays):
             scope = f"{self.graph.scope}." if self.graph.scope else ""
-            return Value(base.shape, base.dtype, self.labels.get(id(base), f"{scope}constant"), base)
+            value = Value(base.shape, base.dtype, self.labels.get(id(base), f"{scope}constant"), base)
+            value.trained = any(tensor.requires_grad for tensor in tensors)
+            return value
         return self._filled(arrays, what)
 
     def _filled(self, arrays: Sequence[Any], what: str) -> Value:

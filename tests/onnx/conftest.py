@@ -239,8 +239,21 @@ def close() -> Callable[..., None]:
 
 
 @pytest.fixture
+def numbers() -> Callable[[Any], dict[str, Any]]:
+    """What a model holds, by name: its initializers, then its constants."""
+
+    def held(proto: Any) -> dict[str, Any]:
+        tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+        tensors |= {n.output[0]: n.attribute[0].t for n in proto.graph.node if n.op_type == "Constant"}
+        return {name: onnx.numpy_helper.to_array(tensor) for name, tensor in tensors.items()}
+
+    return held
+
+
+@pytest.fixture
 def operators() -> Callable[[Any], list[str]]:
-    return lambda proto: [node.op_type for node in proto.graph.node]
+    """The operators of a model in order; fixed numbers (Constant) are no operation."""
+    return lambda proto: [node.op_type for node in proto.graph.node if node.op_type != "Constant"]
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

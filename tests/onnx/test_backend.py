@@ -1,9 +1,7 @@
-"""The official node tests, through the interface of onnx.backend.base."""
+"""The interface of onnx.backend.base; test_node_tests.py runs the official tests through it."""
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,32 +13,9 @@ from minorm import nn
 onnx = pytest.importorskip("onnx")
 
 from onnx import helper as h  # noqa: E402  after importorskip
-from onnx.backend.test.loader import load_model_tests  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
 import minorm.onnx.backend as backend  # noqa: E402
-
-NORMALIZATIONS = re.compile("batchnorm|instancenorm|(group|layer|rms|lp)_?norm|lrn|mvn|l[12]norm")
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the package divides by 0 while it makes its examples
-    CASES = [case for case in load_model_tests(kind="node") if NORMALIZATIONS.search(case.name)]
-
-
-def test_there_are_as_many_cases_as_the_documentation_says() -> None:
-    if not onnx.__version__.startswith("1.23."):
-        pytest.skip("counted in onnx 1.23")
-    assert len(CASES) == 116
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_node_tests_of_the_normalizations(case: Any) -> None:
-    for inputs, outputs in case.data_sets:
-        results = backend.run_model(case.model, inputs)
-        assert len(results) == len(outputs)
-        for got, want in zip(results, outputs, strict=True):
-            assert (got.dtype, got.shape) == (want.dtype, want.shape)
-            np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.atol)
 
 
 def test_a_node_alone() -> None:

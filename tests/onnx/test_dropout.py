@@ -21,12 +21,12 @@ def test_the_inference_form_has_no_dropout(proved: Any, operators: Any, opset: i
 
 
 @pytest.mark.filterwarnings("ignore:export. before opset 12")
-def test_the_training_form_keeps_it_with_its_ratio(operators: Any, opset: int) -> None:
+def test_the_training_form_keeps_it_with_its_ratio(operators: Any, numbers: Any, opset: int) -> None:
     proto = mo.export(NET, X, None, opset_version=opset, training=True)
     onnx.checker.check_model(proto, full_check=True)
     assert operators(proto) == ["Dropout", "Gemm", "Dropout"]
-    values = {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
-    node = proto.graph.node[0]
+    values = numbers(proto)
+    node = next(node for node in proto.graph.node if node.op_type == "Dropout")
     if opset < 12:
         assert node.attribute[0].f == np.float32(0.25)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,6 +90,14 @@ def test_every_node_test_of_the_operators_and_types_of_minorm() -> None:
     assert set(EXCEPTIONS) <= {case.name for case in everything()}
     if onnx.__version__ == COUNTED_WITH:
         assert (len(cases), len(everything())) == (PASSED, TOTAL)
+
+
+def test_all_that_concern_the_normalizations_are_among_them() -> None:
+    names = re.compile("batchnorm|instancenorm|(group|layer|rms|lp)_?norm|lrn|mvn|l[12]norm")
+    cases = [case for case in everything() if names.search(case.name)]
+    assert all(considered(case.model) for case in cases)
+    if onnx.__version__ == COUNTED_WITH:
+        assert len(cases) == 116
 
 
 # What the graph cannot say again: places counted by columns.
