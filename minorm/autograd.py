@@ -180,7 +180,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     given: set[int] = {id(gradient)}
     for leaf, total in leaves.values():
         array = total.array
-        if id(array) in given or isinstance(array.base, type(array)) or not array.flags.c_contiguous:
+        if id(array) in given or isinstance(array.base, type(array)):
             array = array.copy()  # no two leaves may share memory: grad is the user's to change
         given.add(id(array))
         if leaf.grad is None:

@@ -226,3 +226,9 @@ def test_float16_gradients_keep_their_type() -> None:
         (x * 2.0 + 1.0).sum().backward()
         assert x.grad.dtype == dtype
         np.testing.assert_array_equal(x.grad.data.astype(np.float32), [2.0, 2.0])
+
+
+def test_a_gradient_in_another_memory_order_is_kept_as_it_is() -> None:
+    x = mn.from_numpy(np.ones((2, 4, 4, 3), np.float32).transpose(0, 3, 1, 2)).requires_grad_()
+    mn.functional.batch_norm(x, None, None, training=True).sum().backward()
+    assert x.grad.data.strides == x.data.strides
