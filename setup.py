@@ -10,6 +10,7 @@ instruction sets does the compiler know. Each is a tiny program that is compiled
 
 from __future__ import annotations
 
+import compileall
 import copy
 import os
 import platform
@@ -80,7 +81,7 @@ class BuildKernels(build_ext):
 
     user_options: ClassVar = [*build_ext.user_options, ("only=", None, "build only these modules (comma separated)")]
 
-    def initialize_options(self) -> None:  # noqa: D102  the four below are steps that build_ext documents
+    def initialize_options(self) -> None:  # noqa: D102  the five below are steps that build_ext documents
         super().initialize_options()
         self.only = None
 
@@ -95,6 +96,14 @@ class BuildKernels(build_ext):
                     f"--only: no module {', '.join(unknown)} in minorm_ext; there are {', '.join(sorted(known))}"
                 )
             self.extensions = [extension for extension in self.extensions if module_name(extension) in wanted]
+
+    def run(self) -> None:  # noqa: D102
+        super().run()
+        if self.inplace:
+            # pip compiles the Python files that it installs, but not a checkout; where Python may not write bytecode
+            # itself (PYTHONDONTWRITEBYTECODE, a read-only checkout) each `import minorm` would compile it all again.
+            for package in ("minorm", "minorm_ext"):
+                compileall.compile_dir(package, quiet=2)
 
     def build_extensions(self) -> None:  # noqa: D102
         # Called once the compiler object exists, which is the first moment to ask it anything.

@@ -113,6 +113,8 @@ def test_every_level_is_built_and_only_what_changed_again(project: Path) -> None
         if level in ask(project, "minorm_ext.levels()"):
             assert ask(project, f"minorm_ext.kernels('toy', level={level!r}).total(10, 2)") == "45"
 
+    assert list((project / "minorm_ext" / "__pycache__").glob("__init__.*.pyc"))
+
     # Generated C stays under build/.
     assert not list((project / "minorm_ext").rglob("*.c"))
     assert list((project / "build").rglob("toy.c"))
