@@ -70,10 +70,17 @@ class Step:
     outputs: list[int | None]
     label: str
     silent: bool  # computes with shapes alone: export sees the numbers, not how they came about
+    guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
 
     def run(self, values: list[Any]) -> None:
-        """Compute the outputs' slots from the inputs'."""
+        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken."""
+        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.guards):
+            self._compute(values)
+        for slot in self.dropped:
+            values[slot] = None
+
+    def _compute(self, values: list[Any]) -> None:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
         outer = trace.state.calls
         if self.silent:
@@ -88,8 +95,6 @@ class Step:
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
                 values[slot] = value
-        for slot in self.dropped:
-            values[slot] = None
 
 
 class GraphModule(Module):
@@ -152,7 +157,8 @@ class GraphModule(Module):
 def _mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
     seen = set(kept)
     for step in reversed(steps):
-        used = {slot for slot in (*step.inputs, *step.outputs) if slot is not None}
+        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.guards))
+        used = {slot for slot in slots if slot is not None}
         step.dropped = sorted(used - seen)
         seen |= used
 

@@ -12,9 +12,9 @@ import onnx
 
 from minorm.autograd import no_grad
 from minorm.nn import Module, Parameter
-from minorm.onnx import registry, roles, tensors, validation, versions
+from minorm.onnx import branch, registry, roles, tensors, validation, versions
 from minorm.onnx.errors import LoadError, Unsupported
-from minorm.onnx.functions import Flattener
+from minorm.onnx.flattening import Flattener
 from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, place_layers
 from minorm.onnx.reading import Node
 from minorm.onnx.tensors import Budget
@@ -199,7 +199,9 @@ class _Builder:
         budget: Budget,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
-        self.used = frozenset(name for node in nodes for name in node.inputs) | set(outputs)
+        self.used = frozenset(
+            name for node in nodes for name in (*node.inputs, *(guard for guard, _ in node.guards))
+        ) | set(outputs)
         for node in nodes:
             node.used = self.used
         self.roles = roles.assign(nodes, initializers, outputs)
@@ -250,20 +252,28 @@ class _Builder:
             if name not in self.buffers:  # it comes out of a Constant node, whose array is there only now
                 self.buffers[name] = Tensor(np.array(self.constants[self.roles.buffers[name]]))
                 self.constants.pop(name, None)
+        guards = [(name, value) for name, value in node.guards if name not in self.constants]
+        if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
+            return  # in a branch that is never taken
         names = list(node.inputs)
+        if node.operator == "If" and names[0] in self.constants:
+            names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.STATISTICS.get(node.operator, ()), node.statistics, strict=False):
             names[place] = name
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
-        if known and all(name in self.constants for name in names if name):
-            self._compute(node, operation)
+        if known and not guards and all(name in self.constants for name in names if name):
+            self._compute(node, operation, names)
             return
-        silent = known and (node.operator in ("Shape", "Size") or all(n in self.shapes for n in names if n))
+        read = [name for name in (*names, *(guard for guard, _ in guards)) if name]
+        silent = known and (node.operator in ("Shape", "Size") or all(name in self.shapes for name in read))
         if silent:
             self.shapes.update(node.outputs)
         inputs = [self._slot(name) if name else None for name in names]
         outputs = [self._slot(name) if name in self.used else None for name in node.outputs]
-        self.steps.append(Step(operation, inputs, outputs, str(node), silent))
+        self.steps.append(
+            Step(operation, inputs, outputs, str(node), silent, [(self._slot(name), value) for name, value in guards])
+        )
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):
@@ -272,9 +282,9 @@ class _Builder:
     def _slot(self, name: str) -> int:
         return self.slots.setdefault(name, len(self.slots))
 
-    def _compute(self, node: Node, operation: Any) -> None:
+    def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> None:
         """A node that depends on constants alone, computed now."""
-        values: list[Any] = [Tensor(self.constants[name]) if name else None for name in node.inputs]
+        values: list[Any] = [Tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
         values += [None] * len(node.outputs)
         step = Step(operation, list(range(first)), list(range(first, len(values))), str(node), True)

@@ -38,6 +38,7 @@ class Node:
     constants: Mapping[str, Any] = field(default_factory=dict)  # the arrays known when the file is loaded, by name
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
+    guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
 
     # What rules ask

@@ -4,6 +4,7 @@ from minorm.onnx import (  # noqa: F401
     activation,
     arithmetic,
     batch_norm,
+    branch,
     comparison,
     constant,
     convolution,

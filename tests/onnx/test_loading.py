@@ -262,12 +262,15 @@ def test_names_survive_going_out_and_in_again(graph_of: Any) -> None:
 
 
 def test_one_error_lists_every_node_that_cannot_be_imported(graph_of: Any) -> None:
-    body = h.make_graph([h.make_node("Identity", ["x"], ["z"])], "body", [], [h.make_empty_tensor_value_info("z")])
+    entries = [h.make_tensor_value_info(name, kind, []) for name, kind in (("i", 7), ("c", 9))]
+    body = h.make_graph(
+        [h.make_node("Identity", ["c"], ["again"])], "body", entries, [h.make_empty_tensor_value_info("again")]
+    )
     nodes = [
         h.make_node("StringNormalizer", ["x"], ["a"], name="strings"),
         h.make_node("Frobnicate", ["a"], ["b"]),
         h.make_node("Thing", ["b"], ["c"], domain="com.example", name="thing"),
-        h.make_node("If", ["k"], ["d"], then_branch=body, else_branch=body),
+        h.make_node("Loop", ["", "k"], ["d"], body=body),
         h.make_node("Relu", ["c"], ["e"]),
         h.make_node("Add", ["e", "d"], ["y"]),
     ]
@@ -278,7 +281,7 @@ def test_one_error_lists_every_node_that_cannot_be_imported(graph_of: Any) -> No
     assert lines[1].startswith("  StringNormalizer (since version 10, opset 17), node 'strings': ")
     assert lines[2].startswith("  Frobnicate (opset 17), the node that computes 'b': ")
     assert lines[3].startswith("  com.example.Thing (opset 1), node 'thing': domain 'com.example' is not ONNX's own")
-    assert lines[4].startswith("  If (since version 16, opset 17), the node that computes 'd': it holds a graph")
+    assert lines[4].startswith("  Loop (since version 16, opset 17), the node that computes 'd': it holds a graph")
     assert len(lines) == 5
 
 

@@ -1,7 +1,8 @@
-"""Functions that a model brings along: each call is replaced by the nodes of the function's body.
+"""One flat list of nodes: functions that a model brings along, and the branches of If, are written out in place.
 
-What comes out is one flat list of nodes. Values inside a call are named after it, `call/value`. How deep calls nest
-and how many nodes they make is bounded, so that a small file cannot ask for billions of them.
+Values inside a call are named after it, `call/value`. The nodes of a branch carry the condition under which they run
+(`guards`), and behind them stands an If that picks the results of one branch. How deep all this nests and how many
+nodes it makes is bounded, so that a small file cannot ask for billions of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from minorm.onnx import tensors
 from minorm.onnx.errors import LoadError
 from minorm.onnx.reading import Node, attribute_values
 from minorm.onnx.tensors import Budget
@@ -37,13 +39,15 @@ def opset_table(imports: Any, what: str) -> dict[str, int]:
 
 @dataclass
 class _Place:
-    """Where nodes are being written: the model itself, or the body of one call."""
+    """Where nodes are being written: the model itself, the body of one call, or a branch of an If."""
 
     label: str
     opsets: Mapping[str, int]
     names: dict[str, str] | None  # formal name -> name outside; None in the model itself
     attributes: Mapping[str, Any]  # what the call gives for the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
+    guards: tuple[tuple[str, bool], ...] = ()
+    around: _Place | None = None  # of a branch: it sees the names there
 
 
 class Flattener:
@@ -75,13 +79,16 @@ class Flattener:
             if key in self.functions:
                 yield from self._call(key, inputs, outputs, attributes, name or label, place)
                 continue
+            if key == ("", "If", ""):
+                yield from self._branches(inputs, outputs, attributes, name or label, place)
+                continue
             if place.stack:
                 self.made += 1
                 if self.made > MAX_NODES:
                     raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
             what = f"node {name or label!r} ({proto.op_type})"
             values = attribute_values(attributes, what, self.folder, self.budget)
-            yield Node(key[1], key[0], name, place.opsets.get(key[0], 0), inputs, outputs, values, budget=self.budget)
+            yield self._node(key[1], name, inputs, outputs, values, place, key[0])
 
     def _call(
         self,
@@ -105,9 +112,7 @@ class Flattener:
         allowed = {*function.attribute, *(a.name for a in function.attribute_proto)}
         if not set(attributes) <= allowed:
             raise LoadError(f"load: function {function.name!r} has no attribute {min(set(attributes) - allowed)!r}")
-        while label in self.calls:
-            label += "_"
-        self.calls.add(label)
+        label = self._unique(label)
         names = dict.fromkeys(function.input, "") | dict(zip(function.input, inputs, strict=False))
         passed = [(formal, actual) for formal, actual in zip(function.output, outputs, strict=False) if formal in names]
         for formal, actual in zip(function.output, outputs, strict=False):
@@ -115,16 +120,69 @@ class Flattener:
                 names[formal] = actual
         opsets = opset_table(function.opset_import, f"function {function.name!r}")
         given = {a.name: a for a in function.attribute_proto} | attributes
-        yield from self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key)))
+        yield from self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key), place.guards))
         for formal, actual in passed:  # the body hands an input on
             if actual:
-                yield Node(
-                    "Identity", "", label, opsets.get("", 1), (names[formal],), (actual,), {}, budget=self.budget
+                yield self._node("Identity", label, (names[formal],), (actual,), {}, place)
+
+    def _branches(
+        self,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        attributes: dict[str, Any],
+        label: str,
+        place: _Place,
+    ) -> Iterator[Node]:
+        branches = [attributes.get(name) for name in ("then_branch", "else_branch")]
+        if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
+            raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
+        if len(place.guards) >= MAX_DEPTH:
+            raise LoadError(f"load: branches nest more than {MAX_DEPTH} deep")
+        label = self._unique(label)
+        results: list[str] = []
+        for attribute, taken in zip(branches, (True, False), strict=True):
+            body, inside = attribute.g, f"{label}/{attribute.name}"  # type: ignore[union-attr]
+            if body.input or len(body.output) != len(outputs):
+                raise LoadError(
+                    f"load: a branch of node {label!r} (If) has {len(body.input)} inputs and {len(body.output)} "
+                    f"outputs; expected none and {len(outputs)}"
                 )
+            own = [name for node in body.node for name in node.output if name] + [t.name for t in body.initializer]
+            names = {name: f"{inside}/{name}" for name in own}
+            guards = (*place.guards, (inputs[0], taken))
+            branch = _Place(inside, place.opsets, names, place.attributes, place.stack, guards, place)
+            for tensor in body.initializer:
+                value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
+                yield self._node("Constant", "", (), (names[tensor.name],), {"value": value}, branch)
+            yield from self._write(body.node, branch)
+            results += [self._name(entry.name, branch) for entry in body.output]
+        yield self._node("If", label, (*inputs, *results), outputs, {}, place)
+
+    def _node(
+        self,
+        operator: str,
+        name: str,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        attributes: dict[str, Any],
+        place: _Place,
+        domain: str = "",
+    ) -> Node:
+        opset = place.opsets.get(domain, 0)
+        return Node(operator, domain, name, opset, inputs, outputs, attributes, budget=self.budget, guards=place.guards)
+
+    def _unique(self, label: str) -> str:
+        while label in self.calls:
+            label += "_"
+        self.calls.add(label)
+        return label
 
     def _name(self, name: str, place: _Place) -> str:
+        """The name, in the flat list, of what is called `name` here."""
         if place.names is None or not name:
             return str(name)
+        if place.around is not None and name not in place.names:
+            return self._name(name, place.around)
         return place.names.setdefault(name, f"{place.label}/{name}")
 
     def _attributes(self, proto: Any, place: _Place, what: str) -> dict[str, Any]:
@@ -134,7 +192,7 @@ class Flattener:
             if attribute.name in found:
                 raise LoadError(f"load: node {what!r} has two attributes {attribute.name!r}")
             reference = attribute.ref_attr_name
-            if reference and place.names is None:
+            if reference and not place.stack:
                 raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is in no function")
             if not reference:
                 found[attribute.name] = attribute

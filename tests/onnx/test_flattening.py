@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402  after importorskip
 
 import minorm.onnx as mo  # noqa: E402
-from minorm.onnx import functions  # noqa: E402
+from minorm.onnx import flattening  # noqa: E402
 
 OPSETS = [h.make_opsetid("", 17), h.make_opsetid("f", 1)]
 X = {"x": (np.float32, [None])}
@@ -107,10 +107,98 @@ def test_what_is_wrong_with_functions_is_named(graph_of: Any, monkeypatch: pytes
     chain.append(function("F70", ["a"], ["b"], [h.make_node("Relu", ["a"], ["b"])]))
     refused(graph_of, "more than 64 deep", [call("F0", ["x"], ["y"])], chain)
 
-    monkeypatch.setattr(functions, "MAX_NODES", 1000)
+    monkeypatch.setattr(flattening, "MAX_NODES", 1000)
     laughs = [
         function(f"F{i}", ["a"], ["b"], [call(f"F{i + 1}", ["a"], ["c"]), call(f"F{i + 1}", ["c"], ["b"])])
         for i in range(40)
     ]
     laughs.append(function("F40", ["a"], ["b"], [h.make_node("Relu", ["a"], ["b"])]))
     refused(graph_of, "unfold to more than 1000 nodes", [call("F0", ["x"], ["y"])], laughs)
+
+
+# Branches
+
+
+def branch(name: str, nodes: list[Any], outputs: list[str], **initializers: Any) -> Any:
+    return h.make_graph(
+        nodes,
+        name,
+        [],
+        [h.make_empty_tensor_value_info(o) for o in outputs],
+        [onnx.numpy_helper.from_array(a, n) for n, a in initializers.items()],
+    )
+
+
+def choice(nodes: tuple[list[Any], list[Any]], results: list[str], condition: str = "k", **options: Any) -> Any:
+    taken, other = nodes
+    return h.make_node(
+        "If",
+        [condition],
+        results,
+        then_branch=branch("then", taken, ["out"], **options),
+        else_branch=branch("else", other, ["out"]),
+        name="pick",
+    )
+
+
+def test_only_the_branch_that_is_taken_runs(graph_of: Any) -> None:
+    squeeze = [h.make_node("Squeeze", ["x", "axis"], ["out"])]  # an error where axis 1 is longer than 1
+    keep = [h.make_node("Identity", ["x"], ["out"])]
+    nodes = [
+        h.make_node("Shape", ["x"], ["shape"]),
+        h.make_node("Gather", ["shape", "axis"], ["length"]),
+        h.make_node("Equal", ["length", "one"], ["k"]),
+        choice((squeeze, keep), ["y"]),
+    ]
+    constants = {"axis": np.array([1]), "one": np.array([1])}
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [None, None])}, ["y"], constants))
+    assert model(mn.ones(3, 1)).shape == (3,)
+    assert model(mn.ones(3, 2)).shape == (3, 2)
+    again = mo.load(mo.export(model, mn.ones(3, 1)))
+    assert again(mn.ones(5, 1)).shape == (5,)
+
+
+def test_branches_have_names_of_their_own_and_see_those_outside(graph_of: Any) -> None:
+    double = [h.make_node("Add", ["x", "x"], ["t"]), h.make_node("Add", ["t", "w"], ["out"])]
+    shift = [h.make_node("Add", ["x", "b"], ["t"]), h.make_node("Relu", ["t"], ["out"])]
+    bias = np.float32(0.5)
+    inputs = {"k": (bool, []), "x": (np.float32, [2])}
+    w = np.ones(2, np.float32)
+    node = choice((shift, double), ["y"], b=bias)
+    model = mo.load(graph_of([node, h.make_node("Relu", ["y"], ["z"])], inputs, ["z"], {"w": w}))
+    assert list(model.state_dict()) == ["w"]
+    assert model(mn.tensor(True), mn.ones(2)).tolist() == [1.5, 1.5]
+    z = model(mn.tensor(False), mn.ones(2))
+    assert z.tolist() == [3, 3]
+    z.sum().backward()
+    assert next(model.parameters()).grad.tolist() == [1, 1]
+    inner = choice(([h.make_node("Relu", ["x"], ["out"])], [h.make_node("Add", ["x", "x"], ["out"])]), ["out"], "j")
+    nested = choice(([inner], [h.make_node("Identity", ["x"], ["out"])]), ["y"])
+    model = mo.load(graph_of([nested], {"k": (bool, []), "j": (bool, []), "x": (np.float32, [1])}, ["y"]))
+    for k, j, want in ((True, True, 0), (True, False, -4), (False, True, -2)):
+        assert model(mn.tensor(k), mn.tensor(j), mn.tensor([-2.0])).item() == want
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_condition_that_the_file_fixes_leaves_one_branch(value: bool, graph_of: Any) -> None:
+    nodes = [choice(([h.make_node("Relu", ["x"], ["out"])], [h.make_node("Add", ["x", "x"], ["out"])]), ["y"])]
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [1])}, ["y"], {"k": np.array(value)}))
+    assert len(model._steps) == 2
+    assert model(mn.tensor([-1.0])).item() == (0 if value else -2)
+
+
+def test_broken_branches_are_refused(graph_of: Any) -> None:
+    inputs = {"k": (bool, []), "x": (np.float32, [1])}
+    one = branch("b", [h.make_node("Relu", ["x"], ["out"])], ["out"])
+    two = branch("b", [h.make_node("Relu", ["x"], ["out"])], ["out", "x"])
+    for node, message in (
+        (h.make_node("If", ["k"], ["y"], then_branch=one), "has no condition, or lacks a branch"),
+        (h.make_node("If", [], ["y"], then_branch=one, else_branch=one), "has no condition"),
+        (h.make_node("If", ["k"], ["y"], then_branch=one, else_branch=3), "lacks a branch"),
+        (
+            h.make_node("If", ["k"], ["y"], then_branch=one, else_branch=two),
+            "0 inputs and 2 outputs; expected none and 1",
+        ),
+    ):
+        with pytest.raises(mo.LoadError, match=message):
+            mo.load(graph_of([node], inputs, ["y"]))
