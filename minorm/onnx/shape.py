@@ -156,7 +156,9 @@ def read_concat(node: Node) -> Callable[..., Tensor]:
 @reads("Split", since=(1, 2, 11, 13, 18), fixed=(1,))
 def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     axis = node["axis"] or 0
-    count = (node["num_outputs"] if node.since >= 18 else None) or len(node.outputs)
+    count = len(node.outputs)
+    if node.get("num_outputs") not in (None, count):
+        raise ValueError(f"num_outputs is {node['num_outputs']}, but there are {count} outputs; expected the same")
 
     def split(x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
         sizes = node["split"] if node.since < 13 else None

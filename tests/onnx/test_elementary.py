@@ -1,0 +1,63 @@
+"""Functions of one number and the remainder, written at every opset that has the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.onnx as mo
+from minorm.onnx.versions import PUBLISHED
+from minorm.ops import reduction
+from minorm.ops.special import Erf, Remainder
+from minorm.ops.stepwise import Quotient, Stepwise
+
+
+@pytest.fixture
+def x(rng: np.random.Generator) -> mn.Tensor:
+    return mn.tensor(rng.normal(0, 3, (2, 3, 4)).astype(np.float32))
+
+
+def step(name: str) -> Any:
+    return lambda x: Stepwise.apply(x, step=name)
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (Erf.apply, "Erf"),
+        (step("floor"), "Floor"),
+        (step("ceil"), "Ceil"),
+        (step("rint"), "Round"),
+        (step("sign"), "Sign"),
+        (step("isnan"), "IsNaN"),
+        (step("isinf"), "IsInf"),
+        (lambda x: Stepwise.apply(x > 0, step="logical_not"), "Not"),
+        (lambda x: Quotient.apply(x.long(), mn.tensor([2, 3, -2, 5])), "Div"),
+        (lambda x: Remainder.apply(x, mn.tensor([2.0, -1.5, 3, 0.5]), truncated=True), "Mod"),
+        (lambda x: reduction.Prod.apply(x, axes=(1,), keepdims=False), "ReduceProd"),
+        (lambda x: reduction.LogSumExp.apply(x, axes=(1, 2), keepdims=True), "ReduceLogSumExp"),
+    ],
+)
+def test_written(proved: Any, operators: Any, x: mn.Tensor, opset: int, function: Any, operator: str) -> None:
+    if opset < PUBLISHED[operator][0]:
+        with pytest.raises(mo.ExportError, match=f"{operator}"):
+            mo.export(function_of(function), (x,), None, opset_version=opset)
+    else:
+        assert operator in operators(proved(function, x, opset=opset, must_run=False))
+
+
+def function_of(function: Any) -> Any:
+    class Module(mn.nn.Module):
+        def forward(self, x: mn.Tensor) -> Any:
+            return function(x)
+
+    return Module()
+
+
+def test_the_remainder_with_the_divisors_sign(proved: Any, x: mn.Tensor) -> None:
+    divisors = mn.tensor([2.0, -1.5, 3, np.inf])
+    for opset in (10, 26):
+        proved(lambda x: Remainder.apply(x, divisors, truncated=False), x, opset=opset)
