@@ -262,8 +262,8 @@ class _Builder:
             names[place] = name
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
-        if known and not guards and all(name in self.constants for name in names if name):
-            self._compute(node, operation, names)
+        fixed = known and not guards and all(name in self.constants for name in names if name)
+        if fixed and self._compute(node, operation, names):
             return
         read = [name for name in (*names, *(guard for guard, _ in guards)) if name]
         silent = known and (node.operator in ("Shape", "Size") or all(name in self.shapes for name in read))
@@ -282,8 +282,8 @@ class _Builder:
     def _slot(self, name: str) -> int:
         return self.slots.setdefault(name, len(self.slots))
 
-    def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> None:
-        """A node that depends on constants alone, computed now."""
+    def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
+        """A node that depends on constants alone, computed now; False where the result is no Tensor but a sequence."""
         values: list[Any] = [Tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
         values += [None] * len(node.outputs)
@@ -293,11 +293,14 @@ class _Builder:
                 step.run(values)
         except ValueError as error:
             raise LoadError(f"load: {error}") from error
+        if any(isinstance(value, list) for value in values[first:]):
+            return False
         for name, value in zip(node.outputs, values[first:], strict=True):
             if name in self.used and value is not None:
                 self.budget.take(value.data.nbytes, f"the result of {node}")
                 self.constants[name] = value.data
                 self.shapes.add(name)
+        return True
 
 
 def _path(node: Node, ours: bool) -> str:

@@ -27,5 +27,6 @@ from minorm.onnx import (  # noqa: F401
     resize,
     response,
     rms_norm,
+    sequence,
     shape,
 )

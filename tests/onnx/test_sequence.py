@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper as h  # noqa: E402  after importorskip
+
+import minorm.onnx as mo  # noqa: E402
+
+X = {"x": (np.float32, [4, 6])}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "position", "want"),
+    [
+        (4, {"axis": 1}, 0, np.s_[:, :4]),
+        (4, {"axis": 1}, -1, np.s_[:, 4:]),
+        ([1, 3, 2], {"axis": -1}, 1, np.s_[:, 1:4]),
+        (None, {}, 2, np.s_[2:3]),
+        (None, {"keepdims": 0}, 2, np.s_[2]),
+        (None, {"keepdims": 0, "axis": 1}, 5, np.s_[:, 5]),
+    ],
+)
+def test_split_and_pick(lengths: Any, options: dict[str, Any], position: int, want: Any, graph_of: Any) -> None:
+    inputs = ["x"] if lengths is None else ["x", "lengths"]
+    nodes = [h.make_node("SplitToSequence", inputs, ["s"], **options), h.make_node("SequenceAt", ["s", "p"], ["y"])]
+    constants = {"lengths": np.array(0 if lengths is None else lengths), "p": np.array(position)}
+    model = mo.load(graph_of(nodes, X, ["y"], constants))
+    x = mn.tensor(np.random.default_rng(0).normal(size=(4, 6)), dtype=mn.float32, requires_grad=True)
+    y = model(x)
+    np.testing.assert_array_equal(y.data, x.data[want])
+    y.sum().backward()
+    assert x.grad.data.sum() == y.numel()
+    again = mo.load(mo.export(model, mn.Tensor(x.data), dynamic_axes={}))
+    np.testing.assert_array_equal(again(x).data, y.data)
+
+
+@pytest.mark.parametrize("new_axis", [0, 1])
+def test_construct_count_and_join(new_axis: int, graph_of: Any) -> None:
+    nodes = [
+        h.make_node("SequenceConstruct", ["x", "w", "x"], ["s"]),
+        h.make_node("SequenceLength", ["s"], ["n"]),
+        h.make_node("ConcatFromSequence", ["s"], ["y"], axis=1, new_axis=new_axis),
+    ]
+    model = mo.load(graph_of(nodes, X, ["y", "n"], {"w": np.ones((4, 6), np.float32)}))
+    assert list(model.state_dict()) == ["w"]
+    y, n = model(mn.zeros(4, 6))
+    assert n.item() == 3
+    assert y.shape == ((4, 3, 6) if new_axis else (4, 18))
+    y.sum().backward()
+    assert next(model.parameters()).grad.data.sum() == 24
+
+
+def test_constants_may_be_sequences_too(graph_of: Any) -> None:
+    nodes = [
+        h.make_node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0]),
+        h.make_node("SplitToSequence", ["c"], ["s"]),
+        h.make_node("SequenceAt", ["s", "p"], ["part"]),
+        h.make_node("Add", ["x", "part"], ["y"]),
+    ]
+    model = mo.load(graph_of(nodes, X, ["y"], {"p": np.array(1)}))
+    assert model(mn.zeros(4, 6)).data[0, 0] == 2
+
+
+def test_lengths_of_0_and_places_beyond_the_end_are_errors(graph_of: Any) -> None:
+    for lengths, position, message in ((0, 0, "size=0; expected at least 1"), (2, 9, "index out of range")):
+        nodes = [h.make_node("SplitToSequence", ["x", "n"], ["s"]), h.make_node("SequenceAt", ["s", "p"], ["y"])]
+        model = mo.load(graph_of(nodes, X, ["y"], {"n": np.array(lengths), "p": np.array(position)}))
+        with pytest.raises(ValueError, match=message):
+            model(mn.ones(4, 6))
