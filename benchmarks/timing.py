@@ -19,11 +19,14 @@ TURN = 0.01  # seconds of calls one after the other
 PAUSE = 0.01  # seconds of sleep before each turn; libgomp's workers spin for about 4 ms
 
 
-def in_turn(callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds: int = 5) -> list[float]:
+def in_turn(
+    callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds: int = 5, pause: float = PAUSE
+) -> list[float]:
     """The median time of one call of each, in seconds, spending about `seconds` on all of them together.
 
     Every callable gets a turn of some calls in each round: a turn is long enough to bring its data back into the
-    cache, and short enough that all of them see the same state of the machine. At least `rounds` rounds.
+    cache, and short enough that all of them see the same state of the machine. At least `rounds` rounds. `pause` is the
+    sleep before each turn, in seconds.
     """
     calls = []
     for f in callables:
@@ -36,7 +39,7 @@ def in_turn(callables: Sequence[Callable[[], Any]], seconds: float = 1.0, rounds
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[0]) < rounds * calls[0]:
         for f, count, mine in zip(callables, calls, times, strict=True):
-            time.sleep(PAUSE)
+            time.sleep(pause)
             f()  # not timed: it wakes the threads and brings the data back after the others' turns
             for _ in range(count):
                 start = time.perf_counter()

@@ -80,6 +80,11 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
                 f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one; "
                 "transpose one with .mT, or check the order of the factors"
             )
+        if any(m != n and 1 not in (m, n) for m, n in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+            raise ValueError(
+                f"matmul: a is {a.shape}, b is {b.shape}; expected their leading axes {a.shape[:-2]} and "
+                f"{b.shape[:-2]} to be equal or 1, counted from the right"
+            )
         return MatMul.apply(a, b)
 
     def __rmatmul__(self, other: Any) -> Tensor:

@@ -79,7 +79,7 @@ cdef struct Product:
     bint dots
     intptr_t blocks        # of the depth
     intptr_t parts
-    bint direct            # tiles read b in place, but for a last panel that is no whole one
+    bint direct            # tiles read b in place, but for a last panel that is cut short
     bint strip             # tiles read a from a packed strip
     intptr_t row_blocks
     intptr_t column_blocks
@@ -90,8 +90,9 @@ cdef struct Product:
 
 
 cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:
-    """Address, steps and shape of an array of two or more axes."""
+    """Address, steps and shape of an array of two or more axes; 0 where an element is not aligned."""
     cdef Py_buffer view
+    cdef intptr_t loose
     cdef int i
     PyObject_GetBuffer(array, &view, PyBUF_STRIDES)
     to.lead = view.ndim - 2
@@ -99,15 +100,16 @@ cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape
         PyBuffer_Release(&view)
         raise TypeError("matmul: operands must be matrices, or stacks of them, of one type")
     to.data = <char*>view.buf
-    for i in range(to.lead):
-        to.steps[i] = view.strides[i] // itemsize
+    loose = <intptr_t>to.data % itemsize
+    for i in range(view.ndim):
         shape[i] = view.shape[i]
+        loose |= view.strides[i] % itemsize
+        if i < to.lead:
+            to.steps[i] = view.strides[i] // itemsize
     to.step0 = view.strides[to.lead] // itemsize
     to.step1 = view.strides[to.lead + 1] // itemsize
-    shape[to.lead] = view.shape[to.lead]
-    shape[to.lead + 1] = view.shape[to.lead + 1]
     PyBuffer_Release(&view)
-    return 0
+    return loose == 0
 
 
 cdef inline intptr_t ceil_div(intptr_t a, intptr_t b) noexcept nogil:
@@ -168,6 +170,8 @@ cdef inline void tiles_job(
     cdef intptr_t strip, row, column, width
     cdef int height
     cdef const real* left
+    if p.direct and p.blocks == 1 and columns >= panel:
+        in_place = columns  # the last tile reaches back over the one before: nothing is added up, so it may write again
     column = in_place
     while column < columns:
         pack(
@@ -184,6 +188,7 @@ cdef inline void tiles_job(
         column = 0
         while column < in_place:
             width = MOST_WIDTH * lanes if height == 1 and in_place - column >= MOST_WIDTH * lanes else panel
+            column = min(column, in_place - width)
             tile(
                 sizeof(real), height, width, left, a_row, a_step, b + column, p.b.step0, depth,
                 c + row * p.columns + column, p.columns, first)
@@ -347,39 +352,48 @@ cdef int run(Product* p, int threads) except -1:
     return 0
 
 
-def multiply(a, b, bias, c, empty, int threads):
-    """c = a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
+def multiply(a, b, bias, empty, int threads):
+    """a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
 
-    All float32 or all float64, aligned, and none of them empty. a and b have any steps and the same leading axes, which
-    are a stack of matrices; c and bias are in C order. empty(bytes) makes scratch memory.
+    All float32 or all float64; a and b have any steps and the same leading axes, which are a stack of matrices; bias is
+    in C order. empty(shape, dtype) makes the result and scratch memory. None where an operand is not aligned.
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
     cdef intptr_t i, partial, scratch
     cdef char[16384] small
-    cdef object memory
-    p.itemsize = c.itemsize
-    operand(a, p.itemsize, &p.a, p.shape)
-    operand(b, p.itemsize, &p.b, b_shape)
+    cdef object c, memory
+    p.itemsize = a.itemsize
+    if not operand(a, p.itemsize, &p.a, p.shape) or not operand(b, p.itemsize, &p.b, b_shape):
+        return None
     p.rows, p.depth, p.columns = p.shape[p.a.lead], p.shape[p.a.lead + 1], b_shape[p.b.lead + 1]
-    p.c = <char*>address(c, p.itemsize, True)
-    p.bias = <char*>address(bias, p.itemsize) if bias is not None else NULL
+    if p.depth != b_shape[p.b.lead]:
+        raise ValueError(f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one")
     p.stack = 1
     for i in range(p.a.lead):
         p.stack *= p.shape[i]
+    c = empty((p.rows, p.columns) if p.a.lead == 0 else (*a.shape[:p.a.lead + 1], p.columns), a.dtype)
+    if p.stack * p.rows * p.columns == 0:
+        return c
+    if p.depth == 0:
+        c[...] = 0 if bias is None else bias
+        return c
+    p.c = <char*>address(c, p.itemsize, True)
+    p.bias = <char*>address(bias, p.itemsize) if bias is not None else NULL
     if p.columns == 1 and bias is None and not (p.a.step1 == 1 and p.b.step0 == 1):
         swap(&p)
     choose(&p)
     threads = share_out(&p, threads)
-    partial = p.stack * p.parts * p.rows * p.columns * p.itemsize if p.parts > 1 else 0
-    scratch = p.buffer * p.itemsize * threads
+    partial = p.stack * p.parts * p.rows * p.columns if p.parts > 1 else 0
+    scratch = p.buffer * threads
     p.buffers = small
-    if partial + scratch > <intptr_t>sizeof(small):
-        memory = empty(partial + scratch)
-        p.buffers = <char*>address(memory, 1, True)
-    p.partial = p.buffers + scratch
+    if (partial + scratch) * p.itemsize > <intptr_t>sizeof(small):
+        memory = empty((partial + scratch,), a.dtype)
+        p.buffers = <char*>address(memory, p.itemsize, True)
+    p.partial = p.buffers + scratch * p.itemsize
     run(&p, threads)
     if p.parts > 1 and p.itemsize == sizeof(float):
         merge(&p, <float*>p.c, <const float*>p.bias)
     elif p.parts > 1:
         merge(&p, <double*>p.c, <const double*>p.bias)
+    return c

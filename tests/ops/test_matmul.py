@@ -42,3 +42,9 @@ def test_16_bit_floats_are_multiplied_in_float32(dtype) -> None:
 def test_scalars_are_refused() -> None:
     with pytest.raises(ValueError, match=r"matmul: a is \(2,\), b is \(\)"):
         mn.ones(2) @ 3.0
+
+
+def test_stacks_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"leading axes \(2, 3\) and \(2,\) to be equal or 1"):
+        mn.ones(2, 3, 4, 5) @ mn.ones(2, 5, 4)
+    assert (mn.ones(6, 2, 3, 4, 5) @ mn.ones(3, 5, 4)).shape == (6, 2, 3, 4, 4)

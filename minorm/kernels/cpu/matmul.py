@@ -1,7 +1,7 @@
 """Matrix products that give the same bits on any number of threads, whatever BLAS NumPy has; nothing here calls it.
 
 A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: OpenBLAS gives other bits
-on two threads than on one for 128x512 @ 512x10. The kernels of minorm_ext/matmul.pyx cut the work by the shape alone.
+on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul.pyx cut the work by the shape alone.
 They take float32 and float64 of any steps; 16-bit floats are widened to float32 and rounded once, and other types are
 left to NumPy, which is exact there.
 """
@@ -19,17 +19,17 @@ from minorm.kernels.cpu import memory
 from minorm.kernels.reference import matmul as reference
 
 _kernels: Any = minorm_ext.kernels("matmul")
-_float32, _float64, _uint8 = dtypes.float32, dtypes.float64, dtypes.uint8
+_float32, _float64 = dtypes.float32, dtypes.float64
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
 
 def matmul(a: Any, b: Any) -> Any:
     dtype = a.dtype
-    if dtype not in (_float32, _float64) or b.dtype != dtype:
-        return _other_types(matmul, reference.matmul, a, b)
-    if a.ndim == b.ndim == 2:
+    if a.ndim == b.ndim == 2 and b.dtype is dtype and (dtype is _float32 or dtype is _float64):
         return _product(a, b, None)
+    if not _covers(a, b):
+        return _other_types(matmul, reference.matmul, a, b)
     if b.ndim == 1:
         c = matmul(a, b[:, None])
         return c.reshape(c.shape[:-1])
@@ -43,10 +43,9 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
-    dtype = x.dtype
-    if dtype not in (_float32, _float64) or w.dtype != dtype or (b is not None and b.dtype != dtype):
+    if not _covers(x, w) or (b is not None and b.dtype != x.dtype):
         return _other_types(linear, reference.linear, x, w, b)
-    if b is not None and not b.flags.c_contiguous:
+    if b is not None and not (b.flags.c_contiguous and b.flags.aligned):
         b = b.copy()
     if x.ndim == 2:
         return _product(x, w.T, b)
@@ -55,22 +54,15 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
 
 def _product(a: Any, b: Any, bias: Any) -> Any:
     """a @ b + bias: two matrices, or two stacks with the same leading axes, of one of the kernels' types."""
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one")
-    c = _empty(a.shape[:-1] + b.shape[-1:], a.dtype)
-    if c.size == 0:
-        return c
-    if a.shape[-1] == 0:
-        c[...] = 0 if bias is None else bias
-        return c
-    if not (a.flags.aligned and b.flags.aligned):
+    c = _kernels.multiply(a, b, bias, _empty, _get_num_threads())
+    if c is None:
         a, b = np.require(a, requirements="A"), np.require(b, requirements="A")
-    _kernels.multiply(a, b, bias, c, _scratch, _get_num_threads())
+        c = _kernels.multiply(a, b, bias, _empty, _get_num_threads())
     return c
 
 
-def _scratch(size: int) -> Any:
-    return _empty((size,), _uint8)
+def _covers(a: Any, b: Any) -> bool:
+    return a.dtype in (_float32, _float64) and b.dtype == a.dtype
 
 
 def _other_types(function: Any, fallback: Any, first: Any, *others: Any) -> Any:
