@@ -20,7 +20,7 @@ kernels: Any = minorm_ext.kernels("conv")
 MOST_PIXELS = 1024  # in a plane whose pixels are transposed
 FIRST_CACHE = 24 << 10  # bytes of gradients that the kernel reads again for every tap
 PARTIAL = 8 << 20  # bytes of weight gradients that wait to be added up
-JOB = 300e3  # multiply-adds of vectors that are worth a job
+JOB = 200e3  # multiply-adds of vectors that are worth a job
 CHUNKS = 16  # of images, into which the gradient for the weights is cut at most, whatever the number of threads
 PARTS = 4  # of channels, if there are not as many chunks: every part packs all gradients again
 LONG = 64  # vectors that a weight's sum should run over at a time
@@ -70,7 +70,7 @@ def _layout(
     partial = groups * channels * outputs * taps * itemsize
     jobs = int(tables.segments * tables.work * groups * channels * outputs / JOB)
     chunks = min(tables.segments, CHUNKS, jobs, PARTIAL // partial, tables.segments * tables.vectors // LONG)
-    chunks = max(1, chunks)
+    chunks = -(-tables.segments // -(-tables.segments // max(1, chunks)))  # as even as they can be
     sizes = {
         "images": images,
         "groups": groups,
