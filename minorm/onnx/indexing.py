@@ -100,6 +100,18 @@ def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
     return g.add("Gather", x, where, shape=g.result.shape, axis=axis)
 
 
+@writes(ops.Take, "GatherND", since=(11, 12, 13))
+def write_take_several(g: Graph, x: Value, index: Any) -> Value:
+    """x[i, j] with arrays of numbers that are fixed, one for each of the first axes."""
+    parts = _axis_by_axis(index, x.ndim)
+    count = sum(isinstance(part, np.ndarray) for part in parts)
+    fixed = all(isinstance(part, np.ndarray) and part.dtype != dtypes.bool for part in parts[:count])
+    if not count or not fixed or any(not isinstance(part, slice) or part != slice(None) for part in parts[count:]):
+        raise Decline("only arrays of numbers for the first axes have an ONNX form (GatherND)")
+    places = np.stack(np.broadcast_arrays(*parts[:count]), -1)
+    return g.add("GatherND", x, g.constant(places, np.int64, "places"), shape=g.result.shape)
+
+
 @writes(ops.Gather, "GatherElements", since=(11, 13))
 def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
     if index.dtype not in (dtypes.int32, dtypes.int64):

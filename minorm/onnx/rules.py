@@ -27,6 +27,7 @@ from minorm.onnx import (  # noqa: F401
     resize,
     response,
     rms_norm,
+    selection,
     sequence,
     shape,
 )

@@ -64,6 +64,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "GroupNormalization": (18, 21),
     "HardSigmoid": (1, 6, 22),
     "HardSwish": (14, 22),
+    "Hardmax": (1, 11, 13),
     "If": (1, 11, 13, 16, 19, 21, 23, 24, 25),
     "Identity": (1, 13, 14, 16, 19, 21, 23, 24, 25),
     "InstanceNormalization": (1, 6, 22),

@@ -121,3 +121,40 @@ class ArgMin(Function):
 
     def forward(self, x: Any, *, axis: int | None, keepdims: bool) -> Any:
         return np.argmin(x, axis=axis, keepdims=keepdims)
+
+
+class TopPlaces(Function):
+    """Where the `count` largest (or smallest) elements along `axis` are, the best first, of equals the first; int64."""
+
+    differentiable = False
+
+    def forward(self, x: Any, *, count: int, axis: int, largest: bool) -> Any:
+        if largest:  # the last of the reversed axis, read backwards, so that of equals the first comes first
+            order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        else:
+            order = np.argsort(x, axis, kind="stable")
+        return np.ascontiguousarray(order[(*(slice(None),) * axis, slice(count))])
+
+
+class CumSum(Function):
+    """The sums of all elements up to each along `axis`: without itself if exclusive, from the end if reverse."""
+
+    def forward(self, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+        self.how = axis, exclusive, reverse
+        return running_sum(x, axis, exclusive, reverse)
+
+    def backward(self, dy: Any) -> Any:
+        axis, exclusive, reverse = self.how
+        return running_sum(dy, axis, exclusive, not reverse)
+
+
+def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    """Cumulative sums, in float32 for 16-bit floats."""
+    wide = np.flip(x, axis) if reverse else x
+    total = np.cumsum(wide, axis, dtype=dtypes.compute_type(x.dtype))
+    if exclusive:
+        moved = np.zeros_like(total)
+        before = (slice(None),) * axis
+        moved[(*before, slice(1, None))] = total[(*before, slice(0, -1))]
+        total = moved
+    return np.ascontiguousarray((np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False))

@@ -208,6 +208,28 @@ for name, place in {"ArgMax": np.argmax, "ArgMin": np.argmin}.items():
     last = 2 - place(EQUAL[:, ::-1], 1)
     case(name, (12, 13), [EQUAL], last, slope=False, axis=-1, keepdims=0, select_last_index=1)
 
+# Elements chosen
+
+TIED = np.array([[3.0, 1, 3, 2], [0, 5, 5, 5]])
+case("TopK", (1,), [X], -np.sort(-X, 2)[..., :2], k=2, outputs=2)
+case("TopK", (10, 11, 24), [TIED, np.array([2])], np.array([[3.0, 3], [5, 5]]), outputs=2, slope=False)
+case("TopK", (11, 24), [X, np.array([2])], np.sort(X, 1)[:, :2], outputs=2, axis=1, largest=0)
+HOT = np.array([1, 0, -1, 7])
+case("OneHot", (11, 28), [HOT, np.array(3), np.array([0.0, 5.0])],
+     5.0 * np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]]), slope=False, graph=(0,))  # fmt: skip
+case("OneHot", (9,), [HOT[:2], np.array(3), np.array([1, 0])], np.array([[1, 0], [0, 1], [1, 1]]), axis=0, graph=(0,))
+case("Hardmax", (13,), [TIED], np.array([[1.0, 0, 0, 0], [0, 1, 0, 0]]), slope=False)
+case("Hardmax", (1, 11), [TIED], np.array([[0.0, 0, 0, 0], [0, 1, 0, 0]]), slope=False, axis=0)
+PAIR = np.array([[[0, 1], [1, -1]]])
+case("GatherND", None, [X, PAIR], X[PAIR[..., 0], PAIR[..., 1]])
+case("GatherND", (12, 13), [X, np.array([[2], [0]])], np.stack([X[0, 2], X[1, 0]]), batch_dims=1)
+case("Trilu", None, [X], np.triu(X))
+case("Trilu", None, [X, np.array(-1)], np.tril(X, -1), upper=0)
+case("CumSum", None, [X, np.array(1)], X.cumsum(1))
+case("CumSum", None, [X, np.array(-1)], X[..., ::-1].cumsum(2)[..., ::-1], reverse=1)
+case("CumSum", None, [X, np.array(2)], X.cumsum(2) - X, exclusive=1)
+case("CumSum", None, [WHOLE, np.array(0)], WHOLE[::-1].cumsum(0)[::-1] - WHOLE, exclusive=1, reverse=1)
+
 # Shapes
 
 case("Reshape", (1,), [X], X.reshape(2, 12), shape=(0, -1))
@@ -404,6 +426,7 @@ for name, scores, logp in (("SoftmaxCrossEntropyLoss", LOGITS, LOGP), ("Negative
     case(name, None, [scores, LABELS], each[counted].mean(), ignore_index=2)
 
 ELSEWHERE = {  # in files of their own
+    "If", "SequenceConstruct", "SequenceLength", "SequenceAt", "SplitToSequence", "ConcatFromSequence",
     "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",
 }  # fmt: skip

@@ -110,3 +110,27 @@ def test_log_sum_exp_of_nothing_and_of_infinities():
     assert y.tolist() == [-np.inf, np.inf]
     empty = reduction.LogSumExp.apply(mn.Tensor(np.zeros((2, 0))), axes=(1,), keepdims=False)
     assert empty.tolist() == [-np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_cumulative_sums(rng, axis, exclusive, reverse):
+    x = rng.normal(size=(2, 3, 4))
+
+    def function(x):
+        return reduction.CumSum.apply(x, axis=axis, exclusive=exclusive, reverse=reverse)
+
+    ordered = np.flip(x, axis) if reverse else x
+    want = np.cumsum(ordered, axis) - (ordered if exclusive else 0)
+    np.testing.assert_allclose(function(mn.Tensor(x)).data, np.flip(want, axis) if reverse else want, atol=1e-12)
+    gradcheck(function, x)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64, mn.uint8])
+def test_the_best_places_and_of_equals_the_first(rng, largest, dtype):
+    x = rng.integers(0, 4, (5, 9)).astype(dtype)
+    places = reduction.TopPlaces.apply(mn.Tensor(x), count=4, axis=1, largest=largest)
+    for row, found in zip(x.astype(int), places.data, strict=True):
+        assert found.tolist() == sorted(range(9), key=lambda i: (-row[i] if largest else row[i], i))[:4]

@@ -1,0 +1,43 @@
+"""TopK, CumSum and GatherND, written at every opset that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.onnx as mo
+from minorm.ops.reduction import CumSum, TopPlaces
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_top_places(proved: Any, operators: Any, opset: int, largest: bool) -> None:
+    x = mn.tensor(np.random.default_rng(0).permutation(24).reshape(2, 3, 4).astype(np.float32))
+
+    def best(x: mn.Tensor) -> mn.Tensor:
+        return x.gather(2, TopPlaces.apply(x, count=2, axis=2, largest=largest))
+
+    if opset >= 11:
+        assert operators(proved(best, x, opset=opset)) == ["TopK", "GatherElements"]
+
+
+def test_cumulative_sums(proved: Any, opset: int, rng: np.random.Generator) -> None:
+    x = mn.tensor(rng.normal(size=(2, 3, 4)).astype(np.float32))
+    if opset >= 11:
+        proved(lambda x: CumSum.apply(x, axis=1, exclusive=True, reverse=True), x, opset=opset)
+
+
+def test_arrays_for_the_first_axes(proved: Any, operators: Any, opset: int) -> None:
+    x = mn.tensor(np.arange(24.0, dtype=np.float32).reshape(2, 3, 4))
+    rows, columns = np.array([[0], [1]]), np.array([2, -1, 0])
+    if opset >= 11:
+        proto = proved(lambda x: x[rows, columns] * 1.0, x, opset=opset, batches=(2,))
+        assert operators(proto)[0] == "GatherND"
+
+
+def test_more_than_there_are_is_an_error(one_node: Any) -> None:
+    model = mo.load(one_node("TopK", [np.zeros((2, 3)), np.array([4])], 11, ["y", "z"], held=(1,)))
+    with pytest.raises(ValueError, match="k is 4; expected 0 to 3"):
+        model(mn.Tensor(np.zeros((2, 3))))
