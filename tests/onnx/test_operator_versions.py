@@ -457,6 +457,36 @@ def test_versions(one_node: Any, given: Case) -> None:
         gradcheck(model, *[a if a.dtype == np.float64 else mn.Tensor(a) for a in inputs])
 
 
+UNITS = {mn.float32: 2.0**-23, mn.float16: 2.0**-10, mn.bfloat16: 2.0**-7}
+ROUGH = {"Tan", "Mod", "ReduceProd", "Pow"}  # the result's error is the operand's, many times over
+
+
+@pytest.mark.parametrize("dtype", UNITS, ids=str)
+def test_narrow_types_follow_float64(one_node: Any, dtype: Any) -> None:
+    """Operands are the same rounded numbers; the result has the operands' type and is off by a few units."""
+
+    def result(given: Case, arrays: list[Any], version: int) -> Any:
+        outputs = ["y", *(f"y{i}" for i in range(1, given.outputs))]
+        held = [i for i, a in enumerate(arrays) if i and a is not None]
+        model = mo.load(one_node(given.operator, arrays, version, outputs, held=held, **given.attributes))
+        y = model(mn.Tensor(arrays[0]))
+        return (y[0] if given.outputs > 1 else y).data
+
+    for given in CASES:
+        arrays = [None if a is None else np.asarray(a) for a in given.inputs]
+        rounded = [a.astype(dtype) if a is not None and a.dtype == np.float64 else a for a in arrays]
+        exact = [a.astype(np.float64) if a is not None and a.dtype == dtype else a for a in rounded]
+        if rounded[0].dtype != dtype or "to" in given.attributes or given.operator in ROUGH:
+            continue
+        version = given.versions[-1]
+        y, want = result(given, rounded, version), result(given, exact, version)
+        assert y.dtype == (dtype if want.dtype == np.float64 else want.dtype), names(given)
+        scale = abs(want[np.isfinite(want)]).max(initial=1) if want.dtype == np.float64 else 1
+        np.testing.assert_allclose(
+            y.astype(np.float64), want.astype(np.float64), rtol=0, atol=8 * UNITS[dtype] * scale, err_msg=names(given)
+        )
+
+
 def test_every_version_of_every_operator_is_here() -> None:
     covered = {(c.operator, version) for c in CASES for version in c.versions}
     readers = {pair for pair in registry.READERS if pair[0] not in ELSEWHERE}

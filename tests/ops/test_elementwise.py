@@ -115,3 +115,12 @@ def test_half_sums_are_taken_in_float32() -> None:
     b = mn.zeros(1, dtype=mn.bfloat16, requires_grad=True)
     (mn.ones(10_000, dtype=mn.bfloat16) + b).sum().backward()
     assert float(b.grad.data[0]) == pytest.approx(10_000, rel=2**-8)
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float32, mn.int8, mn.uint64])
+def test_clip_keeps_the_type(dtype) -> None:
+    x = np.array([0, 1, 5, 9]).astype(dtype)
+    for low, high in ((1, 6), (1, None), (None, 6)):
+        y = mn.Tensor(x).clip(low, high)
+        assert y.dtype == dtype
+        np.testing.assert_array_equal(y.data.astype(float), np.clip(x.astype(float), low, high))
