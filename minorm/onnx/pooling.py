@@ -235,7 +235,7 @@ def read_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("LpPool", since=(1, 2, 11, 18, 22))  # 1: p is a float. 18: ceil_mode, dilations
 def read_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
-    p = node["p"]
+    p = _power(node)
 
     def total(x: Tensor) -> Tensor:
         return AvgPool.apply(x, **_options(node, x), count_include_pad=False, divisor=1)
@@ -245,8 +245,14 @@ def read_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("GlobalLpPool", since=(1, 2, 22))
 def read_global_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
-    p = node["p"]
+    p = _power(node)
     return lambda x: _norm(x, p, lambda powers: powers.sum(_spatial(x), True))
+
+
+def _power(node: Node) -> float:
+    if not 0 < node["p"] < math.inf:
+        raise ValueError(f"p is {node['p']}; expected a number above 0")
+    return float(node["p"])
 
 
 def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:

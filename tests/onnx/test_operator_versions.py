@@ -487,6 +487,34 @@ def test_narrow_types_follow_float64(one_node: Any, dtype: Any) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes", "message"),
+    [
+        ("LpPool", [IMAGE], {"kernel_shape": (2, 2), "p": 0}, "p is 0; expected a number above 0"),
+        ("MaxPool", [IMAGE], {"kernel_shape": (9, 2)}, "expected windows that are larger than the padding and fit"),
+        ("Split", [X], {"num_outputs": 2**31 - 1}, "num_outputs is 2147483647, but there are 1 outputs"),
+        ("Pad", [X, np.array([0, 0, 0, 0, 0, 2**40])], {}, "more than max_bytes"),
+        ("Pad", [X, np.array([0, -4, 0, 0, 0, 0])], {}, "cuts more than x has"),
+        ("Tile", [X, np.array([1, 1, 2**40])], {}, "more than max_bytes"),
+        ("Expand", [X[:1], np.array([2**40, 1, 1])], {}, "more than max_bytes"),
+        ("Gather", [X, np.array([5])], {}, "out of bounds"),
+        ("Slice", [X, *map(np.array, ([0], [1], [0], [0]))], {}, "steps holds a 0"),
+        ("Unsqueeze", [X, np.array([9])], {}, "expected different ones from -4 to 3"),
+        ("Squeeze", [X, np.array([1])], {}, "expected axes of length 1"),
+        ("DepthToSpace", [IMAGE], {"blocksize": 3}, "expected a multiple of blocksize"),
+        ("PRelu", [X, np.zeros((5, 2, 3, 4))], {}, "expected one that stretches to"),
+        ("ConstantOfShape", [np.array([2**40])], {}, "more than max_bytes"),
+        ("Range", [np.array(0), np.array(2**62), np.array(1)], {}, "more than max_bytes"),
+        ("Range", [np.array(0), np.array(3), np.array(0)], {}, "delta not 0"),
+        ("ReduceSum", [X, np.array([7])], {}, "out of range"),
+    ],
+)
+def test_what_cannot_be_is_an_error(one_node: Any, operator: str, inputs: Any, attributes: Any, message: str) -> None:
+    model = one_node(operator, inputs, 20, held=range(1, len(inputs)), **attributes)
+    with pytest.raises(ValueError, match=message):
+        mo.load(model)(mn.Tensor(np.asarray(inputs[0])))
+
+
 def test_every_version_of_every_operator_is_here() -> None:
     covered = {(c.operator, version) for c in CASES for version in c.versions}
     readers = {pair for pair in registry.READERS if pair[0] not in ELSEWHERE}
