@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import signal
 import subprocess
 import sys
@@ -177,7 +178,7 @@ CASES: dict[str, Callable[[int], list[Work]]] = {
     "sums: 2 columns": lambda n: sums((n // 2, 2), (0,)),
     "sums: columns of 2": lambda n: sums((2, n // 2), (0,)),
     "sums: channels": lambda n: sums((n // (64 * 3136), 64, 56, 56), (0, 2, 3)),
-    "update: float32": lambda n: updates(n),
+    "update: float32": updates,
     "update: float64": lambda n: updates(n // 2, np.float64),
 }
 
@@ -198,7 +199,7 @@ def largest_gap(work: Work, clock: Callable[[], float], seconds: float = 1.0) ->
         signal.signal(signal.SIGALRM, before)
     end = clock()
     entries.append(end)
-    return max(b - a for a, b in zip(entries, entries[1:], strict=False)), (end - start) / calls
+    return max(b - a for a, b in itertools.pairwise(entries)), (end - start) / calls
 
 
 def time_to_exit(name: str, number: int, elements: int, threads: int) -> float:

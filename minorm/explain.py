@@ -138,7 +138,7 @@ def explain(
     last = memory_format == "channels_last" and len(shape) > 2
     memory: Any = np.zeros((shape[0], *shape[2:], shape[1]) if last else shape, dtypes.check(dtype))
     x = Tensor(np.moveaxis(memory, -1, 1) if last else memory, requires_grad=True)
-    arguments, told = _arguments(function, x, args, options)
+    arguments = _arguments(function, x, args, options)
     watch = _Watch(x.data)
     with enable_grad(), np.errstate(all="ignore"):  # the numbers mean nothing
         y = function(**arguments, backend=watch)
@@ -170,11 +170,10 @@ def amount(count: int) -> str:
 
 def _arguments(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """The function's arguments by name, tensors of the given shapes or the usual ones; and what was given, in words."""
+) -> dict[str, Any]:
+    """The function's arguments by name, with tensors of the given shapes, or of the usual ones."""
     signature = inspect.signature(function)
     given = signature.bind_partial(x, *args, **options).arguments
-    told = "".join(f", {name}={value}" for name, value in given.items() if name != "x")
     if function is family.batch_norm:
         given.setdefault("training", True)
     evaluates = given.get("training") is False or given.get("use_input_stats") is False
@@ -190,7 +189,7 @@ def _arguments(
             given[name] = Tensor(np.zeros(shape, x.dtype), requires_grad="running" not in name)
         else:
             given[name] = None
-    return given, told
+    return given
 
 
 class _Watch:

@@ -21,12 +21,12 @@ from minorm_ext.norm_lane_jobs cimport (
 from minorm_ext.norm_lanes cimport LANES, lane_row_param
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport (
-    pieces_to_collect, rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums, rows_whole_backward,
-    rows_whole_forward,
+    pieces_to_collect, rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums,
+    rows_whole_backward, rows_whole_forward,
 )
 from minorm_ext.norm_rows cimport real
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
-from minorm_ext.norm_work cimport ABSENT, ALONE, COMPUTE, GIVEN, Sums, Work, cut_work, parts_meet, take_whole_rows
+from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, take_whole_rows
 
 
 cdef enum:
