@@ -35,6 +35,11 @@ def no_stats_update() -> Iterator[None]:
         _mode.updating = before
 
 
+def is_updating() -> bool:
+    """False inside `no_stats_update`."""
+    return _mode.updating
+
+
 class RunningStats:
     """The running mean and variance as arrays, changed in place by `update` and by nothing else.
 

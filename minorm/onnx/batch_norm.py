@@ -184,6 +184,7 @@ class BatchNormalization(Layer):
         super().__init__()
         self.training = self.form = trains
         self.owned = bool(node.statistics)
+        self.updates = self.owned and node.updates
         self.momentum, self.eps = float(node["momentum"]), float(node["epsilon"])
         self.wants = tuple(node.wants(place) for place in range(5))
         self.images = node.since == 1
@@ -204,23 +205,23 @@ class BatchNormalization(Layer):
             return y.to(x.dtype), *self._snapshot(mean, var), mean, var
         axes = (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
         count = math.prod(x.shape[axis] for axis in axes)
-        old_mean, old_var = (mean, var) if self.owned else (None, None)
+        old_mean, old_var = (mean, var) if self.updates else (None, None)
         if count == 1:
             y = single(data, scale, bias, axes)
-            if self.owned:
+            if self.updates:
                 self._update(x, mean, var)
         else:
             y = F.batch_norm(data, old_mean, old_var, scale, bias, True, self.momentum, self.eps)
-        wanted = self.wants[3:] if self.owned else self.wants[1:]
+        wanted = self.wants[3:] if self.updates else self.wants[1:]
         if not any(wanted):
             return y.to(x.dtype), *self._snapshot(mean, var)
         batch = self._moments(data, axes, mean)
-        new = self._snapshot(mean, var) if self.owned or count == 0 else self._blended(mean, var, *batch)
+        new = self._snapshot(mean, var) if self.updates or count == 0 else self._blended(mean, var, *batch)
         return y.to(x.dtype), *new, *self._saved(*batch, x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """The running statistics as they are now; where the node owns them, later calls change them in place."""
-        return (mean.clone(), var.clone()) if self.owned and any(self.wants[1:3]) else (mean, var)
+        return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
 
     def _moments(self, x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
         x = x.to(widest(x, like))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import trace
+from minorm import dtypes, running, trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.tensor import Tensor
@@ -69,7 +69,7 @@ class Step:
     inputs: list[int | None]
     outputs: list[int | None]
     label: str
-    silent: bool  # computes with shapes alone: export sees the numbers, not how they came about
+    silent: bool  # computes with shapes alone: export sees the integers, not how they came about
     guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
 
@@ -82,19 +82,28 @@ class Step:
 
     def _compute(self, values: list[Any]) -> None:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
-        outer = trace.state.calls
-        if self.silent:
-            trace.state.calls = None
         try:
-            result = self.operation(*arguments)
+            results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
+            if results is None:
+                results = _as_tuple(self.operation(*arguments))
         except Exception as error:  # whatever goes wrong, the message must say in which node
             raise ValueError(f"{self.label}: {error}") from error
-        finally:
-            trace.state.calls = outer
-        results = result if isinstance(result, tuple) else (result,)
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
                 values[slot] = value
+
+    def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
+        """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
+        outer, trace.state.calls = trace.state.calls, None
+        try:
+            results = _as_tuple(self.operation(*arguments))
+        finally:
+            trace.state.calls = outer
+        return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 class GraphModule(Module):
@@ -117,6 +126,8 @@ class GraphModule(Module):
         self.inputs = list(inputs)
         self.input_names = [entry.name for entry in inputs]
         self.output_names = list(output_names)
+        self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
+        self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
         self._state = dict(state)
         self._steps = list(steps)
         self._size = len(slots)
@@ -135,9 +146,15 @@ class GraphModule(Module):
             values[slot] = tensor
         for slot, entry, given in zip(self._input_slots, self.inputs, inputs, strict=True):
             values[slot] = entry.check(given)
+        for buffer, slot in self.snapshots:
+            values[slot] = buffer.clone()
         with np.errstate(all="ignore"):  # dividing by 0 has a value in ONNX, and is no news
             for step in self._steps:
                 step.run(values)
+        for buffer, slot, layer in self.updates:
+            if layer.training and not layer.frozen and running.is_updating():
+                np.copyto(buffer.data, values[slot].data)
+                buffer.version.count += 1
         results = tuple(values[slot] for slot in self._output_slots)
         return results[0] if len(results) == 1 else results
 
@@ -188,6 +205,17 @@ def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parame
         path = name.rpartition(".")[0]
         if path and (place := _at(root, path)) is not None and all(p is not parameter for p in place.uses):
             place.uses.append(parameter)
+
+
+def layer_of(root: GraphModule, name: str) -> Module:
+    """The place that a tensor's dotted name belongs to, as far as it exists."""
+    module: Module = root
+    for part in name.split(".")[:-1]:
+        child = vars(module).get(part)
+        if not isinstance(child, Module):
+            break
+        module = child
+    return module
 
 
 def _free(parent: Module, name: str) -> bool:

@@ -15,7 +15,7 @@ from minorm.nn import Module, Parameter
 from minorm.onnx import branch, registry, roles, tensors, validation, versions
 from minorm.onnx.errors import LoadError, Unsupported
 from minorm.onnx.flattening import Flattener
-from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, place_layers
+from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, layer_of, place_layers
 from minorm.onnx.reading import Node
 from minorm.onnx.tensors import Budget
 from minorm.tensor import Tensor
@@ -56,7 +56,10 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     for node in nodes:
         validation.check_node(node)
     validation.check_with_onnx(model)
-    return _Builder(nodes, inputs, ends, initializers, budget).build(_frozen(model), model.producer_name == "minorm")
+    ours = model.producer_name == "minorm"
+    kept = {f"{name}.updated": name for name in initializers if ours}
+    updated = {kept[entry.name]: entry.name for entry in model.graph.output if entry.name in kept and outputs is None}
+    return _Builder(nodes, inputs, ends, initializers, updated, budget).build(_frozen(model), ours)
 
 
 # The file
@@ -196,6 +199,7 @@ class _Builder:
         inputs: Sequence[Input],
         outputs: Sequence[str],
         initializers: Mapping[str, Any],
+        updated: Mapping[str, str],
         budget: Budget,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
@@ -204,7 +208,7 @@ class _Builder:
         ) | set(outputs)
         for node in nodes:
             node.used = self.used
-        self.roles = roles.assign(nodes, initializers, outputs)
+        self.roles = roles.assign(nodes, initializers, outputs, updated)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []
@@ -244,7 +248,11 @@ class _Builder:
             self.inputs, self.outputs, self.steps, self.slots, {**self.parameters, **self.buffers}, constants
         )
         place_layers(model, [(_path(node, ours), layer) for node, layer in self.layers], self.parameters)
-        _set_modes(model, self.layers, frozen, self.parameters)
+        _set_modes(model, self.layers, frozen, self.parameters, trains=bool(self.roles.updates))
+        for name, new in self.roles.updates.items():
+            model.updates.append((self.buffers[name], self.slots[new], layer_of(model, name)))
+        for name in self.roles.snapshots:
+            model.snapshots.append((self.buffers[name], self.slots[_before(name)]))
         return model
 
     def _add(self, node: Node) -> None:
@@ -255,7 +263,7 @@ class _Builder:
         guards = [(name, value) for name, value in node.guards if name not in self.constants]
         if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
             return  # in a branch that is never taken
-        names = list(node.inputs)
+        names = [_before(name) if name in self.roles.snapshots else name for name in node.inputs]
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.STATISTICS.get(node.operator, ()), node.statistics, strict=False):
@@ -303,6 +311,11 @@ class _Builder:
         return True
 
 
+def _before(name: str) -> str:
+    """What a buffer that its layer changes was before, for the other nodes."""
+    return f"{name} before"
+
+
 def _path(node: Node, ours: bool) -> str:
     """Where a layer is put: what its tensors' names begin with, or the module it was exported from, or its name."""
     prefixes = {name.rpartition(".")[0] for name in (*node.statistics, *node.inputs[1:3]) if name}
@@ -318,10 +331,11 @@ def _set_modes(
     layers: Sequence[tuple[Node, Module]],
     frozen: Sequence[str],
     parameters: Mapping[str, Parameter],
+    trains: bool,
 ) -> None:
     """Each layer is in the mode its reader gave it, and the graph trains if one of them does; then freeze."""
     modes = [(layer, layer.training) for _, layer in layers]
-    model.train(any(mode for _, mode in modes))
+    model.train(trains or any(mode for _, mode in modes))
     for layer, mode in modes:
         layer.training = mode
     for path, module in model.named_modules():

@@ -40,6 +40,7 @@ class Node:
     budget: Budget = field(default_factory=Budget)
     guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
+    updates: bool = True  # whether it changes them in training; else other nodes compute what they become
 
     # What rules ask
 

@@ -22,20 +22,38 @@ from minorm.onnx.registry import READERS
 STATISTICS = {"BatchNormalization": (3, 4)}  # operator -> the places of its running statistics
 
 
+ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast", "Identity"))
+
+
 @dataclass
 class Roles:
-    """parameters: names of initializers. buffers: a buffer's name -> the value it starts from."""
+    """parameters: names of initializers. buffers: a buffer's name -> the value it starts from.
+
+    updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
+    snapshots    buffers that a layer changes in place, while other nodes want what they were before
+    """
 
     parameters: set[str] = field(default_factory=set)
     buffers: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, str] = field(default_factory=dict)
+    snapshots: set[str] = field(default_factory=set)
 
 
-def assign(nodes: Sequence[Node], initializers: Mapping[str, Any], outputs: Iterable[str]) -> Roles:
-    """Decide, and tell each node the buffers it owns (`node.statistics`)."""
+def assign(
+    nodes: Sequence[Node], initializers: Mapping[str, Any], outputs: Iterable[str], updated: Mapping[str, str]
+) -> Roles:
+    """Decide, and tell each node the buffers it owns (`node.statistics`, `node.updates`).
+
+    updated    initializer -> the output that is its next value, as minorm writes training graphs
+    """
     origin = _origins(nodes, initializers)
-    owners = [node for node in nodes if all(name in origin for name in _statistics(node)) and _statistics(node)]
+    owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
     wanted = _wanted(nodes, {id(node) for node in owners}, outputs)
-    roles = Roles({name for name in wanted if name in initializers and dtypes.is_float(initializers[name].dtype)})
+    floats = {name for name in wanted if name in initializers and dtypes.is_float(initializers[name].dtype)}
+    readers = _readers(nodes, {id(node) for node in owners})
+    roles = Roles(floats - set(updated), dict.fromkeys(updated, ""), dict(updated))
+    for node in owners:  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
+        roles.parameters -= {name for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     for node in owners:
         names = []
@@ -49,7 +67,35 @@ def assign(nodes: Sequence[Node], initializers: Mapping[str, Any], outputs: Iter
             roles.buffers[name] = origin[wish]
             names.append(name)
         node.statistics = tuple(names)
+        node.updates = _updates(node, nodes, updated)
+        if node.updates:
+            roles.updates = {name: new for name, new in roles.updates.items() if name not in names}
+            roles.snapshots |= {name for name in names if name in readers}
+    roles.buffers |= {name: name for name, start in roles.buffers.items() if not start}
     return roles
+
+
+def _updates(node: Node, nodes: Sequence[Node], updated: Mapping[str, str]) -> bool:
+    """Whether the node's own running statistics are what the file keeps (and not what other nodes make of them)."""
+    same = {n.outputs[0]: n.inputs[0] for n in nodes if n.operator == "Identity"} if updated else {}
+    for name, new in zip(node.statistics, node.outputs[1:3], strict=False):
+        found = updated.get(name, new)
+        while found != new and found in same:
+            found = same[found]
+        if found != new:
+            return False
+    return True
+
+
+def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
+    """value -> the operators that read it, but for those that own it as their statistics."""
+    readers: dict[str, set[str]] = {}
+    for node in nodes:
+        held = STATISTICS[node.operator] if id(node) in owners else ()
+        for place, name in enumerate(node.inputs):
+            if name and place not in held:
+                readers.setdefault(name, set()).add(node.operator)
+    return readers
 
 
 def _statistics(node: Node) -> tuple[str, ...]:

@@ -380,3 +380,68 @@ def test_merged_initializers_of_a_fresh_model_do_not_share_statistics(close: Any
 
 
 MODE = {"training_mode": 1}
+
+
+@pytest.mark.parametrize("opset", [9, 15, 22])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.BatchNorm2d(3, momentum=None), (4, 3, 2, 2)),
+        (lambda: nn.BatchNorm2d(3, unbiased_running_var=True), (4, 3, 2, 2)),
+        (lambda: nn.BatchNorm1d(3, momentum=None, unbiased_running_var=True, affine=False), (4, 3)),
+        (lambda: nn.InstanceNorm2d(3, affine=True, track_running_stats=True), (4, 3, 2, 2)),
+        (lambda: nn.InstanceNorm2d(3, track_running_stats=True, momentum=None), (4, 3, 2, 2)),
+    ],
+)
+def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: Any, opset: int, lived_in: Any) -> None:
+    net = nn.Sequential(lived_in(make()), nn.ReLU())
+    x = mn.randn(*shape)
+    model = mo.load(mo.export(net, x, opset_version=opset, training=True))
+    again = mo.load(mo.export(model, x, opset_version=opset, training=True))
+    assert again.output_names == model.output_names
+    for loaded in (model, again):
+        assert [name for name, _ in loaded.named_parameters()] == [name for name, _ in net.named_parameters()]
+        assert {name for name, _ in loaded.named_buffers()} <= {name for name, _ in net.named_buffers()}
+        assert {"0.running_mean", "0.running_var"} <= {name for name, _ in loaded.named_buffers()}
+    net.train()
+    for step in range(3):
+        x = mn.randn(*shape)
+        want = net(x)
+        state = net.state_dict()
+        for loaded in (model, again):
+            y, *_ = loaded(x)
+            np.testing.assert_allclose(y.data, want.data, rtol=1e-5, atol=1e-5)
+            for name, buffer in loaded.named_buffers():
+                np.testing.assert_allclose(
+                    buffer.data, state[name].data, rtol=1e-5, atol=1e-6, err_msg=f"{name} {step}"
+                )
+        with mn.no_stats_update():
+            model(x)
+    before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
+    model.eval()
+    net.eval()
+    y, *_ = model(x)
+    if isinstance(net[0], nn.BatchNorm2d | nn.BatchNorm1d):  # InstanceNormalization knows no inference
+        np.testing.assert_allclose(y.data, net(x).data, rtol=1e-5, atol=1e-5)
+    for name, buffer in model.named_buffers():
+        np.testing.assert_array_equal(buffer.data, before[name])
+
+
+def test_arithmetic_with_running_statistics_sees_them_as_they_were(graph_of: Any, close: Any) -> None:
+    from onnx import helper
+
+    x, s, b, mean, var = example((4, 3, 5))
+    graph = graph_of(
+        [
+            helper.make_node("BatchNormalization", ["x", "s", "b", "mean", "var"], ["y", "m", "v"], training_mode=1),
+            helper.make_node("Sub", ["m", "mean"], ["step"]),
+        ],
+        {"x": (np.float32, [None, 3, 5])},
+        ["y", "step"],
+        {"s": s, "b": b, "mean": mean, "var": var},
+    )
+    model = mo.load(graph)
+    assert [name for name, _ in model.named_buffers()] == ["mean", "var"]
+    new = formula(x, s, b, mean, var, trains=True)[1]
+    close(model(mn.Tensor(x))[1], new - mean, 2)
+    close(model(mn.Tensor(x))[1], formula(x, s, b, new, var, trains=True)[1] - new, 2)
