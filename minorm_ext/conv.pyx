@@ -38,6 +38,8 @@ cdef enum:
 # A wave of jobs computes at most this many multiply-adds a thread before signals are looked at: 0.2 s even without
 # vector instructions worth the name.
 cdef double WAVE = 5e8
+cdef enum:
+    WEIGHTS = 1 << 24  # that are brought into order between two looks
 cdef double WORTH = 5e5  # multiply-adds that are worth another thread
 
 VECTORS = QUAD  # of results in a block
@@ -88,13 +90,13 @@ cdef inline intptr_t aligned(intptr_t count) noexcept nogil:
 
 
 cdef double products_of(const Plan* p) noexcept nogil:
-    """All multiply-adds."""
-    return <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel
+    """All multiply-adds, and one."""
+    return <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel + 1
 
 
 cdef intptr_t wave_of(const Plan* p, intptr_t jobs, int threads) noexcept nogil:
     """How many jobs may run between two looks at the signals."""
-    return max(threads, <intptr_t>(jobs * min(1.0, threads * WAVE / (products_of(p) + 1))))
+    return max(threads, <intptr_t>(jobs * min(1.0, threads * WAVE / products_of(p))))
 
 
 cdef int threads_for(const Plan* p, int threads) noexcept nogil:
@@ -124,6 +126,7 @@ cdef void pack_weights(const Plan* p, real* to, const real* w, bint transposed, 
 cdef struct Job:
     intptr_t segment, segments  # the first, and how many
     intptr_t group, begin, end  # which output channels, in blocks
+    intptr_t quad, quads_end  # which quads of vectors: all but in a slice
     intptr_t step  # from one packed channel to the next
     intptr_t results_step
 
@@ -184,13 +187,13 @@ cdef void correlate_group(
         # With one tap a channel, reading the source costs as much as its arithmetic: a quad of it stays in cache for
         # all output channels.
         for s in range(job.segments):
-            for q in range(p.quads):
+            for q in range(job.quad, job.quads_end):
                 for unit in range(job.begin, job.end):
                     run_quads(p, job, x, w, b, y, packed, results, s, unit, q, q + 1)
         return
     for unit in range(job.begin, job.end):
         for s in range(job.segments):
-            run_quads(p, job, x, w, b, y, packed, results, s, unit, 0, p.quads)
+            run_quads(p, job, x, w, b, y, packed, results, s, unit, job.quad, job.quads_end)
         if not p.direct_out:
             for c in range(begin_of(p, unit), begin_of(p, unit + 1)):
                 for s in range(job.segments):
@@ -201,13 +204,16 @@ cdef void correlate_group(
 
 cdef void correlate_job(
     const Plan* p, const real* x, const real* w, const real* b, real* y, real* packed, intptr_t batch, intptr_t parts,
-    intptr_t number
+    intptr_t slices, intptr_t number
 ) noexcept nogil:
-    """Job number `number`: some segments, and one part of the blocks of all groups."""
+    """Job number `number`: some segments, one part of the blocks of all groups, and a slice of the quads."""
     cdef Job job
-    cdef intptr_t unit = number % parts * p.groups * blocks_of(p) // parts
-    cdef intptr_t end = (number % parts + 1) * p.groups * blocks_of(p) // parts
-    job.segment = number // parts * batch
+    cdef intptr_t part = number // slices % parts
+    cdef intptr_t unit = part * p.groups * blocks_of(p) // parts
+    cdef intptr_t end = (part + 1) * p.groups * blocks_of(p) // parts
+    job.quad = number % slices * p.quads // slices
+    job.quads_end = (number % slices + 1) * p.quads // slices
+    job.segment = number // slices // parts * batch
     job.segments = min(batch, p.segments - job.segment)
     job.step = batch * p.plane
     job.results_step = batch * p.results
@@ -257,22 +263,32 @@ cdef int run_correlate(
     cdef intptr_t batch = correlate_batch(p, threads)
     cdef intptr_t own = correlate_own(p, threads)
     cdef intptr_t parts = 1
+    cdef intptr_t slices = 1
     cdef intptr_t jobs = (p.segments + batch - 1) // batch
     cdef intptr_t first = 0
     cdef intptr_t last, wave, job
     cdef real* packed = buffer + aligned(p.groups * p.outputs * p.channels * p.kernel)
-    while jobs * parts < 2 * threads and parts < units:
+    while parts < units and (jobs * parts < 2 * threads or jobs * parts * WAVE < products_of(p)):
         parts += 1
     jobs *= parts
+    if p.direct_in and p.direct_out and jobs * WAVE < products_of(p):
+        slices = min(p.quads, <intptr_t>(products_of(p) / (jobs * WAVE)) + 1)
+        jobs *= slices
+    wave = max(1, WEIGHTS // (BLOCK_ROWS * p.channels * p.kernel))
+    while first < units:
+        last = min(units, first + wave)
+        with nogil:
+            for job in prange(first, last, num_threads=threads if p.kernel * p.channels * p.outputs > 8192 else 1):
+                pack_weights(p, buffer, w, transposed, job)
+        first = last
+        PyErr_CheckSignals()
+    first = 0
     wave = wave_of(p, jobs, threads)
-    with nogil:
-        for job in prange(units, num_threads=threads if p.kernel * p.channels * p.outputs > 8192 else 1):
-            pack_weights(p, buffer, w, transposed, job)
     while first < jobs:
         last = min(jobs, first + wave)
         with nogil:
             for job in prange(first, last, num_threads=threads, schedule="dynamic", chunksize=1):
-                correlate_job(p, x, buffer, b, y, packed + threadid() * own, batch, parts, job)
+                correlate_job(p, x, buffer, b, y, packed + threadid() * own, batch, parts, slices, job)
         first = last
         PyErr_CheckSignals()
     return 0
@@ -326,18 +342,26 @@ cdef int run_weights(
     cdef real* biases = buffer + aligned(p.chunks * count)
     cdef real* packed = biases + aligned(p.chunks * outputs)
     cdef intptr_t jobs = p.chunks * p.parts
-    cdef intptr_t wave = wave_of(p, jobs, threads)
-    cdef intptr_t first = 0
-    cdef intptr_t last, job, pieces
+    cdef intptr_t longest = (p.segments + p.chunks - 1) // p.chunks
+    cdef intptr_t turn = longest  # segments of every chunk at a time
+    cdef intptr_t taken = 0
+    cdef double share = min(1.0, threads * WAVE / products_of(p))  # of the work, between two looks at the signals
+    cdef intptr_t wave, first, last, job, pieces
     if db == NULL:
         biases = NULL
-    while first < jobs:
-        last = min(jobs, first + wave)
-        with nogil:
-            for job in prange(first, last, num_threads=threads, schedule="dynamic", chunksize=1):
-                weight_job(p, x, dy, buffer, biases, packed + threadid() * own, batch, job)
-        first = last
-        PyErr_CheckSignals()
+    if share < 1:
+        turn = batch * max(1, <intptr_t>(longest * share) // batch)
+    wave = max(threads, <intptr_t>(jobs * min(1.0, share * longest / turn)))
+    while taken < longest:
+        first = 0
+        while first < jobs:
+            last = min(jobs, first + wave)
+            with nogil:
+                for job in prange(first, last, num_threads=threads, schedule="dynamic", chunksize=1):
+                    weight_job(p, x, dy, buffer, biases, packed + threadid() * own, batch, job, taken, turn)
+            first = last
+            PyErr_CheckSignals()
+        taken += turn
     pieces = 1 if p.chunks * count < 100000 else 4 * threads
     with nogil:
         for job in prange(pieces, num_threads=threads if pieces > 1 else 1):

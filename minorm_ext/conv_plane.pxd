@@ -66,6 +66,11 @@ cdef inline intptr_t image_of(const Plan* p, intptr_t segment, size_t item) noex
     return segment * (VECTOR_BYTES // <intptr_t>item) if p.by_image else segment // p.strips
 
 
+cdef inline intptr_t within(intptr_t count, intptr_t first, intptr_t step, intptr_t end) noexcept nogil:
+    """How many of the places first, first + step, ... (count of them) come before the end."""
+    return max(0, min(count, (end - first + step - 1) // step))
+
+
 cdef inline void pack_segment(
     const Plan* p, real* plane, const real* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
@@ -74,8 +79,9 @@ cdef inline void pack_segment(
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.source_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.source_move if p.along == 1 else 0
+    cdef intptr_t move_w = strip * p.source_move if p.along == 2 else 0
     cdef intptr_t step = p.groups * p.channels * p.source_size
-    cdef intptr_t i, d, h
+    cdef intptr_t i, d, h, w, before, count
     cdef const intptr_t* row
     x += image * step + channel * p.source_size
     for i in range(p.zeros_count):
@@ -87,7 +93,15 @@ cdef inline void pack_segment(
         d = row[1] + move_d
         h = row[2] + move_h
         if 0 <= d < p.source[0] and 0 <= h < p.source[1]:
-            row_in(sizeof(real), plane + row[0], x + (d * p.source[1] + h) * p.source[2] + row[3], p.row_step, row[4])
+            w = row[3] + move_w
+            count = row[4]
+            before = 0
+            if p.along == 2:
+                before = within(count, w, p.row_step, 0)
+                count = within(count, w, p.row_step, p.source[2]) - before
+            row_in(
+                sizeof(real), plane + row[0] + before,
+                x + (d * p.source[1] + h) * p.source[2] + w + before * p.row_step, p.row_step, count)
 
 
 cdef inline void unpack_segment(
@@ -98,6 +112,8 @@ cdef inline void unpack_segment(
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
+    cdef intptr_t move_w = strip * p.result_move if p.along == 2 else 0
+    cdef intptr_t width = p.result[2] - move_w
     cdef intptr_t step = p.groups * p.outputs * p.result_size
     cdef intptr_t i = 0
     cdef intptr_t d, h
@@ -114,11 +130,12 @@ cdef inline void unpack_segment(
             i += 1
             if d < p.result[0] and h < p.result[1]:
                 rows_out(
-                    sizeof(real), y + (d * p.result[1] + h) * p.result[2], results + row[0], results + row[6], row[5],
-                    row[11])
+                    sizeof(real), y + (d * p.result[1] + h) * p.result[2] + move_w, results + row[0], results + row[6],
+                    within(row[5], 0, 2, width), within(row[11], 1, 2, width))
         elif d < p.result[0] and h < p.result[1]:
             row_out(
-                sizeof(real), y + (d * p.result[1] + h) * p.result[2] + row[3], results + row[0], row[4], row[5])
+                sizeof(real), y + (d * p.result[1] + h) * p.result[2] + move_w + row[3], results + row[0], row[4],
+                within(row[5], row[3], row[4], width))
 
 
 cdef inline void pack_results(
@@ -129,6 +146,7 @@ cdef inline void pack_results(
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
+    cdef intptr_t move_w = strip * p.result_move if p.along == 2 else 0
     cdef intptr_t step = p.groups * p.outputs * p.result_size
     cdef intptr_t i, d, h
     cdef const intptr_t* row
@@ -142,4 +160,6 @@ cdef inline void pack_results(
         d = row[1] + move_d
         h = row[2] + move_h
         if d < p.result[0] and h < p.result[1]:
-            row_in(sizeof(real), results + row[0], dy + (d * p.result[1] + h) * p.result[2], 1, row[5])
+            row_in(
+                sizeof(real), results + row[0], dy + (d * p.result[1] + h) * p.result[2] + move_w, 1,
+                within(row[5], 0, 1, p.result[2] - move_w))

@@ -106,13 +106,19 @@ cdef inline void weight_group(
 
 
 cdef inline void weight_job(
-    const Plan* p, const real* x, const real* dy, real* dw, real* db, real* packed, intptr_t batch, intptr_t job
+    const Plan* p, const real* x, const real* dy, real* dw, real* db, real* packed, intptr_t batch, intptr_t job,
+    intptr_t taken, intptr_t turn
 ) noexcept nogil:
-    """One chunk of segments, and of the input channels of all groups one part: into the chunk's own dw and db."""
+    """One chunk of segments, and of the input channels of all groups one part: into the chunk's own dw and db.
+
+    One turn of it: `taken` segments are done, and up to `turn` more are added.
+    """
     cdef intptr_t chunk = job // p.parts
     cdef intptr_t part = job % p.parts
     cdef intptr_t unit = part * p.groups * p.channels // p.parts
     cdef intptr_t end = (part + 1) * p.groups * p.channels // p.parts
+    cdef intptr_t segment = chunk * p.segments // p.chunks + taken
+    cdef intptr_t segments_end = min(segment + turn, (chunk + 1) * p.segments // p.chunks)
     cdef intptr_t group, channel, channels, o
     dw += chunk * p.groups * p.outputs * p.channels * p.kernel
     if db != NULL:
@@ -121,15 +127,13 @@ cdef inline void weight_job(
         group = unit // p.channels
         channel = unit % p.channels
         channels = min(end - unit, p.channels - channel)
-        for o in range(p.outputs):
+        for o in range(p.outputs if taken == 0 else 0):
             memset(
                 dw + ((group * p.outputs + o) * p.channels + channel) * p.kernel, 0,
                 channels * p.kernel * sizeof(real))
             if db != NULL and channel == 0:
                 db[group * p.outputs + o] = 0
-        weight_group(
-            p, x, dy, dw, db, packed, batch, group, channel, channels, chunk * p.segments // p.chunks,
-            (chunk + 1) * p.segments // p.chunks)
+        weight_group(p, x, dy, dw, db, packed, batch, group, channel, channels, segment, segments_end)
         unit += channels
 
 

@@ -243,3 +243,30 @@ def test_nan_stays_in_its_image_and_channel() -> None:
         assert np.isnan(dw[:3, 0]).all()
         assert np.isfinite(dw[:3, 1]).all()
         assert np.isfinite(dw[3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation", "groups"), [(4, 1, 2, 1, 1), (9, 2, 0, 3, 2), (5, 3, 7, 1, 1)]
+)
+@pytest.mark.parametrize("below", [(), (2,)])
+def test_a_line_longer_than_the_cache(
+    below: tuple[int, ...], kernel: int, stride: int, padding: int, dilation: int, groups: int, monkeypatch: Any
+) -> None:
+    """It is cut into pieces that overlap in the source; here the cache is called small, so that there are many."""
+    for plan in (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight):
+        plan.cache_clear()
+    monkeypatch.setattr(conv_layout, "CACHE", 4096)
+    monkeypatch.setattr(conv_plan, "LINE", 4096)
+    monkeypatch.setattr(conv_plan, "LARGEST", 2e4)
+    rank = 1 + len(below)
+    ones = (1,) * (rank - 1)
+    how = ((*ones, stride), (((0, 0),) * (rank - 1) + ((padding, padding // 2),)), (*ones, dilation), groups)
+    x, w, b, dy = arrays((2, 4, *below, 1003), (6, 4 // groups, *below, kernel), how)
+    close(cpu.forward(x, w, b, *how), reference.forward(x, w, b, *how), 1e-11)
+    close(cpu.grad_input(dy, w, x.shape, *how), reference.grad_input(dy, w, x.shape, *how), 1e-11)
+    for mine, right in zip(
+        cpu.grad_weight(dy, x, w.shape, *how), reference.grad_weight(dy, x, w.shape, *how), strict=True
+    ):
+        close(mine, right, 1e-11)
+    for plan in (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight):
+        plan.cache_clear()

@@ -100,9 +100,10 @@ class Tables:
 class Plane:
     """The packed source of the lines and the rows: its phases, one after the other."""
 
-    def __init__(self, axes: Axes, lanes: int) -> None:
-        self.axes = axes
-        self.depth, self.height, self.pitch = axes[0].packed(), axes[1].packed(), axes[2].pitch()
+    def __init__(self, axes: Axes, lanes: int, cut: bool = False) -> None:
+        self.axes, self.cut = axes, cut  # cut: a piece of a line, so that its rows need not begin or end with zeros
+        self.depth, self.height = axes[0].packed(), axes[1].packed()
+        self.pitch = axes[2].packed() if cut else axes[2].pitch()
         beyond = max(0, axes[2].packed() - self.pitch) + lanes  # that the last vector of the last row may read
         self.size = _round_up(self.line(self.depth, 0, 0) + beyond, lanes)
         self.phases: dict[Ints, int] = {}  # those that some tap reads, in the order they are packed
@@ -126,7 +127,7 @@ class Plane:
         """Tell how the plane is filled, once all taps are known."""
         d, h, w = self.axes
         for residues, phase in self.phases.items():
-            begin, end = w.span(residues[2])
+            begin, end = (0, self.pitch) if self.cut else w.span(residues[2])
             column = begin * w.step + residues[2] - w.low
             tables.rows_in += [
                 (
@@ -151,13 +152,18 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axes, Tables]:
-    """The axes of a strip that fits the cache; `numbers`: bytes of one pixel in all channels. evenly: all alike."""
-    along = 0 if axes[0].result > 1 else 1
+    """The axes of a strip that fits the cache; `numbers`: bytes of one pixel in all channels. evenly: all alike.
+
+    A plane is cut along the first axis that has some results; of strips that are alike, that is not w.
+    """
+    along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
+    if evenly:
+        along = min(along, 1)
     axis = axes[along]
     count = max(phase.count for phase in axis.phases)
-    row = numbers * len(axis.residues()) * axes[2].pitch() * len(axes[2].residues())
-    if along == 0:
-        row *= axes[1].packed() * len(axes[1].residues())
+    row = numbers * len(axis.residues())
+    for other in ((1, 2), (2,), (0, 1))[along]:
+        row *= (axes[other].pitch() if other == 2 else axes[other].packed()) * len(axes[other].residues())
     halo = axis.packed() - count
     strips = -(-count // max(CACHE // row - halo, 2 * halo, 1))
     while evenly and count % strips:
@@ -172,7 +178,7 @@ def _in_strips(axes: Axes, images: int, numbers: int, evenly: bool) -> tuple[Axe
 def by_lines(axes: Axes, kernel: Ints, lanes: int, images: int, numbers: int) -> Tables:
     """Lanes are neighbouring pixels, across the ends of rows."""
     axes, tables = _in_strips(axes, images, numbers, False)
-    plane = Plane(axes, lanes)
+    plane = Plane(axes, lanes, tables.along == 2)
     for phases in combinations(axes):
         d, h, w = phases
         pixels = plane.line(*np.ogrid[: d.count, : h.count, : w.count])

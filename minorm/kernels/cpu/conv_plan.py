@@ -19,10 +19,12 @@ kernels: Any = minorm_ext.kernels("conv")
 
 MOST_PIXELS = 1024  # in a plane whose pixels are transposed
 FIRST_CACHE = 24 << 10  # bytes of gradients that the kernel reads again for every tap
+LINE = 4 << 20  # bytes of a line that may be packed as a whole
 PARTIAL = 8 << 20  # bytes of weight gradients that wait to be added up
 JOB = 200e3  # multiply-adds of vectors that are worth a job
 CHUNKS = 16  # of images, into which the gradient for the weights is cut at most, whatever the number of threads
 PARTS = 4  # of channels, if there are not as many chunks: every part packs all gradients again
+LARGEST = 5e8  # multiply-adds of a segment that a job should do at most: it cannot be interrupted
 LONG = 64  # vectors that a weight's sum should run over at a time
 
 
@@ -35,7 +37,9 @@ def best(
     found = [layout.by_lines(axes, kernel, lanes, images, numbers)]
     width = axes[2].result
     forward = all(phase.step == 1 for axis in axes for phase in axis.phases)
-    if forward and width >= lanes and not (weights and width % lanes):
+    packed = weights or not all(axis.whole() for axis in axes)  # what is not can be cut into jobs anywhere
+    long = packed and axes[0].result == axes[1].result == 1 and numbers * width > LINE
+    if forward and width >= lanes and not (weights and width % lanes) and not long:
         alone = channels == outputs == 1 and not weights
         found.append(layout.by_rows(axes, kernel, lanes, images, numbers, alone))
     sizes = [math.prod(axis.source for axis in axes), math.prod(axis.result for axis in axes)]
@@ -71,6 +75,7 @@ def _layout(
     jobs = int(tables.segments * tables.work * groups * channels * outputs / JOB)
     chunks = min(tables.segments, CHUNKS, jobs, PARTIAL // partial, tables.segments * tables.vectors // LONG)
     chunks = -(-tables.segments // -(-tables.segments // max(1, chunks)))  # as even as they can be
+    parts = max(-(-min(jobs, PARTS) // chunks), int(tables.work * lanes * groups * channels * outputs / LARGEST))
     sizes = {
         "images": images,
         "groups": groups,
@@ -81,7 +86,7 @@ def _layout(
         "result": [axis.result for axis in axes],
         "fit": fit,
         "chunks": chunks,
-        "parts": max(1, min(-(-min(jobs, PARTS) // chunks), groups * channels)),
+        "parts": max(1, min(parts, groups * channels)),
         "run": max(1, FIRST_CACHE // (kernels.BLOCK * lanes * itemsize)),
         "columns": 3 if tables.by_image and kernel[2] == 3 else 4,
     }
