@@ -361,7 +361,7 @@ def multiply(a, b, bias, empty, int threads):
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
     cdef intptr_t i, partial, scratch
-    cdef char[16384] small
+    cdef double[2048] small  # scratch memory of small products
     cdef object c, memory
     p.itemsize = a.itemsize
     if not operand(a, p.itemsize, &p.a, p.shape) or not operand(b, p.itemsize, &p.b, b_shape):
@@ -386,7 +386,7 @@ def multiply(a, b, bias, empty, int threads):
     threads = share_out(&p, threads)
     partial = p.stack * p.parts * p.rows * p.columns if p.parts > 1 else 0
     scratch = p.buffer * threads
-    p.buffers = small
+    p.buffers = <char*>small
     if (partial + scratch) * p.itemsize > <intptr_t>sizeof(small):
         memory = empty((partial + scratch,), a.dtype)
         p.buffers = <char*>address(memory, p.itemsize, True)

@@ -16,7 +16,9 @@ import threadpoolctl
 
 import minorm as mn
 import minorm.functional as F
-from minorm import models, nn, optim
+from minorm import models, nn, optim, trace
+from minorm.autograd import Function
+from minorm.ops import activation, convolution, loss, matmul, normalization, pooling, reduction, response
 
 Shapes = list[tuple[int, ...]]
 CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {}
@@ -189,16 +191,17 @@ def classes(count: int, of: int) -> Any:
     return mn.tensor(np.arange(count) * 7 % of)
 
 
-for reduction in ("mean", "sum", "none"):
+for how in ("mean", "sum", "none"):
     case(
-        f"cross_entropy, {reduction}",
-        lambda x, r=reduction: F.cross_entropy(x, classes(len(x), 10), reduction=r, label_smoothing=0.1),
+        f"cross_entropy, {how}",
+        lambda x, r=how: F.cross_entropy(x, classes(len(x), 10), reduction=r, label_smoothing=0.1),
         (30_000, 10),
     )
-    case(f"mse_loss, {reduction}", lambda x, y, r=reduction: F.mse_loss(x, y, reduction=r), (300, 1000), (300, 1000))
-    case(f"l1_loss, {reduction}", lambda x, y, r=reduction: F.l1_loss(x, y, reduction=r), (300, 1000), (300, 1000))
+    case(f"mse_loss, {how}", lambda x, y, r=how: F.mse_loss(x, y, reduction=r), (300, 1000), (300, 1000))
+    case(f"l1_loss, {how}", lambda x, y, r=how: F.l1_loss(x, y, reduction=r), (300, 1000), (300, 1000))
 case("smooth_l1_loss", F.smooth_l1_loss, (300, 1000), (300, 1000))
 case("nll_loss", lambda x: F.nll_loss(F.log_softmax(x, 1), classes(len(x), 100)), (5000, 100))
+case("cross_entropy of probabilities", lambda x: F.cross_entropy(x, mn.full(x.shape, 0.1)), (9000, 10))
 case("cross_entropy of images", lambda x: F.cross_entropy(x, mn.zeros(8, 30, 30, dtype=mn.int64)), (8, 20, 30, 30))
 case(
     "binary_cross_entropy_with_logits",
@@ -216,6 +219,15 @@ for shape in ((500_000,), (1, 400_000), (100_000, 3), (3, 100_000), (2000, 300))
 case("var and std", lambda x: (x.var(1), x.std((0, 2)), x.amax(0), x.amin((1, 2))), (30, 50, 200))
 case("a bias and a scale", lambda x, w, b: (x * w + b) / (w * w + 1.0), (40, 30, 300), (30, 1), (300,))
 case("functions of one number", lambda x: (x.exp(), abs(x).sqrt(), (abs(x) + 1.0).log(), x.sin(), x.cos()), (100, 2001))
+case(
+    "other reductions",
+    lambda x: (
+        reduction.LogSumExp.apply(x, axes=(0, 2), keepdims=False),
+        reduction.Prod.apply(x, axes=(1,), keepdims=True),
+        reduction.CumSum.apply(x, axis=1, exclusive=False, reverse=True),
+    ),
+    (20, 90, 50),
+)
 case("powers and differences", lambda x, y: (x - y) ** 2 * abs(x) ** 0.5, (300, 1000), (1000,))
 
 LINEAR = [(128, 512, 10), (64, 128, 10), (128, 800, 500), (1, 800, 500), (7, 5000, 3), (3, 7, 30_000), (1, 1, 1)]
@@ -234,6 +246,24 @@ case("vector times matrix", mn.matmul, (900,), (900, 1000))
 def test_threads_change_no_bit(name: str) -> None:
     function, shapes = CASES[name]
     assert len({run(function, shapes) for _ in settings()}) == 1
+
+
+ADDING_UP = (activation, convolution, loss, matmul, normalization, pooling, reduction, response)
+
+
+def test_no_operation_that_adds_up_is_left_out() -> None:
+    used: set[Any] = set()
+    for function, shapes in CASES.values():
+        with trace.record() as calls:
+            function(*[mn.ones(*shape) for shape in shapes])
+        while calls:
+            call = calls.pop()
+            used.add(call.target)
+            calls += call.children
+    for module in ADDING_UP:
+        for name, found in vars(module).items():
+            if isinstance(found, type) and issubclass(found, Function) and found.__module__ == module.__name__:
+                assert found in used or not found.differentiable or name == "Difference", f"no case uses {name}"
 
 
 HALVES = ["batch_norm, images", "batch_norm, images, channels last", "group_norm, images", "layer_norm, table",

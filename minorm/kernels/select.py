@@ -8,5 +8,5 @@ from minorm.kernels import cpu
 
 
 def backend(array: Any) -> Any:  # noqa: ARG001  there is one kind of array so far
-    """The backend package for this array: modules norm, conv, pool, elementwise, update, memory."""
+    """The backend package for this array: modules norm, conv, pool, matmul, sums, elementwise, update, memory."""
     return cpu
