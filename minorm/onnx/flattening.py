@@ -14,7 +14,7 @@ from typing import Any
 from minorm.onnx import tensors
 from minorm.onnx.errors import LoadError
 from minorm.onnx.reading import Node, attribute_values
-from minorm.onnx.tensors import Budget
+from minorm.onnx.tensors import Budget, text
 
 MAX_DEPTH = 64
 MAX_NODES = 200_000  # made by functions
@@ -24,7 +24,7 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 def domain_of(name: str) -> str:
     """The domain, with ONNX's own always written ""."""
-    return "" if name == "ai.onnx" else name
+    return "" if name == "ai.onnx" else text(name, "the name of a domain")
 
 
 def opset_table(imports: Any, what: str) -> dict[str, int]:
@@ -58,6 +58,9 @@ class Flattener:
         self.functions: dict[Key, Any] = {}
         for function in model.functions:
             key = (domain_of(function.domain), function.name, function.overload)
+            attributes = [*function.attribute, *(a.name for a in function.attribute_proto)]
+            for name in (*key, *function.input, *function.output, *attributes):
+                text(name, "a name in a function")
             if key in self.functions:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
@@ -70,6 +73,8 @@ class Flattener:
 
     def _write(self, protos: Any, place: _Place) -> Iterator[Node]:
         for index, proto in enumerate(protos):
+            for given in (proto.name, proto.op_type, proto.overload, *proto.input, *proto.output):
+                text(given, "a name in a node")
             label = proto.name or f"{proto.op_type}_{index}"
             name = f"{place.label}/{label}" if place.label else proto.name
             attributes = self._attributes(proto, place, name or label)
@@ -148,14 +153,14 @@ class Flattener:
                     f"outputs; expected none and {len(outputs)}"
                 )
             own = [name for node in body.node for name in node.output if name] + [t.name for t in body.initializer]
-            names = {name: f"{inside}/{name}" for name in own}
+            names = {text(name, "a name in a branch"): f"{inside}/{name}" for name in own}
             guards = (*place.guards, (inputs[0], taken))
             branch = _Place(inside, place.opsets, names, place.attributes, place.stack, guards, place)
             for tensor in body.initializer:
                 value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
                 yield self._node("Constant", "", (), (names[tensor.name],), {"value": value}, branch)
             yield from self._write(body.node, branch)
-            results += [self._name(entry.name, branch) for entry in body.output]
+            results += [self._name(text(entry.name, "the name of an output"), branch) for entry in body.output]
         yield self._node("If", label, (*inputs, *results), outputs, {}, place)
 
     def _node(
@@ -189,7 +194,7 @@ class Flattener:
         """The attributes as AttributeProtos; those that refer to one of the function's replaced by it."""
         found: dict[str, Any] = {}
         for attribute in proto.attribute:
-            if attribute.name in found:
+            if text(attribute.name, f"the name of an attribute of {what!r}") in found:
                 raise LoadError(f"load: node {what!r} has two attributes {attribute.name!r}")
             reference = attribute.ref_attr_name
             if reference and not place.stack:

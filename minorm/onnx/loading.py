@@ -14,7 +14,7 @@ from minorm.onnx.building import Builder, resolve
 from minorm.onnx.errors import LoadError
 from minorm.onnx.flattening import Flattener
 from minorm.onnx.graph_module import GraphModule, Input
-from minorm.onnx.tensors import Budget
+from minorm.onnx.tensors import Budget, text
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 
@@ -93,13 +93,14 @@ def _parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
 def _initializers(model: Any, folder: str | None, budget: Budget) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for tensor in model.graph.initializer:
-        if not tensor.name or tensor.name in found:
+        if not text(tensor.name, "the name of an initializer") or tensor.name in found:
             raise LoadError(f"load: two initializers are called {tensor.name!r}; expected every name once, and not ''")
         found[tensor.name] = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)
     return found
 
 
 def _input(entry: Any) -> Input:
+    text(entry.name, "the name of an input")
     kind = entry.type.WhichOneof("value")
     if kind != "tensor_type":
         raise LoadError(f"load: input {entry.name!r} is a {kind or 'value without type'}; minorm reads tensors alone")
@@ -111,13 +112,13 @@ def _input(entry: Any) -> Input:
         fixed = length.WhichOneof("value") == "dim_value"
         if fixed and length.dim_value < 0:
             raise LoadError(f"load: input {entry.name!r} declares a length of {length.dim_value}")
-        lengths.append(length.dim_value if fixed else length.dim_param or "?")
+        lengths.append(length.dim_value if fixed else text(length.dim_param, "a length") or "?")
     return Input(entry.name, dtype, tuple(lengths))
 
 
 def _outputs(model: Any, asked: Sequence[str] | None) -> list[str]:
     if asked is None:
-        names = [entry.name for entry in model.graph.output]
+        names = [text(entry.name, "the name of an output") for entry in model.graph.output]
         if not names:
             raise LoadError("load: the graph has no outputs")
         return names

@@ -59,6 +59,13 @@ class Budget:
             )
 
 
+def text(value: Any, what: str) -> str:
+    """`value` itself; protobuf hands out the bytes of what should be text and is no UTF-8."""
+    if not isinstance(value, str):
+        raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}")
+    return value
+
+
 def element_type(code: int, what: str) -> np.dtype[Any]:
     """The dtype of an element type of ONNX; LoadError where minorm has none."""
     if code not in DTYPES:
@@ -119,7 +126,7 @@ def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str)
 
 
 def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    given = {entry.key: entry.value for entry in tensor.external_data}
+    given = {text(e.key, "a key"): text(e.value, f"external data of {what}") for e in tensor.external_data}
     location = given.get("location", "")
     if folder is None:
         raise LoadError(

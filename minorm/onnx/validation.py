@@ -150,22 +150,22 @@ def check_with_onnx(model: Any) -> None:
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     if any(node.op_type in _REFUSED_WRONGLY for body in bodies for node in body):
         return
-    bare = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
-    bare.opset_import.extend(model.opset_import or [onnx.helper.make_opsetid("", 1)])
-    bare.graph.name = model.graph.name or "graph"
-    bare.graph.node.extend(model.graph.node)
-    bare.graph.input.extend(model.graph.input)
-    bare.graph.output.extend(model.graph.output)
-    for entry in (*bare.graph.input, *bare.graph.output):  # it insists on types and shapes that nobody needs
-        if not entry.type.WhichOneof("value"):
-            entry.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        if entry.type.HasField("tensor_type"):
-            entry.type.tensor_type.shape.SetInParent()
-    inputs = {entry.name for entry in model.graph.input}
-    for tensor in model.graph.initializer:
-        if tensor.name not in inputs:
-            bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     try:
+        bare = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
+        bare.opset_import.extend(model.opset_import or [onnx.helper.make_opsetid("", 1)])
+        bare.graph.name = model.graph.name or "graph"
+        bare.graph.node.extend(model.graph.node)
+        bare.graph.input.extend(model.graph.input)
+        bare.graph.output.extend(model.graph.output)
+        for entry in (*bare.graph.input, *bare.graph.output):  # it insists on types and shapes that nobody needs
+            if not entry.type.WhichOneof("value"):
+                entry.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+            if entry.type.HasField("tensor_type"):
+                entry.type.tensor_type.shape.SetInParent()
+        inputs = {entry.name for entry in model.graph.input}
+        for tensor in model.graph.initializer:
+            if tensor.name not in inputs:
+                bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         onnx.checker.check_model(bare)
-    except onnx.checker.ValidationError as error:
+    except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
         raise LoadError(f"load: the checker of onnx {onnx.__version__} refuses the model: {error}") from error

@@ -92,6 +92,8 @@ class Repeat(Function):
     def forward(self, x: Any, *, counts: tuple[int, ...]) -> Any:
         self.shape = (1,) * (len(counts) - x.ndim) + x.shape
         self.original, self.counts = x.shape, counts
+        if 0 in counts:  # np.tile would lay out the other axes first
+            return np.empty([m * n for m, n in zip(counts, self.shape, strict=True)], x.dtype)
         return np.tile(x, counts)
 
     def backward(self, dy: Any) -> Any:

@@ -143,3 +143,12 @@ def test_what_the_checker_refuses_wrongly_is_loaded(
     one = np.ones(1, np.float32)
     inputs = [x, one, one] if version == 18 else [x]
     assert mo.load(one_node(operator, inputs, version, **extra)) is not None
+
+
+def test_names_that_are_no_text_are_refused(graph_of: Any) -> None:
+    proto = graph_of([h.make_node("Relu", ["x"], ["y_xxxx"], name="node_xxxx")], X, ["y_xxxx"], {"w_xxxx": W["w"]})
+    sound = proto.SerializeToString()
+    mo.load(sound)
+    for name in (b"y_xxxx", b"node_xxxx", b"w_xxxx", b"Relu"):
+        with pytest.raises(mo.LoadError, match=r"UTF-8|utf-8"):
+            mo.load(sound.replace(name, name[:-1] + b"\xff"))
