@@ -3,7 +3,8 @@
 #
 # A row of results stays in the first cache while the taps pass by, and the loop along it has no branches: which windows
 # meet the input with a tap is one range, known beforehand. Planes are independent, so they are shared out to threads,
-# and nothing depends on how many there are.
+# and nothing depends on how many there are. Planes too large to answer Ctrl-C between go in slices of rows of results,
+# one after the other.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange, threadid
@@ -12,19 +13,15 @@ from libc.stdint cimport int32_t, intptr_t
 from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
+from minorm_ext.lanes cimport real, row_sum
 
 cdef extern from "pool_rows.h" nogil:
     void row_larger(float* y, int32_t* index, const float* x, intptr_t count, intptr_t step, int32_t at)
     void row_largest_of_four(float* y, int32_t* index, const float* x, intptr_t count, intptr_t below, int32_t at)
 
-ctypedef fused real:
-    float
-    double
-
 cdef enum:
-    WAVE = 1 << 28  # windows times taps between two looks at the signals
+    WAVE = 1 << 26  # windows times taps between two looks at the signals
     ALONE = 1 << 15  # fewer numbers than this are not worth a second thread
-    SUMS = 16  # sums side by side, so that they vectorise
 
 
 cdef struct Axis:
@@ -74,6 +71,11 @@ cdef bint is_whole(const Axis* axis) noexcept nogil:
     return axis.kernel == axis.size and axis.low == 0 and axis.dilation == 1
 
 
+cdef inline intptr_t rows_of(Windows p) noexcept nogil:
+    """How many rows of results a plane has."""
+    return p.d.windows * p.h.windows
+
+
 cdef inline intptr_t place(const Axis* axis, intptr_t window, intptr_t tap) noexcept nogil:
     """The place that a window meets with a tap; negative, or size and more, in the padding."""
     return window * axis.stride + tap * axis.dilation - axis.low
@@ -96,87 +98,78 @@ cdef inline void larger(
                 index[i] = <int32_t>(at + i * step)
 
 
-cdef void max_plane(Windows p, const real* x, real* y, int32_t* index) noexcept nogil:
-    """One plane of results."""
-    cdef intptr_t d, h, i, j, k, u, v, at, first, last
-    cdef bint any_row
-    if p.whole:
+cdef void max_whole(
+    Windows p, const real* x, real* y, int32_t* index, intptr_t begin, intptr_t end
+) noexcept nogil:
+    """The plane is one window: its numbers begin .. end - 1."""
+    cdef intptr_t i
+    if begin == 0:
         y[0] = x[0]
         index[0] = 0
-        for i in range(1, p.source):
-            if x[i] > y[0] or x[i] != x[i]:
-                y[0] = x[i]
-                index[0] = <int32_t>i
-        return
-    for d in range(p.d.windows):
-        for h in range(p.h.windows):
-            if real is float and p.by_two:
-                at = (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
-                row_largest_of_four(y, index, x + at, p.w.windows, p.h.dilation * p.w.size, <int32_t>at)
-                y += p.w.windows
-                index += p.w.windows
-                continue
-            any_row = False
-            for i in range(p.d.kernel):
-                u = place(&p.d, d, i)
-                if u < 0 or u >= p.d.size:
-                    continue
-                for j in range(p.h.kernel):
-                    v = place(&p.h, h, j)
-                    if v < 0 or v >= p.h.size:
-                        continue
-                    at = (u * p.h.size + v) * p.w.size
-                    if not any_row:
-                        any_row = True
-                        for k in range(p.w.windows):
-                            y[k] = -INFINITY
-                            index[k] = <int32_t>(at + p.first[k]) if p.first[k] >= 0 else -1
-                    for k in range(p.w.kernel):
-                        at = (u * p.h.size + v) * p.w.size + p.taps[3 * k]
-                        first = p.taps[3 * k + 1]
-                        last = p.taps[3 * k + 2]
-                        larger(
-                            y + first, index + first, x + at + first * p.w.stride, last - first, p.w.stride,
-                            at + first * p.w.stride)
-            if not any_row:
-                for k in range(p.w.windows):
-                    y[k] = -INFINITY
-                    index[k] = -1
+    for i in range(begin, end):
+        if x[i] > y[0] or x[i] != x[i]:
+            y[0] = x[i]
+            index[0] = <int32_t>i
+
+
+cdef void max_rows(Windows p, const real* x, real* y, int32_t* index, intptr_t begin, intptr_t end) noexcept nogil:
+    """Rows begin .. end - 1 of a plane of results."""
+    cdef intptr_t row, d, h, i, j, k, u, v, at, first, last
+    cdef bint any_row
+    y += begin * p.w.windows
+    index += begin * p.w.windows
+    for row in range(begin, end):
+        d = row // p.h.windows
+        h = row % p.h.windows
+        if real is float and p.by_two:
+            at = (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
+            row_largest_of_four(y, index, x + at, p.w.windows, p.h.dilation * p.w.size, <int32_t>at)
             y += p.w.windows
             index += p.w.windows
+            continue
+        any_row = False
+        for i in range(p.d.kernel):
+            u = place(&p.d, d, i)
+            if u < 0 or u >= p.d.size:
+                continue
+            for j in range(p.h.kernel):
+                v = place(&p.h, h, j)
+                if v < 0 or v >= p.h.size:
+                    continue
+                at = (u * p.h.size + v) * p.w.size
+                if not any_row:
+                    any_row = True
+                    for k in range(p.w.windows):
+                        y[k] = -INFINITY
+                        index[k] = <int32_t>(at + p.first[k]) if p.first[k] >= 0 else -1
+                for k in range(p.w.kernel):
+                    at = (u * p.h.size + v) * p.w.size + p.taps[3 * k]
+                    first = p.taps[3 * k + 1]
+                    last = p.taps[3 * k + 2]
+                    larger(
+                        y + first, index + first, x + at + first * p.w.stride, last - first, p.w.stride,
+                        at + first * p.w.stride)
+        if not any_row:
+            for k in range(p.w.windows):
+                y[k] = -INFINITY
+                index[k] = -1
+        y += p.w.windows
+        index += p.w.windows
 
 
-cdef void max_plane_back(Windows p, const real* dy, const int32_t* index, real* dx) noexcept nogil:
-    """Every gradient back to the place its maximum came from."""
+cdef void max_rows_back(
+    Windows p, const real* dy, const int32_t* index, real* dx, intptr_t begin, intptr_t end
+) noexcept nogil:
+    """Every gradient of some rows back to the place its maximum came from."""
     cdef intptr_t i
-    memset(dx, 0, p.source * sizeof(real))
-    for i in range(p.results):
+    if end - begin == rows_of(p):
+        memset(dx, 0, p.source * sizeof(real))
+    for i in range(begin * p.w.windows, end * p.w.windows):
         if index[i] >= 0:
             dx[index[i]] += dy[i]
 
 
 # ---- average -------------------------------------------------------------------------------------------------------
-
-
-cdef real sum_of(const real* x, intptr_t count) noexcept nogil:
-    """SUMS sums side by side, added up in a fixed order."""
-    cdef real[SUMS] sums
-    cdef intptr_t i, j
-    for j in range(SUMS):
-        sums[j] = 0
-    i = 0
-    while i + SUMS <= count:
-        for j in range(SUMS):
-            sums[j] += x[i + j]
-        i += SUMS
-    for j in range(count - i):
-        sums[j] += x[i + j]
-    j = SUMS // 2
-    while j > 0:
-        for i in range(j):
-            sums[i] += sums[i + j]
-        j //= 2
-    return sums[0]
 
 
 cdef inline void add(real* y, const real* x, intptr_t first, intptr_t last, intptr_t step) noexcept nogil:
@@ -191,96 +184,111 @@ cdef inline void add_back(real* dx, const real* dy, intptr_t first, intptr_t las
         dx[i * step] += dy[i]
 
 
-cdef void avg_plane(Windows p, const real* x, real* y) noexcept nogil:
-    """One plane of results."""
-    cdef intptr_t d, h, i, j, k, u, v, first, last
+cdef void avg_whole(Windows p, const real* x, real* y, intptr_t begin, intptr_t end, double* total) noexcept nogil:
+    """The plane is one window: its numbers begin .. end - 1. total: of the slices before, if it goes in slices."""
+    cdef double sum = row_sum(x + begin, end - begin)
+    if begin > 0:
+        sum += total[0]
+    if end < p.source:
+        total[0] = sum
+    y[0] = <real>(sum / (<const real*>p.counts)[0])
+
+
+cdef void avg_rows(Windows p, const real* x, real* y, intptr_t begin, intptr_t end) noexcept nogil:
+    """Rows begin .. end - 1 of a plane of results."""
+    cdef intptr_t at, d, h, i, j, k, u, v, first, last
     cdef const real* row
     cdef const real* below
-    cdef const real* counts = <const real*>p.counts
-    if p.whole:
-        y[0] = sum_of(x, p.source) / counts[0]
-        return
-    for d in range(p.d.windows):
-        for h in range(p.h.windows):
-            if p.by_two:
-                row = x + (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
-                below = row + p.h.dilation * p.w.size
-                for k in range(p.w.windows):
-                    y[k] = (row[2 * k] + row[2 * k + 1] + below[2 * k] + below[2 * k + 1]) / counts[k]
-                y += p.w.windows
-                counts += p.w.windows
-                continue
+    cdef const real* counts = <const real*>p.counts + begin * p.w.windows
+    y += begin * p.w.windows
+    for at in range(begin, end):
+        d = at // p.h.windows
+        h = at % p.h.windows
+        if p.by_two:
+            row = x + (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
+            below = row + p.h.dilation * p.w.size
             for k in range(p.w.windows):
-                y[k] = 0
-            for i in range(p.d.kernel):
-                u = place(&p.d, d, i)
-                if u < 0 or u >= p.d.size:
-                    continue
-                for j in range(p.h.kernel):
-                    v = place(&p.h, h, j)
-                    if v < 0 or v >= p.h.size:
-                        continue
-                    for k in range(p.w.kernel):
-                        row = x + (u * p.h.size + v) * p.w.size + p.taps[3 * k]
-                        first = p.taps[3 * k + 1]
-                        last = p.taps[3 * k + 2]
-                        if p.w.stride == 1:
-                            add(y, row, first, last, 1)
-                        elif p.w.stride == 2:
-                            add(y, row, first, last, 2)
-                        else:
-                            add(y, row, first, last, p.w.stride)
-            for k in range(p.w.windows):
-                y[k] = y[k] / counts[k]
+                y[k] = (row[2 * k] + row[2 * k + 1] + below[2 * k] + below[2 * k + 1]) / counts[k]
             y += p.w.windows
             counts += p.w.windows
+            continue
+        for k in range(p.w.windows):
+            y[k] = 0
+        for i in range(p.d.kernel):
+            u = place(&p.d, d, i)
+            if u < 0 or u >= p.d.size:
+                continue
+            for j in range(p.h.kernel):
+                v = place(&p.h, h, j)
+                if v < 0 or v >= p.h.size:
+                    continue
+                for k in range(p.w.kernel):
+                    row = x + (u * p.h.size + v) * p.w.size + p.taps[3 * k]
+                    first = p.taps[3 * k + 1]
+                    last = p.taps[3 * k + 2]
+                    if p.w.stride == 1:
+                        add(y, row, first, last, 1)
+                    elif p.w.stride == 2:
+                        add(y, row, first, last, 2)
+                    else:
+                        add(y, row, first, last, p.w.stride)
+        for k in range(p.w.windows):
+            y[k] = y[k] / counts[k]
+        y += p.w.windows
+        counts += p.w.windows
 
 
-cdef void avg_plane_back(Windows p, const real* dy, real* dx, real* row) noexcept nogil:
-    """Every gradient, divided, to all that its window met. row: room for a row of them."""
-    cdef intptr_t d, h, i, j, k, u, v, first, last
+cdef void avg_whole_back(Windows p, const real* dy, real* dx, intptr_t begin, intptr_t end) noexcept nogil:
+    """The plane is one window: its numbers begin .. end - 1."""
+    cdef real share = dy[0] / (<const real*>p.counts)[0]
+    cdef intptr_t i
+    for i in range(begin, end):
+        dx[i] = share
+
+
+cdef void avg_rows_back(Windows p, const real* dy, real* dx, real* row, intptr_t begin, intptr_t end) noexcept nogil:
+    """Every gradient of some rows, divided, to all that its window met. row: room for a row of them."""
+    cdef intptr_t at, d, h, i, j, k, u, v, first, last
     cdef real* target
     cdef real* below
-    cdef const real* counts = <const real*>p.counts
-    if p.whole:
-        row[0] = dy[0] / counts[0]
-        for i in range(p.source):
-            dx[i] = row[0]
-        return
-    memset(dx, 0, p.source * sizeof(real))
-    for d in range(p.d.windows):
-        for h in range(p.h.windows):
+    cdef const real* counts = <const real*>p.counts + begin * p.w.windows
+    dy += begin * p.w.windows
+    if end - begin == rows_of(p):
+        memset(dx, 0, p.source * sizeof(real))
+    for at in range(begin, end):
+        d = at // p.h.windows
+        h = at % p.h.windows
+        for k in range(p.w.windows):
+            row[k] = dy[k] / counts[k]
+        dy += p.w.windows
+        counts += p.w.windows
+        if p.by_two:
+            target = dx + (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
+            below = target + p.h.dilation * p.w.size
             for k in range(p.w.windows):
-                row[k] = dy[k] / counts[k]
-            dy += p.w.windows
-            counts += p.w.windows
-            if p.by_two:
-                target = dx + (place(&p.d, d, 0) * p.h.size + place(&p.h, h, 0)) * p.w.size
-                below = target + p.h.dilation * p.w.size
-                for k in range(p.w.windows):
-                    target[2 * k] += row[k]
-                    target[2 * k + 1] += row[k]
-                    below[2 * k] += row[k]
-                    below[2 * k + 1] += row[k]
+                target[2 * k] += row[k]
+                target[2 * k + 1] += row[k]
+                below[2 * k] += row[k]
+                below[2 * k + 1] += row[k]
+            continue
+        for i in range(p.d.kernel):
+            u = place(&p.d, d, i)
+            if u < 0 or u >= p.d.size:
                 continue
-            for i in range(p.d.kernel):
-                u = place(&p.d, d, i)
-                if u < 0 or u >= p.d.size:
+            for j in range(p.h.kernel):
+                v = place(&p.h, h, j)
+                if v < 0 or v >= p.h.size:
                     continue
-                for j in range(p.h.kernel):
-                    v = place(&p.h, h, j)
-                    if v < 0 or v >= p.h.size:
-                        continue
-                    for k in range(p.w.kernel):
-                        target = dx + (u * p.h.size + v) * p.w.size + p.taps[3 * k]
-                        first = p.taps[3 * k + 1]
-                        last = p.taps[3 * k + 2]
-                        if p.w.stride == 1:
-                            add_back(target, row, first, last, 1)
-                        elif p.w.stride == 2:
-                            add_back(target, row, first, last, 2)
-                        else:
-                            add_back(target, row, first, last, p.w.stride)
+                for k in range(p.w.kernel):
+                    target = dx + (u * p.h.size + v) * p.w.size + p.taps[3 * k]
+                    first = p.taps[3 * k + 1]
+                    last = p.taps[3 * k + 2]
+                    if p.w.stride == 1:
+                        add_back(target, row, first, last, 1)
+                    elif p.w.stride == 2:
+                        add_back(target, row, first, last, 2)
+                    else:
+                        add_back(target, row, first, last, p.w.stride)
 
 
 # ---- all planes ----------------------------------------------------------------------------------------------------
@@ -289,39 +297,64 @@ cdef enum Task:
     MAX, MAX_BACK, AVG, AVG_BACK
 
 
-cdef void run_planes(
-    Windows p, Task task, real* x, real* y, int32_t* index, real* row, intptr_t begin, intptr_t end
+cdef inline void slice_of_plane(
+    Windows p, Task task, real* x, real* y, int32_t* index, real* row, double* total, intptr_t begin, intptr_t end
 ) noexcept nogil:
-    """Planes begin .. end - 1; backward, x and y are their gradients."""
+    """Rows begin .. end - 1 of one plane of results, or so many numbers of the plane that is one window."""
+    if task == MAX and p.whole:
+        max_whole(p, x, y, index, begin, end)
+    elif task == MAX:
+        max_rows(p, x, y, index, begin, end)
+    elif task == MAX_BACK:
+        max_rows_back(p, y, index, x, begin, end)
+    elif task == AVG and p.whole:
+        avg_whole(p, x, y, begin, end, total)
+    elif task == AVG:
+        avg_rows(p, x, y, begin, end)
+    elif p.whole:
+        avg_whole_back(p, y, x, begin, end)
+    else:
+        avg_rows_back(p, y, x, row, begin, end)
+
+
+cdef void run_planes(
+    Windows p, Task task, real* x, real* y, int32_t* index, real* row, double* total, intptr_t plane, intptr_t planes,
+    intptr_t begin, intptr_t end
+) noexcept nogil:
+    """A slice of the planes plane .. planes - 1; backward, x and y are their gradients."""
     cdef intptr_t i
-    for i in range(begin, end):
-        if task == MAX:
-            max_plane(p, x + i * p.source, y + i * p.results, index + i * p.results)
-        elif task == MAX_BACK:
-            max_plane_back(p, y + i * p.results, index + i * p.results, x + i * p.source)
-        elif task == AVG:
-            avg_plane(p, x + i * p.source, y + i * p.results)
-        else:
-            avg_plane_back(p, y + i * p.results, x + i * p.source, row)
+    for i in range(plane, planes):
+        slice_of_plane(
+            p, task, x + i * p.source, y + i * p.results, index + i * p.results, row, total, begin, end)
 
 
 cdef int run(
     Windows p, Task task, real* x, real* y, int32_t* index, real* rows, intptr_t planes, int threads
 ) except -1:
     """All planes, in waves short enough to look at signals between them."""
-    cdef intptr_t wave = WAVE // (p.results * p.d.kernel * p.h.kernel * p.w.kernel + p.source + 1) + 1
+    cdef double work = <double>p.results * p.d.kernel * p.h.kernel * p.w.kernel + p.source + 1  # of a plane
+    cdef intptr_t wave = <intptr_t>(WAVE / work) + 1
+    cdef intptr_t units = p.source if p.whole and task != MAX_BACK else rows_of(p)
+    cdef intptr_t slice = max(1, <intptr_t>(units * min(1.0, WAVE / work)))
     cdef intptr_t begin = 0
-    cdef intptr_t count, piece, pieces
+    cdef intptr_t unit, count, piece, pieces
+    cdef double total = 0  # of a plane that goes in slices, and so alone
     while begin < planes:
         count = min(planes - begin, wave)
         pieces = min(count, 4 * threads) if threads > 1 else 1
-        with nogil:
-            for piece in prange(pieces, num_threads=threads, schedule="dynamic", chunksize=1):
-                run_planes(
-                    p, task, x, y, index, rows + threadid() * p.w.windows,
-                    begin + piece * count // pieces, begin + (piece + 1) * count // pieces)
+        if slice < units and (task == MAX_BACK or task == AVG_BACK):
+            for unit in range(0, p.source, WAVE // 4):
+                memset(x + begin * p.source + unit, 0, min(<intptr_t>(WAVE // 4), p.source - unit) * sizeof(real))
+                PyErr_CheckSignals()
+        for unit in range(0, units, slice):
+            with nogil:
+                for piece in prange(pieces, num_threads=threads, schedule="dynamic", chunksize=1):
+                    run_planes(
+                        p, task, x, y, index, rows + threadid() * p.w.windows, &total,
+                        begin + piece * count // pieces, begin + (piece + 1) * count // pieces,
+                        unit, min(unit + slice, units))
+            PyErr_CheckSignals()
         begin += count
-        PyErr_CheckSignals()
     return 0
 
 

@@ -150,3 +150,31 @@ def test_integers_and_arrays_that_are_not_plain() -> None:
     np.testing.assert_array_equal(cpu.max_forward(frozen, *how)[0], y)
     constant = np.broadcast_to(np.float32(1), y.shape)
     assert cpu.avg_backward(constant, x.shape, *how[:4], True, None).sum() == y.size
+
+
+def test_a_plane_that_goes_in_slices() -> None:
+    """So much work that signals are looked at within the one plane: 70 million taps."""
+    window = ((19, 19), (1, 1), ((9, 9), (9, 9)))
+    x = np.random.default_rng(0).standard_normal((1, 1, 400, 500)).astype(np.float32)
+    y, indices = cpu.max_forward(x, *window, (1, 1), False)
+    expected, places = reference.max_forward(x, *window, (1, 1), False)
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(indices, places)
+    np.testing.assert_allclose(
+        cpu.max_backward(y, indices, x.shape), reference.max_backward(y, indices, x.shape), rtol=1e-5, atol=1e-5
+    )
+    mean = (*window, (1, 1), True, None)
+    np.testing.assert_allclose(
+        cpu.avg_forward(x, *window, (1, 1), False, True, None),
+        reference.avg_forward(x.astype(np.float64), *window, (1, 1), False, True, None),
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        cpu.avg_backward(y, x.shape, *mean), reference.avg_backward(y.astype(np.float64), x.shape, *mean), atol=1e-5
+    )
+
+
+def test_the_mean_of_a_large_plane_keeps_its_digits() -> None:
+    x = np.full((1, 1, 1 << 22), 0.1, np.float32)
+    y = cpu.avg_forward(x, (1 << 22,), (1,), ((0, 0),), (1,), False, True, None)
+    assert y.item() == np.float32(0.1)
