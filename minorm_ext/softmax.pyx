@@ -18,6 +18,7 @@ cdef enum:
     WORK = 1 << 16  # elements from which a second thread pays
     BLOCK = 4096  # elements a thread takes at a time, in whole rows
     CHUNK = 1 << 24  # elements between two looks for Ctrl-C
+    ROW = 16  # elements that take as long as what a row costs apart from its elements
 
 
 cdef inline double exp_sum(const real* x, Py_ssize_t n, real top, double* shifted_sum) noexcept nogil:
@@ -148,7 +149,7 @@ def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t 
     if rows * n < WORK:
         threads = 1
     while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n)))
+        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
         with nogil:
             for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
                 some_rows(
@@ -160,12 +161,18 @@ def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t 
             PyErr_CheckSignals()
 
 
-cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) noexcept nogil:
+cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) except -2:
     """The first row whose target is neither a class nor the ignored index, or -1."""
     cdef Py_ssize_t row
-    for row in range(rows):
-        if (target.classes[row] < 0 or target.classes[row] >= n) and target.classes[row] != target.ignored:
-            return row
+    cdef Py_ssize_t start = 0
+    while start < rows:
+        with nogil:
+            for row in range(start, min(rows, start + CHUNK)):
+                if (target.classes[row] < 0 or target.classes[row] >= n) and target.classes[row] != target.ignored:
+                    return row
+        start += CHUNK
+        if start < rows:
+            PyErr_CheckSignals()
     return -1
 
 
@@ -220,7 +227,7 @@ def losses(
     if rows * n < WORK:
         threads = 1
     while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n)))
+        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
         with nogil:
             for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
                 some_losses(
@@ -250,7 +257,7 @@ def loss_grads(
     if rows * n < WORK:
         threads = 1
     while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n)))
+        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
         with nogil:
             for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
                 some_loss_grads(
