@@ -171,6 +171,7 @@ CASES: dict[str, Callable[[int], list[Work]]] = {
     "matmul: wide": lambda n: products((10, 64), (64, n // 64)),
     "matmul: outer": lambda n: products((16384, 1), (1, n // 16384)),
     "matmul: stack": lambda n: products((n // 64, 8, 8), (n // 64, 8, 8)),
+    "matmul: stack of numbers": lambda n: products((n // 4, 1, 1), (n // 4, 1, 1)),
     "matmul: float64": lambda n: products((4096, 4096), (4096, 4096), np.float64),
     "pool: 2x2": lambda n: pools((n // (64 * 112 * 112), 64, 112, 112), 2, 2),
     "pool: 3x3": lambda n: pools((n // (64 * 112 * 112), 64, 112, 112), 3, 2, 1),

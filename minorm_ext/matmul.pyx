@@ -55,6 +55,8 @@ cdef enum:
     MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
 
 cdef double WAVE = 5e8     # multiply-adds a thread between two looks at Ctrl-C
+cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
+cdef double JOB = 300       # and as beginning a job
 
 
 cdef struct Operand:
@@ -328,7 +330,8 @@ cdef void swap(Product* p) noexcept:
 
 cdef int run(Product* p, int threads) except -1:
     """All jobs, in waves, so that Ctrl-C is answered: some jobs, and of those some blocks of the depth."""
-    cdef double work = <double>p.rows * p.columns * p.depth * p.stack / threads
+    cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
+    cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
     cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, WAVE / work)))
     cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, WAVE / work * p.jobs / at_once)))
     cdef intptr_t first = 0
