@@ -4,7 +4,7 @@ Every `.pyx` of this folder is compiled three times on x86-64: into `baseline` (
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
 a wheel built on one machine runs at full speed on another. `machine` alone is compiled once: it is asked first.
 
-Kernels take their number of threads as an argument; the number itself lives here.
+Kernels take their number of threads as an argument; the number itself lives in `machine`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+from collections.abc import Callable
 from types import ModuleType
 
 # Idle OpenMP workers spin before they sleep; libgomp's spin for 4 ms unless told otherwise. A BLAS with threads of
@@ -42,7 +43,8 @@ def _usable_processors() -> int:
     return os.cpu_count() or 1
 
 
-_threads = _usable_processors()
+machine.set_num_threads(_usable_processors())
+get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
 _levels: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
 
 
@@ -72,19 +74,13 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
         ) from error
 
 
-def get_num_threads() -> int:
-    """How many threads a kernel uses; at first, as many as there are processors this process may use."""
-    return _threads
-
-
 def set_num_threads(n: int) -> None:
     """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
-    global _threads  # noqa: PLW0603  the one number that is state here
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
     if n < 1:
         raise ValueError(f"set_num_threads: n={n}; expected at least 1")
-    _threads = n.__index__()
+    machine.set_num_threads(n.__index__())
 
 
 def openmp() -> int:

@@ -3,10 +3,15 @@
 
 The build bakes its findings in as macros: MINORM_LEVELS names the instruction sets it compiled for, MINORM_OPENMP
 says that OpenMP passed the probe.
+
+Threads are counted here as well. OpenMP ends the process when it cannot make one, for want of room for its stack say.
+So where memory is limited (ulimit -v), kernels are told to use more than one thread only once these exist.
 """
 
 cdef extern from *:
     """
+    #include <pthread.h>
+    #include <sys/resource.h>
     #ifdef MINORM_OPENMP
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
@@ -25,6 +30,37 @@ cdef extern from *:
     static int minorm_pause(void) { return 0; }
     static int minorm_team(int threads) { return 1; }
     #endif
+
+    static void *minorm_wait(void *gate) {
+        pthread_mutex_lock(gate);
+        pthread_mutex_unlock(gate);
+        return NULL;
+    }
+
+    /* Can the system make so many more threads, which all exist at the same time? */
+    static int minorm_can_make(int threads) {
+        enum { MOST = 1024 };
+        pthread_t made[MOST];
+        pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+        int count = 0;
+        pthread_mutex_lock(&gate);
+        while (count < threads && count < MOST && pthread_create(&made[count], NULL, minorm_wait, &gate) == 0) count++;
+        pthread_mutex_unlock(&gate);
+        for (int i = 0; i < count; i++) pthread_join(made[i], NULL);
+        return count == threads;
+    }
+
+    static __thread int minorm_sure = 1; /* so many threads this one can certainly use: every thread has its own team */
+
+    static int minorm_threads(int wanted) {
+        struct rlimit limit;
+        if (wanted <= minorm_sure) return wanted;
+        if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+            if (!minorm_can_make(wanted - 1)) return 1;
+            minorm_team(wanted); /* OpenMP finds the stacks of the threads that just ended */
+        }
+        return minorm_sure = wanted;
+    }
 
     #if defined(__clang__)
     #define MINORM_COMPILER "clang " __clang_version__
@@ -63,6 +99,8 @@ cdef extern from *:
     int minorm_openmp() nogil
     int minorm_pause() nogil
     int minorm_team(int threads) nogil
+    int minorm_threads(int wanted) nogil
+    int minorm_sure
     int minorm_has_v3() nogil
     int minorm_has_v4() nogil
     const char* MINORM_COMPILER
@@ -93,8 +131,27 @@ def compiler():
     return (<bytes>MINORM_COMPILER).decode().strip()
 
 
+cdef int threads = 1
+
+
+def set_num_threads(int n):
+    """Let kernels use n threads from now on."""
+    global threads
+    threads = n
+
+
+def get_num_threads():
+    """How many threads a kernel uses; at first, as many as there are processors this process may use.
+
+    1 while a limit on memory (ulimit -v) leaves no room for the others.
+    """
+    return minorm_threads(threads)
+
+
 def end_threads():
     """End the calling thread's OpenMP workers; its next parallel loop starts new ones. True when that worked."""
+    global minorm_sure
+    minorm_sure = 1
     return minorm_pause() == 0
 
 
