@@ -24,14 +24,16 @@ from minorm_ext.norm_row_jobs cimport (
     pieces_to_collect, rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums,
     rows_whole_backward, rows_whole_forward,
 )
-from minorm_ext.norm_rows cimport real
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, take_whole_rows
+from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
 
 
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
     SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
+    STREAM = 1 << 25  # bytes of a result that is written around the cache
+    NEAR = 1 << 17  # bytes of a row that may be asked for ahead of its turn
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
 cdef enum Phase:
@@ -46,61 +48,63 @@ cdef enum Phase:
     COLLECT   # a group of rows: add up the ds and db of its blocks
 
 
-cdef inline void do_rows(const real* x, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
         if w.short:
-            short_forward(x, w, job)
+            short_forward(type, w, job)
         else:
-            rows_whole_forward(x, w, job)
+            rows_whole_forward(type, w, job)
     elif phase == MOMENTS:
-        rows_moments(x, w, job)
+        rows_moments(type, w, job)
     elif phase == FINISH:
-        rows_finish(x, w, job)
+        rows_finish(type, w, job)
     elif phase == APPLY:
-        rows_apply(x, w, job)
+        rows_apply(type, w, job)
     elif phase == BACKWARD:
         if w.short:
-            short_backward(x, w, job)
+            short_backward(type, w, job)
         else:
-            rows_whole_backward(x, w, job)
+            rows_whole_backward(type, w, job)
     elif phase == SUMS:
-        rows_sums(x, w, job)
+        rows_sums(type, w, job)
     elif phase == COMBINE:
-        rows_combine(x, w, job)
+        rows_combine(type, w, job)
     elif phase == INPUT:
-        rows_input(x, w, job)
+        rows_input(type, w, job)
     else:
-        rows_collect(x, w, job)
+        rows_collect(type, w, job)
 
 
-cdef inline void do_lanes(const real* x, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+cdef inline void do_lanes(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        lanes_whole_forward(x, w, job)
+        lanes_whole_forward(type, w, job)
     elif phase == MOMENTS:
-        lanes_moments(x, w, job)
+        lanes_moments(type, w, job)
     elif phase == FINISH:
-        lanes_finish(x, w, job)
+        lanes_finish(type, w, job)
     elif phase == APPLY:
-        lanes_apply(x, w, job)
+        lanes_apply(type, w, job)
     elif phase == BACKWARD:
-        lanes_whole_backward(x, w, job)
+        lanes_whole_backward(type, w, job)
     elif phase == SUMS:
-        lanes_sums(x, w, job)
+        lanes_sums(type, w, job)
     elif phase == COMBINE:
-        lanes_combine(x, w, job)
+        lanes_combine(type, w, job)
     else:
-        lanes_input(x, w, job)
+        lanes_input(type, w, job)
 
 
 cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if w.single and w.lanes:
-        do_lanes(<const float*>w.x, w, phase, job)
+        do_lanes(<const float*>NULL, w, phase, job)
     elif w.single:
-        do_rows(<const float*>w.x, w, phase, job)
+        do_rows(<const float*>NULL, w, phase, job)
     elif w.lanes:
-        do_lanes(<const double*>w.x, w, phase, job)
+        do_lanes(<const double*>NULL, w, phase, job)
     else:
-        do_rows(<const double*>w.x, w, phase, job)
+        do_rows(<const double*>NULL, w, phase, job)
+    finish(&w.y)
+    finish(&w.dx)
 
 
 cdef int look() except -1 nogil:
@@ -162,12 +166,12 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef bint whole = take_whole_rows(w, threads)
     cdef Py_ssize_t part
     if not w.short:
-        w.own = <double*>room(w.rows, 4 * sizeof(double))
+        w.own = <double*>room(w.rows, 2 * (1 + w.fold) * sizeof(double))
         w.sum_dy = w.own
-        w.sum_dyx = w.own + w.rows
+        w.sum_dyx = w.own + w.rows * w.fold
         if w.sum_g == NULL:
-            w.sum_g = w.own + 2 * w.rows
-            w.sum_gx = w.own + 3 * w.rows
+            w.sum_g = w.own + 2 * w.rows * w.fold
+            w.sum_gx = w.sum_g + w.rows
     if w.tally and not w.lanes and not (w.short and (w.each or not params)):
         w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
     elif w.tally and not whole:
@@ -175,7 +179,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     if params and w.each:
         w.collected = room(blocks, 2 * w.extent * itemsize)
     if params and w.lanes and by_row(w):
-        w.row_params = <double*>room(all * w.columns, 2 * sizeof(double))
+        w.row_params = <double*>room(all * w.depth, 2 * sizeof(double))
     if whole:
         spread(w, BACKWARD, blocks, threads)
     else:
@@ -185,7 +189,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
         if w.each and parts_meet(w):
             for part in range(w.parts):
                 spread(w, INPUT, blocks, threads, part, w.parts)
-        elif w.dx != NULL or w.collected != NULL or w.row_params != NULL:
+        elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
             spread(w, INPUT, blocks * w.parts, threads)
     if w.collected != NULL:
         spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
@@ -202,28 +206,30 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
     cdef Py_ssize_t size = 1 + (
         (keep0 - 1) * w.nest.keep0.param + (w.nest.keep1.count - 1) * w.nest.keep1.param
         + (w.nest.reduce0.count - 1) * w.nest.reduce0.param + (w.nest.reduce1.count - 1) * w.nest.reduce1.param
+        + (w.fold - 1) * w.fold_param
     )
     cdef double* total
-    cdef Py_ssize_t row, slot, tile, i, at
+    cdef Py_ssize_t row, lane, slot, tile, i, at
     cdef Py_ssize_t added = 0
     cdef const double* sums
     w.totals = total = <double*>room(size, 2 * sizeof(double))
     if w.row_params != NULL:
         for tile in range(w.tiles * keep0):
-            for row in range(w.columns):
+            for row in range(w.depth):
                 at = tile // w.tiles * w.nest.keep0.param + lane_row_param(&w.nest, row)
-                sums = w.row_params + 2 * (tile * w.columns + row)
+                sums = w.row_params + 2 * (tile * w.depth + row)
                 total[2 * at] += sums[0]
                 total[2 * at + 1] += sums[1]
                 added += 1
                 if added % SUMS_AT_ONCE == 0:
                     look()
     elif w.lanes:
-        for row in range(w.rows):
-            at = row_param(&w.nest, row)
-            total[2 * at] += w.sum_dyx[row] * w.rstd[row]
-            total[2 * at + 1] += w.sum_dy[row]
-            if row % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
+        for lane in range(w.rows * w.fold):
+            row = lane // w.fold
+            at = row_param(&w.nest, row) + lane % w.fold * w.fold_param
+            total[2 * at] += w.sum_dyx[lane] * w.rstd[row]
+            total[2 * at + 1] += w.sum_dy[lane]
+            if lane % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
                 look()
     else:
         for row in range(w.rows):
@@ -243,22 +249,37 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
     return 0
 
 
-cdef int begin(Work* w, bytes code, x, stats, s, double eps, bint centered, bint guard, bint write_stats) except -1:
+cdef int begin(Work* w, bytes code, bint single, stats, s, double eps, bint centered, bint guard) except -1:
     """What forward and backward have in common."""
-    cdef Py_ssize_t itemsize = x.itemsize
     memset(w, 0, sizeof(Work))
     load(&w.nest, code)
     cut_work(w)
-    w.single = itemsize == sizeof(float)
+    w.single = single
     w.equation.eps = eps
     w.equation.centered = centered
     w.equation.guard = guard
-    w.x = address(x, itemsize)
-    w.s = address(s, itemsize) if s is not None else NULL
-    w.k = <double*>address(stats, sizeof(double), write_stats)
+    w.s = parameter(w, s)
+    w.k = <double*>address(stats, sizeof(double))
     w.d = w.k + w.rows
     w.var = w.d + w.rows
     w.rstd = w.var + w.rows
+    return 0
+
+
+cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
+    if array is None:
+        return NULL
+    return address(array, sizeof(float) if w.single else sizeof(double), writable)
+
+
+cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) except -1:
+    """Point at an array. Results too large to stay in the cache go around it."""
+    data.type = type
+    data.as_is = type == (SINGLE if w.single else DOUBLE)
+    if array is not None:
+        data.items = <char*>address(array, size_of(type), result)
+        data.stream = result and w.rows * w.columns * size_of(type) > STREAM
+        data.far = not result and w.rows * w.columns * size_of(type) > STREAM and w.columns * size_of(type) < NEAR
     return 0
 
 
@@ -269,20 +290,24 @@ def form(bytes code):
     load(&w.nest, code)
     cut_work(&w)
     if w.lanes:
-        return "lanes", min(<Py_ssize_t>LANES, w.nest.keep1.count)
+        return "lanes", min(w.tile, w.across) // w.fold
     rows = "short rows" if w.short else "rows"
     return (rows + ", a parameter for each element" if w.each else rows), 1
 
 
-def forward(bytes code, x, s, b, y, stats, double eps, bint centered, bint guard, bint moments, int threads):
+def forward(
+    bytes code, Type type, bint single, x, s, b, y, stats, double eps, bint centered, bint guard, bint moments, int threads
+):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
-    x, s, b, y: all float32 or all float64, gapless, in the nest's order; s and b may be None. Nothing is checked here.
+    x and y: of `type`, gapless, in the nest's order. Computed in float if `single`, else in double; s and b, which may
+    be None, are of that type. Nothing is checked here.
     """
     cdef Work w
-    begin(&w, code, x, stats, s, eps, centered, guard, moments)
-    w.b = address(b, x.itemsize) if b is not None else NULL
-    w.y = address(y, x.itemsize, True) if y is not None else NULL
+    begin(&w, code, single, stats, s, eps, centered, guard)
+    w.b = parameter(&w, b)
+    bind(&w.x, &w, x, type)
+    bind(&w.y, &w, y, type, True)
     w.moments = moments
     w.apply = y is not None
     if w.rows * w.columns < ALONE:
@@ -295,19 +320,21 @@ def forward(bytes code, x, s, b, y, stats, double eps, bint centered, bint guard
 
 
 def backward(
-    bytes code, dy, x, stats, s, sums, dx, ds, db, double eps, bint centered, bint guard, Sums origin, int threads
+    bytes code, Type type, bint single, dy, x, stats, s, sums, dx, ds, db,
+    double eps, bint centered, bint guard, Sums origin, int threads
 ):
-    """Fill whichever of dx, ds and db (together) are not None.
+    """Fill whichever of dx, and ds and db together, are not None; these two are of the type computed in.
 
     origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64) if it is not None; 1 takes them
     from there; 2 is without them, as where the statistics were given.
     """
     cdef Work w
-    begin(&w, code, x, stats, s, eps, centered, guard, False)
-    w.dy = address(dy, x.itemsize)
-    w.dx = address(dx, x.itemsize, True) if dx is not None else NULL
-    w.ds = address(ds, x.itemsize, True) if ds is not None else NULL
-    w.db = address(db, x.itemsize, True) if db is not None else NULL
+    begin(&w, code, single, stats, s, eps, centered, guard)
+    bind(&w.x, &w, x, type)
+    bind(&w.dy, &w, dy, type)
+    bind(&w.dx, &w, dx, type, True)
+    w.ds = parameter(&w, ds, True)
+    w.db = parameter(&w, db, True)
     w.sums = origin
     w.tally = origin == COMPUTE or (ds is not None and not (w.each or w.lanes and by_row(&w)))
     if w.rows * w.columns < ALONE:

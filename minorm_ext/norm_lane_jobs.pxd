@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The jobs on lanes: which part of which tile, with which statistics and parameters.
+# The jobs on lanes: which part of which tile, with which statistics and parameters. `type` has the type computed in,
+# and is otherwise not looked at.
 #
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to
 # reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
@@ -11,9 +12,9 @@ from minorm_ext.norm_lanes cimport (
     LANES, STEP, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_moments, lane_row, lane_row_param,
     lane_row_params, lane_scale, lanes_of, merge_lanes, spread_lanes, turns,
 )
-from minorm_ext.norm_moments cimport rstd_of, slope_of
-from minorm_ext.norm_rows cimport real
+from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+from minorm_ext.storage cimport fetch, item, place, put, real
 
 
 cdef struct Tile:
@@ -27,16 +28,27 @@ cdef struct Tile:
 cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
     cdef Tile tile
     cdef Py_ssize_t turn = number // w.tiles
-    cdef Py_ssize_t lane = number % w.tiles * LANES
-    tile.lanes = min(<Py_ssize_t>LANES, w.nest.keep1.count - lane)
+    cdef Py_ssize_t lane = number % w.tiles * w.tile
+    tile.lanes = min(w.tile, w.across - lane)
     tile.strip.kept = tile.lanes
     tile.strip.width = tile.lanes * w.at_once
-    tile.strip.rows = ceil_div(w.columns, w.at_once)
-    tile.strip.last = tile.lanes * (w.columns - (tile.strip.rows - 1) * w.at_once)
+    tile.strip.rows = ceil_div(w.depth, w.at_once)
+    tile.strip.last = tile.lanes * (w.depth - (tile.strip.rows - 1) * w.at_once)
     tile.data = turn * w.nest.keep0.data + lane
-    tile.row = turn * w.nest.keep1.count + lane
-    tile.param = turn * w.nest.keep0.param + lane * w.nest.keep1.param
+    tile.row = turn * w.nest.keep1.count + lane // w.fold
+    tile.param = turn * w.nest.keep0.param + lane // w.fold * w.nest.keep1.param
     return tile
+
+
+cdef inline Py_ssize_t row_of_lane(const Work* w, const Tile* tile, Py_ssize_t lane) noexcept nogil:
+    """Its statistic."""
+    return tile.row + (lane if w.fold == 1 else lane // w.fold)
+
+
+cdef inline Py_ssize_t param_of_lane(const Work* w, const Tile* tile, Py_ssize_t lane) noexcept nogil:
+    if w.fold == 1:
+        return tile.param + lane * w.nest.keep1.param
+    return tile.param + lane // w.fold * w.nest.keep1.param + lane % w.fold * w.fold_param
 
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
@@ -56,54 +68,76 @@ cdef inline bint by_row(const Work* w) noexcept nogil:
 # Forward.
 
 cdef inline void tile_moments(
-    const real* x, const Work* w, Tile tile, Py_ssize_t part, double* offset, double* m2
+    const real* type, const Work* w, Tile tile, Py_ssize_t part, double* offset, double* m2
 ) noexcept nogil:
     """The moments of the lanes of a tile over the rows of a part."""
     cdef Py_ssize_t first = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
+    cdef double origin[LANES]
+    cdef Py_ssize_t j
+    for j in range(tile.lanes):
+        origin[j] = item(&w.x, tile.data + j)
     memset(offset, 0, LANES * sizeof(double))
     memset(m2, 0, LANES * sizeof(double))
     while row < end:
         lane_moments(
-            x + tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), w.equation.centered,
-            turns(&tile.strip, first, row), offset, m2,
+            type, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), w.equation.centered,
+            turns(&tile.strip, first, row), origin, offset, m2,
         )
         row += STEP
 
 
 cdef inline void tile_finish(
-    const real* x, const Work* w, Tile tile, const double* offset, const double* m2
+    const real* type, const Work* w, Tile tile, const double* offset, const double* m2
 ) noexcept nogil:
-    """Statistics from moments."""
-    cdef Py_ssize_t j
-    cdef double shift
+    """Statistics from moments, those of `fold` lanes together."""
+    cdef Py_ssize_t j, i, row
+    cdef bint centered = w.equation.centered
+    cdef Moments all, one
+    cdef double shift, origin
     cdef real k
-    for j in range(tile.lanes):
-        shift = x[tile.data + j] if w.equation.centered else 0
-        k = <real>(shift + offset[j])
-        w.k[tile.row + j] = k
-        w.d[tile.row + j] = (shift - k) + offset[j]
-        w.var[tile.row + j] = m2[j] * w.one_by_columns
-        w.rstd[tile.row + j] = rstd_of(&w.equation, w.var[tile.row + j])
+    j = 0
+    while j < tile.lanes:
+        shift = item(&w.x, tile.data + j) if centered else 0
+        all.n = w.depth
+        all.offset = offset[j]
+        all.m2 = m2[j]
+        for i in range(j + 1, j + w.fold):
+            origin = item(&w.x, tile.data + i) if centered else 0
+            one.n = w.depth
+            one.offset = (origin - shift) + offset[i]
+            one.m2 = m2[i]
+            all = merge(all, one)
+        k = <real>(shift + all.offset)
+        row = row_of_lane(w, &tile, j)
+        w.k[row] = k
+        w.d[row] = (shift - k) + all.offset
+        w.var[row] = all.m2 * w.one_by_columns
+        w.rstd[row] = rstd_of(&w.equation, w.var[row])
+        j += w.fold
 
 
-cdef inline void tile_apply(const real* x, const Work* w, Tile tile, Py_ssize_t part) noexcept nogil:
+cdef inline void tile_apply(const real* type, const Work* w, Tile tile, Py_ssize_t part) noexcept nogil:
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
-    cdef real* y = <real*>w.y
+    cdef const real* x
+    cdef real* y
+    cdef real x_room[LANES]
+    cdef real y_room[LANES]
     cdef real k[LANES]
     cdef real d[LANES]
     cdef real c[LANES]
     cdef real e[LANES]
-    cdef Py_ssize_t j, row, at, p
+    cdef Py_ssize_t j, row, at, p, lanes
     cdef bint rows_differ = by_row(w)
     cdef bint per_lane = not rows_differ
     for j in range(tile.lanes):
-        p = tile.param + j * w.nest.keep1.param
-        k[j] = <real>w.k[tile.row + j]
-        d[j] = <real>w.d[tile.row + j]
-        c[j] = <real>w.rstd[tile.row + j]
+        p = param_of_lane(w, &tile, j)
+        row = row_of_lane(w, &tile, j)
+        k[j] = <real>w.k[row]
+        d[j] = <real>w.d[row]
+        c[j] = <real>w.rstd[row]
         if s != NULL and per_lane:
             c[j] *= s[p]
         e[j] = b[p] if b != NULL and per_lane else 0
@@ -114,19 +148,23 @@ cdef inline void tile_apply(const real* x, const Work* w, Tile tile, Py_ssize_t 
     for row in range(first_row(w, &tile, part), first_row(w, &tile, part + 1)):
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         p = tile.param + lane_row_param(&w.nest, row)
+        lanes = lanes_of(&tile.strip, row)
+        x = fetch(&w.x, at, lanes, x_room)
+        y = place(&w.y, at, y_room)
         lane_apply(
-            x + at, y + at, lanes_of(&tile.strip, row), k, d, c, e,
+            x, y, lanes, k, d, c, e,
             s[p] if rows_differ and s != NULL else 1, b[p] if rows_differ and b != NULL else 0,
         )
+        put(&w.y, at, lanes, y)
 
 
-cdef inline void lanes_moments(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
     cdef double* offset = w.partial + job * 2 * LANES
-    tile_moments(x, w, tile_of(w, job // w.parts), job % w.parts, offset, offset + LANES)
+    tile_moments(type, w, tile_of(w, job // w.parts), job % w.parts, offset, offset + LANES)
 
 
-cdef inline void lanes_finish(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Merge the parts of one tile, in their order."""
     cdef Tile tile = tile_of(w, job)
     cdef Py_ssize_t part
@@ -139,14 +177,14 @@ cdef inline void lanes_finish(const real* x, const Work* w, Py_ssize_t job) noex
         merge_lanes(
             tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
         )
-    tile_finish(x, w, tile, all, all + LANES)
+    tile_finish(type, w, tile, all, all + LANES)
 
 
-cdef inline void lanes_apply(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
-    tile_apply(x, w, tile_of(w, job // w.parts), job % w.parts)
+cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
+    tile_apply(type, w, tile_of(w, job // w.parts), job % w.parts)
 
 
-cdef inline void lanes_whole_forward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One tile through both phases."""
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
@@ -154,23 +192,23 @@ cdef inline void lanes_whole_forward(const real* x, const Work* w, Py_ssize_t jo
     cdef double before
     cdef Py_ssize_t part
     if w.moments:
-        tile_moments(x, w, tile, 0, all, all + LANES)
+        tile_moments(type, w, tile, 0, all, all + LANES)
         for part in range(1, w.parts):
-            tile_moments(x, w, tile, part, one, one + LANES)
+            tile_moments(type, w, tile, part, one, one + LANES)
             before = turns_before(w, &tile, part)
             merge_lanes(
                 tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
             )
-        tile_finish(x, w, tile, all, all + LANES)
+        tile_finish(type, w, tile, all, all + LANES)
     if w.apply:
         for part in range(w.parts):
-            tile_apply(x, w, tile, part)
+            tile_apply(type, w, tile, part)
 
 
 # Backward.
 
 cdef inline void tile_sums(
-    const real* x, const Work* w, Tile tile, Py_ssize_t part, double* sum_dy, double* sum_dyx
+    const real* type, const Work* w, Tile tile, Py_ssize_t part, double* sum_dy, double* sum_dyx
 ) noexcept nogil:
     """sum(dy) and sum(dy * (x - mean)) of the lanes; of g instead of dy where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
@@ -180,41 +218,52 @@ cdef inline void tile_sums(
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     for j in range(tile.lanes):
-        k[j] = <real>w.k[tile.row + j]
-        d[j] = <real>w.d[tile.row + j]
+        k[j] = <real>w.k[row_of_lane(w, &tile, j)]
+        d[j] = <real>w.d[row_of_lane(w, &tile, j)]
     spread_lanes(k, &tile.strip)
     spread_lanes(d, &tile.strip)
     memset(sum_dy, 0, LANES * sizeof(double))
     memset(sum_dyx, 0, LANES * sizeof(double))
     while row < end:
         lane_grad_sums(
-            <const real*>w.dy + tile.data, x + tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), k, d,
+            &w.dy, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), k, d,
             s + tile.param if s != NULL and by_row(w) else NULL, sum_dy, sum_dyx,
         )
         row += STEP
 
 
 cdef inline void tile_combine(
-    const real* x, const Work* w, Tile tile, const double* dy, const double* dyx
+    const real* type, const Work* w, Tile tile, const double* dy, const double* dyx
 ) noexcept nogil:
-    """The sums of each lane, and of g = dy * s."""
+    """The sums of each lane, and of g = dy * s for each statistic, from those of its lanes in their order."""
     cdef const real* s = <const real*>w.s
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, row
+    cdef Py_ssize_t first = tile.row * w.fold
     cdef double scale = 1
     for j in range(tile.lanes):
         if s != NULL and not by_row(w):
-            scale = s[tile.param + j * w.nest.keep1.param]
-        w.sum_dy[tile.row + j] = dy[j]
-        w.sum_dyx[tile.row + j] = dyx[j]
-        w.sum_g[tile.row + j] = dy[j] * scale
-        w.sum_gx[tile.row + j] = dyx[j] * scale * w.rstd[tile.row + j]
+            scale = s[param_of_lane(w, &tile, j)]
+        row = row_of_lane(w, &tile, j)
+        if j % w.fold == 0:
+            w.sum_g[row] = 0
+            w.sum_gx[row] = 0
+        w.sum_dy[first + j] = dy[j]
+        w.sum_dyx[first + j] = dyx[j]
+        w.sum_g[row] += dy[j] * scale
+        w.sum_gx[row] += dyx[j] * scale * w.rstd[row]
 
 
-cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t part) noexcept nogil:
+cdef inline void tile_input(
+    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t part
+) noexcept nogil:
     """dx; and ds and db of each row where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef const real* dy = <const real*>w.dy
-    cdef real* dx = <real*>w.dx
+    cdef const real* x
+    cdef const real* dy
+    cdef real* dx
+    cdef real x_room[LANES]
+    cdef real dy_room[LANES]
+    cdef real dx_room[LANES]
     cdef real k[LANES]
     cdef real d[LANES]
     cdef real r[LANES]
@@ -227,16 +276,17 @@ cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Til
     cdef double rstd
     cdef double* sums
     for j in range(tile.lanes):
-        rstd = w.rstd[tile.row + j]
-        k[j] = <real>w.k[tile.row + j]
-        d[j] = <real>w.d[tile.row + j]
+        row = row_of_lane(w, &tile, j)
+        rstd = w.rstd[row]
+        k[j] = <real>w.k[row]
+        d[j] = <real>w.d[row]
         r[j] = <real>rstd
         c[j] = r[j]
         if s != NULL and not rows_differ:
-            c[j] *= s[tile.param + j * w.nest.keep1.param]
+            c[j] *= s[param_of_lane(w, &tile, j)]
         if w.sums != ABSENT:
-            p[j] = <real>(rstd * w.sum_g[tile.row + j] * w.one_by_columns) if w.equation.centered else 0
-            q[j] = <real>(rstd * w.sum_gx[tile.row + j] * slope_of(&w.equation, w.var[tile.row + j]) * w.one_by_columns)
+            p[j] = <real>(rstd * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
+            q[j] = <real>(rstd * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
         else:
             p[j] = 0
             q[j] = 0
@@ -250,48 +300,53 @@ cdef inline void tile_input(const real* x, const Work* w, Py_ssize_t number, Til
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         lanes = lanes_of(&tile.strip, row)
         scale = s[tile.param + lane_row_param(&w.nest, row)] if rows_differ and s != NULL else 1
-        if dx != NULL and w.sums == ABSENT:
-            lane_scale(dy + at, dx + at, lanes, c, scale)
-        elif dx != NULL:
-            lane_grad_input(dy + at, x + at, dx + at, lanes, k, d, r, c, p, q, scale)
+        x = fetch(&w.x, at, lanes, x_room)
+        dy = fetch(&w.dy, at, lanes, dy_room)
+        if w.dx.items != NULL:
+            dx = place(&w.dx, at, dx_room)
+            if w.sums == ABSENT:
+                lane_scale(dy, dx, lanes, c, scale)
+            else:
+                lane_grad_input(dy, x, dx, lanes, k, d, r, c, p, q, scale)
+            put(&w.dx, at, lanes, dx)
         if w.row_params != NULL:
-            sums = w.row_params + (number * w.columns + row) * 2
-            lane_row_params(dy + at, x + at, lanes, k, d, r, &sums[0], &sums[1])
+            sums = w.row_params + (number * w.depth + row) * 2
+            lane_row_params(dy, x, lanes, k, d, r, &sums[0], &sums[1])
 
 
-cdef inline void lanes_sums(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
     cdef double* sum_dy = w.partial + job * 2 * LANES
-    tile_sums(x, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + LANES)
+    tile_sums(type, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + LANES)
 
 
-cdef inline void lanes_combine(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Add up the parts of one tile, in their order."""
     cdef double* all = w.partial + job * w.parts * 2 * LANES
     cdef Py_ssize_t part, j
     for part in range(1, w.parts):
         for j in range(2 * LANES):
             all[j] += all[part * 2 * LANES + j]
-    tile_combine(x, w, tile_of(w, job), all, all + LANES)
+    tile_combine(type, w, tile_of(w, job), all, all + LANES)
 
 
-cdef inline void lanes_input(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
-    tile_input(x, w, job // w.parts, tile_of(w, job // w.parts), job % w.parts)
+cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
+    tile_input(type, w, job // w.parts, tile_of(w, job // w.parts), job % w.parts)
 
 
-cdef inline void lanes_whole_backward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One tile through both phases."""
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
     cdef Py_ssize_t part, j
     if w.tally:
-        tile_sums(x, w, tile, 0, all, all + LANES)
+        tile_sums(type, w, tile, 0, all, all + LANES)
         for part in range(1, w.parts):
-            tile_sums(x, w, tile, part, one, one + LANES)
+            tile_sums(type, w, tile, part, one, one + LANES)
             for j in range(2 * LANES):
                 all[j] += one[j]
-        tile_combine(x, w, tile, all, all + LANES)
-    if w.dx != NULL or w.row_params != NULL:
+        tile_combine(type, w, tile, all, all + LANES)
+    if w.dx.items != NULL or w.row_params != NULL:
         for part in range(w.parts):
-            tile_input(x, w, job, tile, part)
+            tile_input(type, w, job, tile, part)

@@ -7,8 +7,9 @@
 # After STEP rows the sums, kept in the type of the data, are merged in double.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_moments cimport out_of_range, poor_shift, real
+from minorm_ext.norm_moments cimport out_of_range, poor_shift
 from minorm_ext.norm_rows cimport WIDTH, total
+from minorm_ext.storage cimport Data, fetch, item, real
 
 
 cdef enum:
@@ -67,12 +68,13 @@ cdef inline void fold_lanes(real* sums, const Strip* strip) noexcept nogil:
 
 
 cdef inline void lane_sums(
-    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, const real* k,
-    real* sum, real* squares
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
+    const real* k, real* sum, real* squares
 ) noexcept nogil:
     """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1."""
     cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
     cdef real q[LANES]
+    cdef real room[4 * LANES]
     cdef const real* p0
     cdef const real* p1
     cdef const real* p2
@@ -84,10 +86,10 @@ cdef inline void lane_sums(
         a[j] = 0
         q[j] = 0
     while row + 4 < end:
-        p0 = x + lane_row(nest, strip, row)
-        p1 = x + lane_row(nest, strip, row + 1)
-        p2 = x + lane_row(nest, strip, row + 2)
-        p3 = x + lane_row(nest, strip, row + 3)
+        p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
+        p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
+        p2 = fetch(x, at + lane_row(nest, strip, row + 2), strip.width, room + 2 * LANES)
+        p3 = fetch(x, at + lane_row(nest, strip, row + 3), strip.width, room + 3 * LANES)
         for j in range(strip.width):
             t0 = p0[j] - k[j]
             t1 = p1[j] - k[j]
@@ -97,7 +99,7 @@ cdef inline void lane_sums(
             q[j] += (t0 * t0 + t1 * t1) + (t2 * t2 + t3 * t3)
         row += 4
     while row < end:
-        p0 = x + lane_row(nest, strip, row)
+        p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
         for j in range(lanes_of(strip, row)):
             t0 = p0[j] - k[j]
             a[j] += t0
@@ -111,7 +113,7 @@ cdef inline void lane_sums(
 
 
 cdef inline void careful_lane(
-    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double k,
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double k,
     double* sum, double* squares
 ) noexcept nogil:
     """The same for one lane in double, for squares that leave the range of the type."""
@@ -122,42 +124,41 @@ cdef inline void careful_lane(
     for row in range(first, end):
         lane = 0
         while lane < lanes_of(strip, row):
-            t = x[lane_row(nest, strip, row) + lane] - k
+            t = item(x, at + lane_row(nest, strip, row) + lane) - k
             sum[0] += t
             squares[0] += t * t
             lane += strip.kept
 
 
 cdef inline void lane_guess(
-    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, bint centered,
-    double before, const double* offset, real* k
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
+    bint centered, double before, const double* origin, const double* offset, real* k
 ) noexcept nogil:
     """A guess of each lane's mean: what is known of it so far, or the mean of four elements."""
     cdef Py_ssize_t across = (end - first) // 4
-    cdef const real* p0 = x + lane_row(nest, strip, first)
-    cdef const real* p1 = x + lane_row(nest, strip, first + across)
-    cdef const real* p2 = x + lane_row(nest, strip, first + 2 * across)
-    cdef const real* p3 = x + lane_row(nest, strip, first + 3 * across)
+    cdef real room[LANES]
+    cdef const real* p
     cdef real quarter = <real>0.25
-    cdef Py_ssize_t j
-    if not centered:
+    cdef Py_ssize_t i, j
+    for j in range(strip.kept):
+        k[j] = 0
+    if centered and before > 0:
         for j in range(strip.kept):
-            k[j] = 0
-    elif before > 0:
-        for j in range(strip.kept):
-            k[j] = <real>(x[j] + offset[j])
-    else:
-        for j in range(strip.kept):
-            k[j] = (quarter * p0[j] + quarter * p1[j]) + (quarter * p2[j] + quarter * p3[j])
+            k[j] = <real>(origin[j] + offset[j])
+    elif centered:
+        for i in range(4):
+            p = fetch(x, at + lane_row(nest, strip, first + i * across), strip.kept, room)
+            for j in range(strip.kept):
+                k[j] += quarter * p[j]
 
 
 cdef inline void lane_moments(
-    const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, bint centered,
-    double before, double* offset, double* m2
+    const real* type, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, bint centered, double before, const double* origin, double* offset, double* m2
 ) noexcept nogil:
     """Merge the rows first .. end - 1 (at most STEP) into offset and m2, which hold `before` elements so far.
 
-    offset is relative to the lane's first element, or to 0 if not centered. See span_moments in norm_rows.pxd.
+    offset is relative to origin, the lane's first element, or to 0 if not centered. See span_moments in norm_rows.pxd.
     """
     cdef real k[LANES]
     cdef real a[LANES]
@@ -174,9 +175,9 @@ cdef inline void lane_moments(
     cdef int any_odd = 0
     cdef Py_ssize_t lanes = strip.kept
     cdef Py_ssize_t j
-    lane_guess(x, nest, strip, first, end, centered, before, offset, k)
+    lane_guess(x, at, nest, strip, first, end, centered, before, origin, offset, k)
     spread_lanes(k, strip)
-    lane_sums(x, nest, strip, first, end, k, a, q)
+    lane_sums(x, at, nest, strip, first, end, k, a, q)
     for j in range(lanes):
         odd[j] = out_of_range(n, a[j], q[j])
     if centered:
@@ -186,7 +187,7 @@ cdef inline void lane_moments(
             for j in range(lanes):
                 k[j] = <real>(k[j] + a[j] * one)
             spread_lanes(k, strip)
-            lane_sums(x, nest, strip, first, end, k, a, q)
+            lane_sums(x, at, nest, strip, first, end, k, a, q)
             for j in range(lanes):
                 odd[j] |= out_of_range(n, a[j], q[j])
     for j in range(lanes):
@@ -197,14 +198,14 @@ cdef inline void lane_moments(
     if any_odd:
         for j in range(lanes):
             if odd[j]:
-                shift[j] = x[lane_row(nest, strip, first) + j] if centered else 0
-                careful_lane(x + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
+                shift[j] = item(x, at + lane_row(nest, strip, first) + j) if centered else 0
+                careful_lane(x, at + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
                 if centered:
                     shift[j] += sum[j] * one
-                    careful_lane(x + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
+                    careful_lane(x, at + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
     if centered:
         for j in range(lanes):
-            delta = ((shift[j] - x[j]) + sum[j] * one) - offset[j]
+            delta = ((shift[j] - origin[j]) + sum[j] * one) - offset[j]
             offset[j] += delta * share
             m2[j] += max(squares[j] - sum[j] * sum[j] * one, 0.0) + delta * delta * (before * share)
     else:
@@ -235,8 +236,8 @@ cdef inline void lane_apply(
 
 
 cdef inline void lane_grad_sums(
-    const real* dy, const real* x, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
 ) noexcept nogil:
     """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1 (at most STEP).
 
@@ -247,6 +248,7 @@ cdef inline void lane_grad_sums(
     cdef real w0 = 1
     cdef real w1 = 1
     cdef real g0, g1
+    cdef real room[4 * LANES]
     cdef const real* p0
     cdef const real* p1
     cdef const real* e0
@@ -257,10 +259,10 @@ cdef inline void lane_grad_sums(
         a[j] = 0
         q[j] = 0
     while row + 2 < end:
-        p0 = x + lane_row(nest, strip, row)
-        p1 = x + lane_row(nest, strip, row + 1)
-        e0 = dy + lane_row(nest, strip, row)
-        e1 = dy + lane_row(nest, strip, row + 1)
+        p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
+        p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
+        e0 = fetch(dy, at + lane_row(nest, strip, row), strip.width, room + 2 * LANES)
+        e1 = fetch(dy, at + lane_row(nest, strip, row + 1), strip.width, room + 3 * LANES)
         if s != NULL:
             w0 = s[lane_row_param(nest, row)]
             w1 = s[lane_row_param(nest, row + 1)]
@@ -271,8 +273,8 @@ cdef inline void lane_grad_sums(
             q[j] += g0 * ((p0[j] - k[j]) - d[j]) + g1 * ((p1[j] - k[j]) - d[j])
         row += 2
     while row < end:
-        p0 = x + lane_row(nest, strip, row)
-        e0 = dy + lane_row(nest, strip, row)
+        p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
+        e0 = fetch(dy, at + lane_row(nest, strip, row), lanes_of(strip, row), room + LANES)
         if s != NULL:
             w0 = s[lane_row_param(nest, row)]
         for j in range(lanes_of(strip, row)):

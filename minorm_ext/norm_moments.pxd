@@ -6,9 +6,7 @@
 
 from libc.math cimport sqrt
 
-ctypedef fused real:
-    float
-    double
+from minorm_ext.storage cimport real
 
 
 cdef struct Moments:

@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The jobs on rows: which part of which row, with which statistics and parameters.
+# The jobs on rows: which part of which row, with which statistics and parameters. `type` has the type computed in, and
+# is otherwise not looked at.
 
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
-    Span, apply_each, apply_same, chunk_span, grad_input_each, grad_input_same, grad_params_each, grad_sums,
-    real, sample_mean, scale_each, scale_same, span_moments,
+    CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
+    grad_params_each, grad_sums, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+from minorm_ext.storage cimport item, real
 
 cdef enum:
     COLLECTED = 1 << 16  # parameters whose gradients one job adds up
@@ -19,20 +21,29 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
 
 # Forward.
 
-cdef inline Moments part_moments(const real* row, const Work* w, Py_ssize_t part) noexcept nogil:
+cdef inline Moments part_moments(const real* type, const Work* w, Py_ssize_t data, Py_ssize_t part) noexcept nogil:
     """The moments of a part, relative to the row's first element. What is known of the mean guides what follows."""
     cdef Moments m
-    cdef Py_ssize_t chunk
-    cdef Py_ssize_t step = w.nest.reduce0.data
-    cdef Span span = chunk_span(&w.nest, &w.cut, part * w.chunks_of_part)
-    m = span_moments(row, step, span, sample_mean(row, step, span), w.equation.centered)
-    for chunk in range(part * w.chunks_of_part + 1, last_chunk(w, part)):
+    cdef real room[CHUNK]
+    cdef real guess
+    cdef const real* x
+    cdef double first = item(&w.x, data)
+    cdef Py_ssize_t chunk, step
+    cdef Span span
+    m.n = 0
+    m.offset = 0
+    m.m2 = 0
+    for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        m = merge(m, span_moments(row, step, span, <real>(row[0] + m.offset), w.equation.centered))
+        x = fetch_span(&w.x, &w.nest, data, span, room, &step)
+        guess = <real>(first + m.offset) if m.n > 0 else sample_mean(x, step, span)
+        m = merge(m, span_moments(x, step, span, first, guess, w.equation.centered))
     return m
 
 
-cdef inline void store_statistics(real first, const Work* w, Py_ssize_t row, double offset, double var) noexcept nogil:
+cdef inline void store_statistics(
+    const real* type, const Work* w, Py_ssize_t row, double first, double offset, double var
+) noexcept nogil:
     """mean = first + offset becomes k + d, where k is a number of the type of the data."""
     cdef double shift = first if w.equation.centered else 0
     cdef real k = <real>(shift + offset)
@@ -42,8 +53,7 @@ cdef inline void store_statistics(real first, const Work* w, Py_ssize_t row, dou
     w.rstd[row] = rstd_of(&w.equation, var)
 
 
-cdef inline void part_apply(const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
-    cdef real* y = <real*>w.y
+cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef real k = <real>w.k[row]
@@ -51,92 +61,108 @@ cdef inline void part_apply(const real* x, const Work* w, Py_ssize_t row, Py_ssi
     cdef real r = <real>w.rstd[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
-    cdef Py_ssize_t chunk, run, at, p
+    cdef Py_ssize_t chunk, run, p, x_step, y_step
+    cdef real x_room[CHUNK]
+    cdef real y_room[CHUNK]
+    cdef const real* x
+    cdef real* y
     cdef Span span
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        for run in range(span.run, span.run + span.runs):
-            at = data + run * w.nest.reduce0.data + span.element
-            p = param + run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
+        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
+        y = place_span(&w.y, &w.nest, data, span, y_room, &y_step)
+        for run in range(span.runs):
+            p = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
             if w.each and (s != NULL or b != NULL):
-                apply_each(x + at, y + at, span.length, k, d, r, s + p if s else NULL, b + p if b else NULL)
+                apply_each(
+                    x + run * x_step, y + run * y_step, span.length, k, d, r,
+                    s + p if s else NULL, b + p if b else NULL,
+                )
             else:
-                apply_same(x + at, y + at, span.length, k, d, r * s[p] if s else r, b[p] if b else 0)
+                apply_same(
+                    x + run * x_step, y + run * y_step, span.length, k, d, r * s[p] if s else r, b[p] if b else 0
+                )
+        put_span(&w.y, &w.nest, data, span, y)
 
 
-cdef inline void rows_moments(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one row."""
-    (<Moments*>w.partial)[job] = part_moments(x + row_data(&w.nest, job // w.parts), w, job % w.parts)
+    (<Moments*>w.partial)[job] = part_moments(type, w, row_data(&w.nest, job // w.parts), job % w.parts)
 
 
-cdef inline void rows_finish(const real* x, const Work* w, Py_ssize_t row) noexcept nogil:
+cdef inline void rows_finish(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
     """Merge the parts of a row."""
     cdef Moments m = (<Moments*>w.partial)[row * w.parts]
     cdef Py_ssize_t part
     for part in range(1, w.parts):
         m = merge(m, (<Moments*>w.partial)[row * w.parts + part])
-    store_statistics(x[row_data(&w.nest, row)], w, row, m.offset, m.m2 * w.one_by_columns)
+    store_statistics(type, w, row, item(&w.x, row_data(&w.nest, row)), m.offset, m.m2 * w.one_by_columns)
 
 
-cdef inline void rows_apply(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one row."""
-    part_apply(x, w, job // w.parts, job % w.parts)
+    part_apply(type, w, job // w.parts, job % w.parts)
 
 
-cdef inline void rows_whole_forward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block through both phases."""
     cdef Moments m
-    cdef Py_ssize_t member, row, part
-    cdef const real* start
+    cdef Py_ssize_t member, row, part, data
     cdef Py_ssize_t first = job % w.blocks * w.members_of_block
     for member in range(first, min(first + w.members_of_block, w.members)):
         row = job // w.blocks * w.group_step + member * w.member_step
         if w.moments:
-            start = x + row_data(&w.nest, row)
-            m = part_moments(start, w, 0)
+            data = row_data(&w.nest, row)
+            m = part_moments(type, w, data, 0)
             for part in range(1, w.parts):
-                m = merge(m, part_moments(start, w, part))
-            store_statistics(start[0], w, row, m.offset, m.m2 * w.one_by_columns)
+                m = merge(m, part_moments(type, w, data, part))
+            store_statistics(type, w, row, item(&w.x, data), m.offset, m.m2 * w.one_by_columns)
         if w.apply:
             for part in range(w.parts):
-                part_apply(x, w, row, part)
+                part_apply(type, w, row, part)
 
 
 # Backward.
 
-cdef inline void part_sums(const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
     """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
-    cdef const real* s = <const real*>w.s
+    cdef const real* s = NULL
     cdef real k = <real>w.k[row]
     cdef real d = <real>w.d[row]
-    cdef Py_ssize_t step = w.nest.reduce0.data
     cdef Py_ssize_t data = row_data(&w.nest, row)
-    cdef const real* xs = x + data
-    cdef const real* dy = <const real*>w.dy + data
     cdef double* slots = w.partial + row * w.slots * 2
-    cdef Py_ssize_t chunk, run
+    cdef Py_ssize_t chunk, run, x_step, dy_step
+    cdef real x_room[CHUNK]
+    cdef real dy_room[CHUNK]
+    cdef const real* x
+    cdef const real* dy
     cdef Span span, one
     cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
+        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
+        dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
         if w.slots == w.chunks:
-            if w.each and s != NULL:
-                grad_sums(dy, xs, step, s + row_param(&w.nest, row), w.nest.reduce0.param, span, k, d, &a, &q)
+            if w.each and w.s != NULL:
+                s = <const real*>w.s + row_param(&w.nest, row) + span.run * w.nest.reduce0.param + span.element
+            if s != NULL:
+                grad_sums(dy, dy_step, x, x_step, s, w.nest.reduce0.param, span, k, d, &a, &q)
             else:
-                grad_sums(dy, xs, step, <const real*>NULL, 0, span, k, d, &a, &q)
+                grad_sums(dy, dy_step, x, x_step, <const real*>NULL, 0, span, k, d, &a, &q)
             slots[2 * chunk] = a
             slots[2 * chunk + 1] = q
         else:  # short runs, each with a parameter of its own
             one = span
             one.runs = 1
-            for run in range(span.run, span.run + span.runs):
-                one.run = run
-                grad_sums(dy, xs, step, <const real*>NULL, 0, one, k, d, &a, &q)
-                slots[2 * run] = a
-                slots[2 * run + 1] = q
+            for run in range(span.runs):
+                grad_sums(
+                    dy + run * dy_step, 0, x + run * x_step, 0, <const real*>NULL, 0, one, k, d, &a, &q
+                )
+                slots[2 * (span.run + run)] = a
+                slots[2 * (span.run + run) + 1] = q
 
 
-cdef inline void rows_combine(const real* x, const Work* w, Py_ssize_t row) noexcept nogil:
+cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
     """Add up the slots of a row, always in the same order, into sum_g and sum_gx."""
     cdef const real* s = <const real*>w.s if not w.each else NULL
     cdef const double* slots = w.partial + row * w.slots * 2
@@ -155,11 +181,9 @@ cdef inline void rows_combine(const real* x, const Work* w, Py_ssize_t row) noex
 
 
 cdef inline void part_input(
-    const real* x, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds
+    const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds
 ) noexcept nogil:
     """dx of a part; and add to ds and db where each element has a parameter."""
-    cdef const real* dy = <const real*>w.dy
-    cdef real* dx = <real*>w.dx
     cdef const real* s = <const real*>w.s
     cdef real k = <real>w.k[row]
     cdef real d = <real>w.d[row]
@@ -169,66 +193,84 @@ cdef inline void part_input(
     cdef real p = 0
     cdef real q = 0
     cdef real c
-    cdef Py_ssize_t chunk, run, at, i
+    cdef Py_ssize_t chunk, run, i, j, x_step, dy_step
+    cdef Py_ssize_t dx_step = 0
+    cdef real x_room[CHUNK]
+    cdef real dy_room[CHUNK]
+    cdef real dx_room[CHUNK]
+    cdef const real* x
+    cdef const real* dy
+    cdef real* dx = NULL
     cdef Span span
     if w.sums != ABSENT:
         p = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
         q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        for run in range(span.run, span.run + span.runs):
-            at = data + run * w.nest.reduce0.data + span.element
-            i = param + run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
+        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
+        dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
+        if w.dx.items != NULL:
+            dx = place_span(&w.dx, &w.nest, data, span, dx_room, &dx_step)
+        for run in range(span.runs):
+            i = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
             if dx != NULL and w.each and s != NULL:
                 if w.sums == ABSENT:
-                    scale_each(dy + at, s + i, dx + at, span.length, r)
+                    scale_each(dy, s + i, dx, span.length, r)
+                elif ds != NULL:
+                    j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+                    grad_one(dy, x, s + i, dx, ds + j, ds + w.extent + j, span.length, &k, &d, &r, &p, &q)
                 else:
-                    grad_input_each(dy + at, x + at, s + i, dx + at, span.length, k, d, r, p, q)
+                    grad_input_each(dy, x, s + i, dx, span.length, k, d, r, p, q)
             elif dx != NULL:
                 c = r * s[i] if s else r
                 if w.sums == ABSENT:
-                    scale_same(dy + at, dx + at, span.length, c)
+                    scale_same(dy, dx, span.length, c)
                 else:
-                    grad_input_same(dy + at, x + at, dx + at, span.length, k, d, r, c, p, q)
-            if ds != NULL:
-                i = (run * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                grad_params_each(dy + at, x + at, ds + i, ds + w.extent + i, span.length, k, d, r)
+                    grad_input_same(dy, x, dx, span.length, k, d, r, c, p, q)
+            if ds != NULL and (dx == NULL or s == NULL or w.sums == ABSENT):
+                j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+                grad_params_each(dy, x, ds + j, ds + w.extent + j, span.length, k, d, r)
+            x += x_step
+            dy += dy_step
+            dx += dx_step
+        if dx != NULL:
+            put_span(&w.dx, &w.nest, data, span, dx - span.runs * dx_step)
 
 
-cdef inline void rows_sums(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one row."""
-    part_sums(x, w, job // w.parts, job % w.parts)
+    part_sums(type, w, job // w.parts, job % w.parts)
 
 
-cdef inline real* collected_by(const real* x, const Work* w, Py_ssize_t block) noexcept nogil:
+cdef inline real* collected_by(const real* type, const Work* w, Py_ssize_t block) noexcept nogil:
     """Where a block collects its ds, and w.extent further its db; NULL where it does not."""
     return <real*>w.collected + block * 2 * w.extent if w.collected != NULL else NULL
 
 
-cdef inline void rows_input(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of the rows of one block."""
     cdef Py_ssize_t block = job // w.parts
     cdef Py_ssize_t first = block % w.blocks * w.members_of_block
     cdef Py_ssize_t member
-    cdef real* ds = collected_by(x, w, block)
+    cdef real* ds = collected_by(type, w, block)
     for member in range(first, min(first + w.members_of_block, w.members)):
-        part_input(x, w, block // w.blocks * w.group_step + member * w.member_step, job % w.parts, ds)
+        part_input(type, w, block // w.blocks * w.group_step + member * w.member_step, job % w.parts, ds)
 
 
-cdef inline void rows_whole_backward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block through both phases."""
     cdef Py_ssize_t member, row, part
     cdef Py_ssize_t first = job % w.blocks * w.members_of_block
-    cdef real* ds = collected_by(x, w, job)
+    cdef real* ds = collected_by(type, w, job)
     for member in range(first, min(first + w.members_of_block, w.members)):
         row = job // w.blocks * w.group_step + member * w.member_step
         if w.tally:
             for part in range(w.parts):
-                part_sums(x, w, row, part)
-            rows_combine(x, w, row)
-        if w.dx != NULL or ds != NULL:
+                part_sums(type, w, row, part)
+            rows_combine(type, w, row)
+        if w.dx.items != NULL or ds != NULL:
             for part in range(w.parts):
-                part_input(x, w, row, part, ds)
+                part_input(type, w, row, part, ds)
 
 
 cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
@@ -236,7 +278,7 @@ cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
     return ceil_div(w.extent, COLLECTED)
 
 
-cdef inline void rows_collect(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_collect(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Add up what the blocks of a group have collected for some parameters, in the order of the blocks."""
     cdef real* ds = <real*>w.ds
     cdef real* db = <real*>w.db

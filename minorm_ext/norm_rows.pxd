@@ -6,7 +6,8 @@
 # cut depends on its shape alone, so neither the threads nor the order in which chunks are done can change a bit.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real
+from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
+from minorm_ext.storage cimport Data, fetch, place, put, real
 
 cdef extern from "norm_step.h" nogil:
     void minorm_step_f(float* a, float* q, const float* x, float k) noexcept
@@ -19,12 +20,40 @@ cdef extern from "norm_step.h" nogil:
     void minorm_scaled_step_d(
         double* a, double* q, const double* dy, const double* s, const double* x, double k, double d
     ) noexcept
+    void minorm_apply_four_f(
+        const float* x0, const float* x1, const float* x2, const float* x3, const float* s, const float* b,
+        float* y0, float* y1, float* y2, float* y3, Py_ssize_t n, const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_one_f(
+        const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_grad_four_f(
+        const float* dy0, const float* dy1, const float* dy2, const float* dy3,
+        const float* x0, const float* x1, const float* x2, const float* x3, const float* s,
+        float* dx0, float* dx1, float* dx2, float* dx3, float* ds, float* db, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_apply_four_d(
+        const double* x0, const double* x1, const double* x2, const double* x3, const double* s, const double* b,
+        double* y0, double* y1, double* y2, double* y3, Py_ssize_t n, const double* k, const double* d, const double* r
+    ) noexcept
+    void minorm_grad_one_d(
+        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
+        const double* k, const double* d, const double* r, const double* p, const double* q
+    ) noexcept
+    void minorm_grad_four_d(
+        const double* dy0, const double* dy1, const double* dy2, const double* dy3,
+        const double* x0, const double* x1, const double* x2, const double* x3, const double* s,
+        double* dx0, double* dx1, double* dx2, double* dx3, double* ds, double* db, Py_ssize_t n,
+        const double* k, const double* d, const double* r, const double* p, const double* q
+    ) noexcept
     float minorm_total_f(const float* a) noexcept
     double minorm_total_d(const double* a) noexcept
 
 
 cdef enum:
-    CHUNK = 8192  # elements
+    CHUNK = 4096  # elements; in float, one chunk of x and one of y fill the first-level cache
     WIDTH = 32    # accumulators
     STEP16 = 16   # of which one step takes half
     REACH = 16    # elements that one of them adds up on its own
@@ -73,6 +102,51 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) 
         at.element = 0
     at.length = min(cut.length, nest.reduce1.count - at.element)
     return at
+
+
+cdef inline Py_ssize_t as_one(const Nest* nest, Span* at, Py_ssize_t* step) noexcept nogil:
+    """Runs that follow each other without a gap are one run, for copying. Returns where the first begins in its row."""
+    cdef Py_ssize_t start = at.run * nest.reduce0.data + at.element
+    step[0] = at.length
+    if nest.reduce0.data == at.length:
+        at.length *= at.runs
+        at.runs = 1
+    return start
+
+
+cdef inline const real* fetch_span(
+    const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Py_ssize_t* step
+) noexcept nogil:
+    """The runs of a span of the row that begins at `row`, `step` apart, in the type computed in."""
+    cdef Py_ssize_t start, r
+    if data.as_is:
+        step[0] = nest.reduce0.data
+        return <const real*>data.items + row + at.run * nest.reduce0.data + at.element
+    start = row + as_one(nest, &at, step)
+    for r in range(at.runs):
+        fetch(data, start + r * nest.reduce0.data, at.length, room + r * at.length)
+    return room
+
+
+cdef inline real* place_span(
+    const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Py_ssize_t* step
+) noexcept nogil:
+    """Where to write the runs of a span, `step` apart, before `put_span`."""
+    cdef real* direct = place(data, row + at.run * nest.reduce0.data + at.element, room)
+    step[0] = at.length if direct == room else nest.reduce0.data
+    return direct
+
+
+cdef inline void put_span(
+    const Data* data, const Nest* nest, Py_ssize_t row, Span at, const real* source
+) noexcept nogil:
+    """Bring what was written from there to where it belongs."""
+    cdef Py_ssize_t step, start, r
+    if data.as_is and not data.stream:
+        return
+    start = row + as_one(nest, &at, &step)
+    for r in range(at.runs):
+        put(data, start + r * nest.reduce0.data, at.length, source + r * at.length)
 
 
 cdef inline real total(const real* a) noexcept nogil:
@@ -138,7 +212,7 @@ cdef inline void sum_run(const real* x, Py_ssize_t n, real k, real* a, real* q, 
 cdef inline void shifted_sums(
     const real* x, Py_ssize_t step, Span at, real k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) over a span.
+    """sum(x - k) and sum((x - k)^2) over a span whose first element is x[0] and whose runs are `step` apart.
 
     An accumulator takes about REACH elements before it is added to another: beside one outlier of a million standard
     deviations, hundreds of small squares added one by one would each be rounded away.
@@ -166,7 +240,7 @@ cdef inline void shifted_sums(
             rest[0] = 0
             rest[1] = 0
             for r in range(first, min(first + runs, at.runs)):
-                p = x + (at.run + r) * step + at.element + start
+                p = x + r * step + start
                 sum_run(p, min(piece, at.length - start), k, a, q, rest)
             gather(all_a, a)
             gather(all_q, q)
@@ -202,7 +276,7 @@ cdef inline void careful_sums(
     sum[0] = 0
     squares[0] = 0
     for r in range(at.runs):
-        p = x + (at.run + r) * step + at.element
+        p = x + r * step
         for i in range(at.length):
             t = p[i] - k
             sum[0] += t
@@ -212,13 +286,15 @@ cdef inline void careful_sums(
 cdef inline real sample_mean(const real* x, Py_ssize_t step, Span at) noexcept nogil:
     """The mean of four elements from all over a span: exactly c where all are c."""
     cdef Py_ssize_t across = step * (at.runs // 4) if at.runs >= 4 else at.length // 4
-    cdef const real* p = x + at.run * step + at.element
+    cdef const real* p = x
     cdef real quarter = <real>0.25
     return (quarter * p[0] + quarter * p[across]) + (quarter * p[2 * across] + quarter * p[3 * across])
 
 
-cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, real guess, bint centered) noexcept nogil:
-    """The moments of a span of the row x, relative to x[0] (to 0 if not centered).
+cdef inline Moments span_moments(
+    const real* x, Py_ssize_t step, Span at, double first, real guess, bint centered
+) noexcept nogil:
+    """The moments of a span, relative to the first element of its row (to 0 if not centered).
 
     The shift is a guess of the mean, which needs one pass; when it proves poor, a second pass takes the mean that the
     first has found.
@@ -244,7 +320,7 @@ cdef inline Moments span_moments(const real* x, Py_ssize_t step, Span at, real g
         sum = a
         squares = q
     m.n = n
-    m.offset = (shift - x[0]) + sum * one if centered else 0
+    m.offset = (shift - first) + sum * one if centered else 0
     m.m2 = max(squares - sum * sum * one, 0.0) if centered else squares
     return m
 
@@ -275,8 +351,8 @@ cdef inline void apply_each(
 
 
 cdef inline void grad_sums(
-    const real* dy, const real* x, Py_ssize_t step, const real* s, Py_ssize_t s_step, Span at, real k, real d,
-    real* sum_g, real* sum_gx,
+    const real* dy, Py_ssize_t dy_step, const real* x, Py_ssize_t step, const real* s, Py_ssize_t s_step, Span at,
+    real k, real d, real* sum_g, real* sum_gx,
 ) noexcept nogil:
     """sum(g) and sum(g * (x - mean)) over a span; g = dy * s where s has a parameter for each element, else dy."""
     cdef real a[WIDTH]
@@ -290,11 +366,11 @@ cdef inline void grad_sums(
     cdef const real* w = NULL
     clear(a)
     clear(q)
-    for r in range(at.run, at.run + at.runs):
-        p = x + r * step + at.element
-        g = dy + r * step + at.element
+    for r in range(at.runs):
+        p = x + r * step
+        g = dy + r * dy_step
         if s != NULL:
-            w = s + r * s_step + at.element
+            w = s + r * s_step
         i = 0
         while i + WIDTH <= at.length:
             grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
@@ -353,3 +429,46 @@ cdef inline void grad_params_each(
     for i in range(n):
         ds[i] += dy[i] * (((x[i] - k) - d) * r)
         db[i] += dy[i]
+
+
+cdef inline void apply_four(
+    const real* const* x, Py_ssize_t at, const real* s, const real* b, real* const* y, Py_ssize_t n,
+    const real* k, const real* d, const real* r,
+) noexcept nogil:
+    """apply_each on four rows, from `at` on."""
+    if real is float:
+        minorm_apply_four_f(
+            x[0] + at, x[1] + at, x[2] + at, x[3] + at, s, b, y[0], y[1], y[2], y[3], n, k, d, r
+        )
+    else:
+        minorm_apply_four_d(
+            x[0] + at, x[1] + at, x[2] + at, x[3] + at, s, b, y[0], y[1], y[2], y[3], n, k, d, r
+        )
+
+
+cdef inline void grad_one(
+    const real* dy, const real* x, const real* s, real* dx, real* ds, real* db, Py_ssize_t n,
+    const real* k, const real* d, const real* r, const real* p, const real* q,
+) noexcept nogil:
+    """grad_input_each and grad_params_each at once."""
+    if real is float:
+        minorm_grad_one_f(dy, x, s, dx, ds, db, n, k, d, r, p, q)
+    else:
+        minorm_grad_one_d(dy, x, s, dx, ds, db, n, k, d, r, p, q)
+
+
+cdef inline void grad_four(
+    const real* const* dy, const real* const* x, Py_ssize_t at, const real* s, real* const* dx, real* ds, real* db,
+    Py_ssize_t n, const real* k, const real* d, const real* r, const real* p, const real* q,
+) noexcept nogil:
+    """The same on four rows, from `at` on."""
+    if real is float:
+        minorm_grad_four_f(
+            dy[0] + at, dy[1] + at, dy[2] + at, dy[3] + at, x[0] + at, x[1] + at, x[2] + at, x[3] + at, s,
+            dx[0], dx[1], dx[2], dx[3], ds, db, n, k, d, r, p, q,
+        )
+    else:
+        minorm_grad_four_d(
+            dy[0] + at, dy[1] + at, dy[2] + at, dy[3] + at, x[0] + at, x[1] + at, x[2] + at, x[3] + at, s,
+            dx[0], dx[1], dx[2], dx[3], ds, db, n, k, d, r, p, q,
+        )

@@ -7,17 +7,32 @@
 from libc.math cimport sqrt
 
 from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, real, rstd_of, slope_of
+from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    REACH, WIDTH, Span, apply_each, apply_same, grad_input_each, grad_input_same, grad_params_each, grad_sums,
-    sample_mean, shifted_sums, short_sums, span_moments,
+    CHUNK, REACH, WIDTH, Span, apply_each, apply_four, apply_same, grad_four, grad_input_each, grad_input_same,
+    grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
+from minorm_ext.storage cimport Data, ahead, fetch, place, put, real
 
 cdef enum:
-    BATCH = 32           # rows that go together, at most
-    BATCH_SIZE = 1024    # elements of them, at most, unless one row has more; few, so that reading and writing overlap
+    BATCH = 32         # rows that go together, at most
+    FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
+    MANY = 16384       # and where they share a parameter for each element: then four rows go through a loop together
+    PIECE = 1024       # elements of a row that the second phase takes at once
+    FAR_PIECE = 256    # the same where data comes from memory, and results are rounded or go around the cache
+
+
+cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) noexcept nogil:
+    cdef Py_ssize_t size = few
+    if share:
+        size = MANY if w.x.as_is else CHUNK
+    return min(<Py_ssize_t>BATCH, max(1, size // w.columns))
+
+
+cdef inline Py_ssize_t piece_of(const Work* w, const Data* result) noexcept nogil:
+    return FAR_PIECE if w.x.far or result.stream or not result.as_is else PIECE
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -34,10 +49,9 @@ cdef inline Span whole_row(const Work* w) noexcept nogil:
 
 
 cdef inline void statistics_of(
-    const real* x, const Work* w, const Py_ssize_t* data, Py_ssize_t n, real* k, real* d, real* r,
-    double* var, double* rstd
+    const real* const* x, const Work* w, Py_ssize_t n, real* k, real* d, real* r, double* var, double* rstd
 ) noexcept nogil:
-    """k, d, var and rstd of n rows that begin at x + data."""
+    """k, d, var and rstd of n rows."""
     cdef real a[BATCH]
     cdef real q[BATCH]
     cdef double offset[BATCH]
@@ -50,11 +64,11 @@ cdef inline void statistics_of(
     cdef Moments moments
     cdef Py_ssize_t i
     for i in range(n):
-        k[i] = sample_mean(x + data[i], 0, whole_row(w)) if centered else 0
+        k[i] = sample_mean(x[i], 0, whole_row(w)) if centered else 0
         if brief:
-            short_sums(x + data[i], w.columns, k[i], &a[i], &q[i])
+            short_sums(x[i], w.columns, k[i], &a[i], &q[i])
         else:
-            shifted_sums(x + data[i], 0, whole_row(w), k[i], &a[i], &q[i])
+            shifted_sums(x[i], 0, whole_row(w), k[i], &a[i], &q[i])
     for i in range(n):
         odd |= out_of_range(m, a[i], q[i])
         offset[i] = a[i] * one
@@ -66,8 +80,8 @@ cdef inline void statistics_of(
     if odd:
         for i in range(n):
             if out_of_range(m, a[i], q[i]) or (centered and poor_shift(m, a[i], var[i])):
-                moments = span_moments(x + data[i], 0, whole_row(w), k[i], centered)
-                k[i] = x[data[i]] if centered else 0
+                moments = span_moments(x[i], 0, whole_row(w), x[i][0], k[i], centered)
+                k[i] = x[i][0] if centered else 0
                 offset[i] = moments.offset
                 var[i] = moments.m2
     for i in range(n):
@@ -88,62 +102,91 @@ cdef inline void statistics_of(
         r[i] = <real>rstd[i]
 
 
-cdef inline void short_forward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block, some at a time, through both phases."""
-    cdef real* y = <real*>w.y
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
+    cdef real x_room[CHUNK]
+    cdef real y_room[4 * FAR_PIECE]
+    cdef const real* x[BATCH]
+    cdef real* y[4]
     cdef Py_ssize_t data[BATCH]
+    cdef Py_ssize_t next[BATCH]
+    cdef Py_ssize_t param[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
     cdef real r[BATCH]
     cdef double var[BATCH]
     cdef double rstd[BATCH]
-    cdef Py_ssize_t at_once = min(<Py_ssize_t>BATCH, max(1, BATCH_SIZE // w.columns))
+    cdef bint each = w.each and (s != NULL or b != NULL)
+    cdef bint share = w.each and s != NULL and b != NULL and w.apply
+    cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
+    cdef Py_ssize_t piece = piece_of(w, &w.y)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, row, p
+    cdef Py_ssize_t n, i, m, together, row, at, some
     while member < end:
         n = min(at_once, end - member)
         for i in range(n):
-            data[i] = row_data(&w.nest, row_of(w, job, member + i))
+            row = row_of(w, job, member + i)
+            data[i] = row_data(&w.nest, row)
+            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
+            param[i] = row_param(&w.nest, row)
+            x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
         if w.moments:
-            statistics_of(x, w, data, n, k, d, r, var, rstd)
-            for i in range(n):
-                row = row_of(w, job, member + i)
+            statistics_of(x, w, n, k, d, r, var, rstd)
+        for i in range(n):
+            row = row_of(w, job, member + i)
+            if w.moments:
                 w.k[row] = k[i]
                 w.d[row] = d[i]
                 w.var[row] = var[i]
                 w.rstd[row] = rstd[i]
-        if w.apply:
-            for i in range(n):
-                row = row_of(w, job, member + i)
-                p = row_param(&w.nest, row)
-                if not w.moments:
-                    k[i] = <real>w.k[row]
-                    d[i] = <real>w.d[row]
-                    r[i] = <real>w.rstd[row]
-                if w.each and (s != NULL or b != NULL):
+            else:
+                k[i] = <real>w.k[row]
+                d[i] = <real>w.d[row]
+                r[i] = <real>w.rstd[row]
+        at = 0 if w.apply else w.columns
+        while at < w.columns:
+            some = min(piece, w.columns - at)
+            i = 0
+            while i < n:
+                together = 4 if share and i + 4 <= n else 1
+                for m in range(together):
+                    ahead(&w.x, next[i + m] + at, some)
+                    y[m] = place(&w.y, data[i + m] + at, y_room + m * FAR_PIECE)
+                if together == 4:
+                    apply_four(x + i, at, s + param[i] + at, b + param[i] + at, y, some, k + i, d + i, r + i)
+                elif each:
                     apply_each(
-                        x + data[i], y + data[i], w.columns, k[i], d[i], r[i],
-                        s + p if s else NULL, b + p if b else NULL,
+                        x[i] + at, y[0], some, k[i], d[i], r[i],
+                        s + param[i] + at if s else NULL, b + param[i] + at if b else NULL,
                     )
                 else:
                     apply_same(
-                        x + data[i], y + data[i], w.columns, k[i], d[i], r[i] * s[p] if s else r[i], b[p] if b else 0
+                        x[i] + at, y[0], some, k[i], d[i], r[i] * s[param[i]] if s else r[i], b[param[i]] if b else 0
                     )
+                for m in range(together):
+                    put(&w.y, data[i + m] + at, some, y[m])
+                i += together
+            at += some
         member += n
 
 
-cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The same for a backward pass that computes its sums and fills dx."""
-    cdef const real* dy = <const real*>w.dy
-    cdef real* dx = <real*>w.dx
     cdef const real* s = <const real*>w.s
-    cdef real* ds = collected_by(x, w, job)
+    cdef real* ds = collected_by(type, w, job)
+    cdef real x_room[CHUNK]
+    cdef real dy_room[CHUNK]
+    cdef real dx_room[4 * FAR_PIECE]
+    cdef const real* x[BATCH]
+    cdef const real* dy[BATCH]
+    cdef real* dx[4]
     cdef real sum[BATCH]
     cdef real sum_x[BATCH]
     cdef Py_ssize_t data[BATCH]
+    cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
@@ -152,29 +195,30 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
     cdef real p[BATCH]
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
+    cdef bint share = each and ds != NULL
     cdef double rstd, scale
-    cdef Py_ssize_t at_once = min(<Py_ssize_t>BATCH, max(1, BATCH_SIZE // 2 // w.columns))
+    cdef Py_ssize_t at_once = rows_at_once(w, share, FEW // 2)
+    cdef Py_ssize_t piece = piece_of(w, &w.dx)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, row
+    cdef Py_ssize_t n, i, m, together, row, at, some
     while member < end:
         n = min(at_once, end - member)
         for i in range(n):
             row = row_of(w, job, member + i)
             data[i] = row_data(&w.nest, row)
+            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
             param[i] = row_param(&w.nest, row)
+            x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
+            dy[i] = fetch(&w.dy, data[i], w.columns, dy_room + i * w.columns)
             k[i] = <real>w.k[row]
             d[i] = <real>w.d[row]
             r[i] = <real>w.rstd[row]
         for i in range(n):
             if each:
-                grad_sums(
-                    dy + data[i], x + data[i], 0, s + param[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
-                )
+                grad_sums(dy[i], 0, x[i], 0, s + param[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
             else:
-                grad_sums(
-                    dy + data[i], x + data[i], 0, <const real*>NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
-                )
+                grad_sums(dy[i], 0, x[i], 0, <const real*>NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
         for i in range(n):
             row = row_of(w, job, member + i)
             scale = 1
@@ -187,13 +231,36 @@ cdef inline void short_backward(const real* x, const Work* w, Py_ssize_t job) no
             if w.partial != NULL:
                 w.partial[2 * row] = sum[i]
                 w.partial[2 * row + 1] = sum_x[i]
-        for i in range(n):
-            if each:
-                grad_input_each(
-                    dy + data[i], x + data[i], s + param[i], dx + data[i], w.columns, k[i], d[i], r[i], p[i], q[i]
-                )
-            else:
-                grad_input_same(dy + data[i], x + data[i], dx + data[i], w.columns, k[i], d[i], r[i], c[i], p[i], q[i])
-            if ds != NULL:
-                grad_params_each(dy + data[i], x + data[i], ds, ds + w.extent, w.columns, k[i], d[i], r[i])
+        at = 0
+        while at < w.columns:
+            some = min(piece, w.columns - at)
+            i = 0
+            while i < n:
+                together = 4 if share and i + 4 <= n else 1
+                for m in range(together):
+                    ahead(&w.x, next[i + m] + at, some)
+                    ahead(&w.dy, next[i + m] + at, some)
+                    dx[m] = place(&w.dx, data[i + m] + at, dx_room + m * FAR_PIECE)
+                if together == 4:
+                    grad_four(
+                        dy + i, x + i, at, s + param[i] + at, dx, ds + at, ds + w.extent + at, some,
+                        k + i, d + i, r + i, p + i, q + i,
+                    )
+                elif share:
+                    grad_one(
+                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], ds + at, ds + w.extent + at, some,
+                        k + i, d + i, r + i, p + i, q + i,
+                    )
+                elif each:
+                    grad_input_each(
+                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], some, k[i], d[i], r[i], p[i], q[i]
+                    )
+                else:
+                    grad_input_same(dy[i] + at, x[i] + at, dx[0], some, k[i], d[i], r[i], c[i], p[i], q[i])
+                if ds != NULL and not share:
+                    grad_params_each(dy[i] + at, x[i] + at, ds + at, ds + w.extent + at, some, k[i], d[i], r[i])
+                for m in range(together):
+                    put(&w.dx, data[i + m] + at, some, dx[m])
+                i += together
+            at += some
         member += n

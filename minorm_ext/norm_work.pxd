@@ -5,6 +5,7 @@ from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport LANES, STEP
 from minorm_ext.norm_moments cimport Equation
 from minorm_ext.norm_rows cimport Cut, cut_row
+from minorm_ext.storage cimport Data
 
 
 cdef enum:
@@ -12,6 +13,7 @@ cdef enum:
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
+    FOLD = 64          # neighbours that share a statistic and yet are lanes of their own, at most
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
 
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
@@ -23,19 +25,19 @@ cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
 cdef struct Work:
     Nest nest
     Equation equation
-    bint single            # float, else double
-    bint lanes             # the unit-step loop is kept
+    bint single            # computed in float, else double
+    bint lanes             # the unit-step loop is kept, or as good as kept: see `fold`
     bint each              # rows with a parameter for each element
     bint short             # rows are single runs that fit a chunk
     Py_ssize_t rows
     Py_ssize_t columns
     double one_by_columns
-    const void* x
-    const void* dy
-    const void* s
+    Data x                 # as it is stored
+    Data dy
+    Data y
+    Data dx
+    const void* s          # parameters and their gradients: in the type computed in
     const void* b
-    void* y
-    void* dx
     void* ds
     void* db
     double* k              # statistics of each row
@@ -51,7 +53,14 @@ cdef struct Work:
     Py_ssize_t chunks
     Py_ssize_t chunks_of_part
     Py_ssize_t parts
-    Py_ssize_t tiles       # lanes: tiles in an outer kept turn
+    # Lanes. Where few neighbours share a statistic (the channels of a group, channels-last), each is a lane of its own,
+    # and `fold` lanes are merged at the end.
+    Py_ssize_t fold        # lanes of a statistic
+    Py_ssize_t fold_param  # parameter step from one to the next
+    Py_ssize_t across      # lanes of an outer kept turn
+    Py_ssize_t depth       # reduced rows, which the lanes walk down
+    Py_ssize_t tile        # lanes of a tile: whole statistics
+    Py_ssize_t tiles       # tiles of an outer kept turn
     Py_ssize_t at_once     # reduced rows that are taken as one
     # Whole rows are done in jobs: a group shares its parameters, a block is some members of a group.
     Py_ssize_t groups
@@ -65,7 +74,7 @@ cdef struct Work:
     Py_ssize_t extent      # parameters of a row, where each element has one
     double* partial        # sums of parts, or of slots: pairs
     double* own            # memory of the next two, and of those after them unless they are given
-    double* sum_dy         # of each row
+    double* sum_dy         # of each row, or of each lane
     double* sum_dyx
     double* sum_g
     double* sum_gx
@@ -85,14 +94,24 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.columns = n.reduce0.count * n.reduce1.count
     w.one_by_columns = 1.0 / w.columns
     w.lanes = n.keep1.data == 1 and n.keep1.count > 1
+    w.fold = 1
+    if n.keep1.data == n.reduce1.count and n.reduce1.count <= FOLD and n.reduce0.count > 1 and n.reduce0.param == 0:
+        w.lanes = True
+        w.fold = n.reduce1.count
+        w.fold_param = n.reduce1.param
+        n.reduce1 = n.reduce0
+        n.reduce0.count = 1
     w.each = not w.lanes and n.reduce1.param != 0
     w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
     if w.lanes:
-        w.tiles = ceil_div(n.keep1.count, LANES)
+        w.across = n.keep1.count * w.fold
+        w.depth = w.columns // w.fold
+        w.tile = LANES // w.fold * w.fold
+        w.tiles = ceil_div(w.across, w.tile)
         w.at_once = 1
-        if n.reduce0.count == 1 and n.reduce1.data == n.keep1.count and n.reduce1.param == 0:
-            w.at_once = max(1, min(LANES // n.keep1.count, w.columns))
-        w.chunks = ceil_div(ceil_div(w.columns, w.at_once), STEP)
+        if n.reduce0.count == 1 and n.reduce1.data == w.across and n.reduce1.param == 0:
+            w.at_once = max(1, min(LANES // w.across, w.depth))
+        w.chunks = ceil_div(ceil_div(w.depth, w.at_once), STEP)
         w.parts = min(w.chunks, ceil_div(PARTS, w.tiles * n.keep0.count))
         w.chunks_of_part = ceil_div(w.chunks, w.parts)
         w.parts = ceil_div(w.chunks, w.chunks_of_part)
@@ -129,7 +148,7 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
     if w.parts == 1:
         return True
-    if w.columns * LANES > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
+    if w.depth * LANES > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
         return False
     if w.each and parts_meet(w):
         return True

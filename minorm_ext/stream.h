@@ -10,6 +10,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Ask for memory that will be read soon, so that it travels while something else is done. */
+static inline void minorm_ahead(const char *from, ptrdiff_t bytes) {
+    for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+}
+
 #if defined(__SSE2__)
 #include <immintrin.h>
 
@@ -27,9 +32,12 @@ typedef __m128 minorm_line;
 #define minorm_stream _mm_stream_ps
 #endif
 
-/* Copy bytes (any number) to an address that is a multiple of 64; call minorm_stream_end once after the last. */
+/* Copy bytes to any address: whole lines go around the cache. Call minorm_stream_end once after the last copy. */
 static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) {
-    size_t i = 0, whole = bytes - bytes % sizeof(minorm_line);
+    size_t i = -(uintptr_t)to % sizeof(minorm_line), whole;
+    if (i > bytes) i = bytes;
+    memcpy(to, from, i);
+    whole = bytes - (bytes - i) % sizeof(minorm_line);
     for (; i < whole; i += sizeof(minorm_line))
         minorm_stream((float *)((char *)to + i), minorm_load((const float *)((const char *)from + i)));
     memcpy((char *)to + i, (const char *)from + i, bytes - i);

@@ -1,7 +1,8 @@
-"""The normalization kernels on NumPy arrays: allocate what minorm_ext fills, and look after types.
+"""The normalization kernels on NumPy arrays: allocate what minorm_ext/norm.pyx fills, and say in which types.
 
-float32 and float64 run in minorm_ext/norm.pyx. The 16-bit types are widened to float32 first and rounded once at the
-end. See minorm/kernels/protocol.py for what each function computes.
+All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens a few
+hundred elements at a time in the innermost cache and rounds them once. See minorm/kernels/protocol.py for what each
+function computes.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ from minorm.nest import Nest
 Array = Any
 _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
+_STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # minorm_ext/storage.pxd
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
 
 
-def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation) -> tuple[Array, Statistics]:
+def forward(
+    nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
+) -> tuple[Array, Statistics]:
     """y and the statistics."""
-    half = x.dtype in dtypes.HALVES
-    if half:
-        dtype = x.dtype
-        x, s, b = _wide(x), _wide(s), _wide(b)
     y = empty_like(x)
     block = empty((4, nest.rows), _FLOAT64)
-    _kernels.forward(nest.code, x, s, b, y, block, equation.eps, equation.centered, equation.guard, True, _threads())
-    return (y.astype(dtype) if half else y), Statistics(block)
+    _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype)
+    return y, Statistics(block)
 
 
 def backward(
@@ -44,9 +44,10 @@ def backward(
     s: Array | None,
     equation: Equation,
     needs: tuple[bool, bool] = (True, True),
+    dtype: Any = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db."""
-    return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT)
+    return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype)
 
 
 def form(nest: Nest) -> tuple[str, int]:
@@ -54,43 +55,73 @@ def form(nest: Nest) -> tuple[str, int]:
     return _kernels.form(nest.code)
 
 
-def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
+def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
     """k, d, var."""
     block = np.empty((4, nest.rows), _FLOAT64)
-    _kernels.forward(nest.code, _wide(x), None, None, None, block, 1.0, centered, False, True, _threads())
+    _forward(nest, x, None, None, None, block, (1.0, centered, False), True, dtype)
     return block[0], block[1], block[2]
 
 
-def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
+def apply(
+    nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None
+) -> Array:
     """y = xhat * s + b."""
-    dtype = x.dtype
-    x, s, b = _wide(x), _wide(s), _wide(b)
     y = empty_like(x)
-    _kernels.forward(nest.code, x, s, b, y, stats.block, 0.0, True, False, False, _threads())
-    return y.astype(dtype, copy=False)
+    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype)
+    return y
 
 
-def grad_sums(nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+def grad_sums(
+    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
     sums = np.empty((2, nest.rows), _FLOAT64)
-    _backward(nest, dy, x, stats, s, sums, (False, False), Equation(), _COMPUTE)
+    _backward(nest, dy, x, stats, s, sums, (False, False), Equation(), _COMPUTE, dtype)
     return sums[0], sums[1]
 
 
-def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
+def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
     """ds, db."""
-    return _backward(nest, dy, x, stats, None, None, (False, True), Equation(), _ABSENT)[1:]
+    return _backward(nest, dy, x, stats, None, None, (False, True), Equation(), _ABSENT, dtype)[1:]
 
 
 def grad_input(
-    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, sum_g: Array | None, sum_gx: Array | None
+    nest: Nest,
+    dy: Array,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    sum_g: Array | None,
+    sum_gx: Array | None,
+    dtype: Any = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     if sum_g is None and sum_gx is None:
-        return _backward(nest, dy, x, stats, s, None, (True, False), Equation(), _ABSENT)[0]
+        return _backward(nest, dy, x, stats, s, None, (True, False), Equation(), _ABSENT, dtype)[0]
     zero = np.zeros(nest.rows)
     sums = np.stack([zero if sum_g is None else sum_g, zero if sum_gx is None else sum_gx])
-    return _backward(nest, dy, x, stats, s, sums, (True, False), Equation(), _GIVEN)[0]
+    return _backward(nest, dy, x, stats, s, sums, (True, False), Equation(), _GIVEN, dtype)[0]
+
+
+def _forward(
+    nest: Nest,
+    x: Array,
+    s: Array | None,
+    b: Array | None,
+    y: Array | None,
+    block: Array,
+    equation: tuple[float, bool, bool],
+    moments: bool,
+    dtype: Any,
+) -> None:
+    if x.dtype is _FLOAT32 and dtype is None and _is(s, _FLOAT32) and _is(b, _FLOAT32):  # nearly always
+        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads())
+        return
+    dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
+    _kernels.forward(
+        nest.code, _STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
+        *equation, moments, _threads(),
+    )  # fmt: skip
 
 
 def _backward(
@@ -103,24 +134,29 @@ def _backward(
     needs: tuple[bool, bool],
     equation: Equation,
     origin: int,
+    dtype: Any,
 ) -> tuple[Array, Array, Array]:
-    half = x.dtype in dtypes.HALVES
-    if half:
-        dtype = x.dtype
-        dy, x, s = _wide(dy), _wide(x), _wide(s)
+    dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     dx = empty_like(x) if needs[0] else None
     ds = db = None
     if needs[1]:
-        ds, db = np.empty(nest.param_size, x.dtype), np.empty(nest.param_size, x.dtype)
+        ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
     _kernels.backward(
-        nest.code, dy, x, stats.block, s, sums, dx, ds, db,
-        equation.eps, equation.centered, equation.guard, origin, _threads(),
+        nest.code, _STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
+        ds, db, equation.eps, equation.centered, equation.guard, origin, _threads(),
     )  # fmt: skip
-    if half:
-        dx, ds, db = (None if array is None else array.astype(dtype) for array in (dx, ds, db))
     return dx, ds, db
 
 
-def _wide(array: Array | None) -> Array | None:
-    """The 16-bit types as float32."""
-    return array.astype(np.float32) if array is not None and array.dtype in dtypes.HALVES else array
+def _is(array: Array | None, dtype: Any) -> bool:
+    return array is None or array.dtype is dtype
+
+
+def _in(array: Array | None, dtype: Any) -> Array | None:
+    """A parameter in the type computed in."""
+    return array if array is None or array.dtype is dtype else array.astype(dtype, copy=False)
+
+
+def _raw(array: Array | None) -> Array | None:
+    """bfloat16 has no buffer protocol: its bits have."""
+    return array if array is None or array.dtype.char in "efd" else array.view(np.uint16)

@@ -1,0 +1,94 @@
+/* The four types that data is stored in, widened to the type that is computed in and rounded back, to nearest even.
+ *
+ * half  (float16)   1 sign, 5 exponent, 10 mantissa bits
+ * bfloat (bfloat16) 1, 8, 7: the upper half of a float
+ *
+ * The rounding is written out on the bits, so that it is the same on every instruction set; where the processor
+ * converts halves itself, it does so to the same bits. Loops over contiguous memory, so gcc makes vectors of them.
+ */
+#ifndef MINORM_STORAGE_H
+#define MINORM_STORAGE_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+static inline uint32_t minorm_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float minorm_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+
+/* Exponents differ by 112: multiplying by 2^112 brings normal and subnormal halves alike to their value. */
+static inline float minorm_wide_half(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t finite = minorm_bits(minorm_float(rest) * 0x1p112f), special = rest | 0x7f800000;
+    return minorm_float(sign | (rest >= 0x0f800000 ? special : finite));
+}
+
+/* Below the smallest normal half, adding 0.5 leaves the bits of the half at the end of the sum, rounded by the adder. */
+static inline uint16_t minorm_narrow_half(float f) {
+    uint32_t u = minorm_bits(f), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
+    uint32_t small = minorm_bits(minorm_float(rest < 0x38800000 ? rest : 0) + 0.5f) - 0x3f000000;
+    uint32_t normal = (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13;
+    uint32_t large = rest > 0x7f800000 ? 0x7e00 : 0x7c00;
+    return (uint16_t)(sign | (rest < 0x38800000 ? small : rest >= 0x47800000 ? large : normal));
+}
+
+static inline float minorm_wide_bfloat(uint16_t h) { return minorm_float((uint32_t)h << 16); }
+
+static inline uint16_t minorm_narrow_bfloat(float f) {
+    uint32_t u = minorm_bits(f), nan = (u >> 16) | 0x40;
+    uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
+/* A double as a float that rounds to the same 16 bits: cut off, with the last bit set where that was inexact. */
+static inline float minorm_odd(double d) {
+    float f = (float)d;
+    uint32_t u = minorm_bits(f);
+    uint32_t step = fabs(d) > fabs((double)f) ? 1 : (uint32_t)-1;
+    return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
+}
+
+static inline void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_t n) {
+    ptrdiff_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
+#endif
+    for (; i < n; i++) to[i] = minorm_wide_half(from[i]);
+}
+
+static inline void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff_t n) {
+    ptrdiff_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(to + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++) to[i] = minorm_narrow_half(from[i]);
+}
+
+#define MINORM_LOOP(name, From, To, expression)                                                  \
+    static inline void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
+        for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
+    }
+
+MINORM_LOOP(minorm_widen_bfloat_f, uint16_t, float, minorm_wide_bfloat(from[i]))
+MINORM_LOOP(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_bfloat(from[i]))
+MINORM_LOOP(minorm_widen_half_d, uint16_t, double, minorm_wide_half(from[i]))
+MINORM_LOOP(minorm_narrow_half_d, double, uint16_t, minorm_narrow_half(minorm_odd(from[i])))
+MINORM_LOOP(minorm_widen_bfloat_d, uint16_t, double, minorm_wide_bfloat(from[i]))
+MINORM_LOOP(minorm_narrow_bfloat_d, double, uint16_t, minorm_narrow_bfloat(minorm_odd(from[i])))
+MINORM_LOOP(minorm_widen_float_d, float, double, from[i])
+MINORM_LOOP(minorm_narrow_float_d, double, float, (float)from[i])
+
+#endif
