@@ -133,7 +133,7 @@ def minorm_step(case: Case, given: list[np.ndarray]) -> Callable[[], Any]:
 def torch_step(case: Case, given: list[np.ndarray], last: bool = False, compiled: bool = False) -> Callable[[], Any]:
     """The same in PyTorch."""
     import torch
-    from torch.nn import functional as TF  # noqa: N812  beside minorm's F
+    from torch.nn import functional as TF
 
     x, dy, weight, bias = (
         torch.from_numpy(a.view(np.uint16)).view(torch.bfloat16) if a.dtype.name == "bfloat16" else torch.from_numpy(a)

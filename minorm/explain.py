@@ -59,6 +59,8 @@ class Explanation:
     backward      the phases of the backward pass, to all inputs that can have a gradient
     nbytes        the size of x
     row_bytes     what must stay in cache for a second phase to find there what the first has read, of x and dy
+    stored        the type of x
+    computed      the type computed in
     copied        why x is copied first, or None
     """
 
@@ -70,6 +72,8 @@ class Explanation:
     backward: tuple[Phase, ...]
     nbytes: int
     row_bytes: int
+    stored: Any
+    computed: Any
     copied: str | None
 
     @property
@@ -94,7 +98,7 @@ class Explanation:
         lines = [self.title, *(f"  {line}" for line in str(self.nest).splitlines())]
         lines += [f"  {self.equation}" if self.equation is not None else "  statistics are given"]
         lines += [f"  x is copied first: {self.copied}"] if self.copied is not None else []
-        lines += [f"  inner loop  {self.form}"]
+        lines += [f"  inner loop  {self.form}" + (f", in {self.computed}" if self.computed != self.stored else "")]
         for name, phases in (("forward", self.forward), ("backward", self.backward)):
             for phase in phases:
                 again = " again" if phase.again else ""
@@ -156,6 +160,8 @@ def explain(
         backward=backward,
         nbytes=x.data.nbytes,
         row_bytes=2 * nest.columns * together * x.data.itemsize,
+        stored=x.dtype,
+        computed=watch.dtype or dtypes.compute_type(x.dtype),
         copied=watch.copied,
     )
 
@@ -199,6 +205,7 @@ class _Watch:
         self.x = x
         self.nest: Nest | None = None
         self.equation: Equation | None = None
+        self.dtype: Any = None
         self.copied: str | None = None
         self.phases: list[Phase] = []
 
@@ -211,21 +218,33 @@ class _Watch:
         self.nest = nest
         self.phases += phases
         if not np.may_share_memory(x, self.x):
-            if x.dtype != self.x.dtype:
-                self.copied = f"{self.x.dtype} to {x.dtype}, which is computed in"
-            else:
-                self.copied = "its own order takes more loops than a kernel has"
+            self.copied = "its own order takes more loops than a kernel has"
 
-    def forward(self, nest: Nest, x: Array, s: Array, b: Array, equation: Equation) -> tuple[Array, Statistics]:  # noqa: ARG002
+    def forward(
+        self,
+        nest: Nest,
+        x: Array,
+        s: Array,  # noqa: ARG002
+        b: Array,  # noqa: ARG002
+        equation: Equation,
+        dtype: Any = None,
+    ) -> tuple[Array, Statistics]:
         self._note(nest, x, Phase("moments", ("x",)), Phase("apply", ("x",), ("y",), again=True))
-        self.equation = equation
+        self.equation, self.dtype = equation, dtype
         return np.empty_like(x), Statistics(np.ones((4, nest.rows)))
 
     def apply(self, nest: Nest, x: Array, *_: Any) -> Array:
         self._note(nest, x, Phase("apply", ("x",), ("y",)))
         return np.empty_like(x)
 
-    def backward(self, nest: Nest, dy: Array, x: Array, *_: Any) -> tuple[Array, Array, Array]:  # noqa: ARG002
+    def backward(
+        self,
+        nest: Nest,
+        dy: Array,  # noqa: ARG002
+        x: Array,
+        *_: Any,
+        dtype: Any = None,  # noqa: ARG002
+    ) -> tuple[Array, Array, Array]:
         self._note(nest, x, Phase("sums", ("dy", "x")), Phase("input", ("dy", "x"), ("dx",), again=True))
         return np.empty_like(x), np.zeros(nest.param_size, x.dtype), np.zeros(nest.param_size, x.dtype)
 

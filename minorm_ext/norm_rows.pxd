@@ -20,32 +20,32 @@ cdef extern from "norm_step.h" nogil:
     void minorm_scaled_step_d(
         double* a, double* q, const double* dy, const double* s, const double* x, double k, double d
     ) noexcept
-    void minorm_apply_four_f(
-        const float* x0, const float* x1, const float* x2, const float* x3, const float* s, const float* b,
-        float* y0, float* y1, float* y2, float* y3, Py_ssize_t n, const float* k, const float* d, const float* r
+    void minorm_apply_two_f(
+        const float* x0, const float* x1, const float* s, const float* b,
+        float* y0, float* y1, Py_ssize_t n, const float* k, const float* d, const float* r
     ) noexcept
     void minorm_grad_one_f(
         const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
         const float* k, const float* d, const float* r, const float* p, const float* q
     ) noexcept
-    void minorm_grad_four_f(
-        const float* dy0, const float* dy1, const float* dy2, const float* dy3,
-        const float* x0, const float* x1, const float* x2, const float* x3, const float* s,
-        float* dx0, float* dx1, float* dx2, float* dx3, float* ds, float* db, Py_ssize_t n,
+    void minorm_grad_two_f(
+        const float* dy0, const float* dy1,
+        const float* x0, const float* x1, const float* s,
+        float* dx0, float* dx1, float* ds, float* db, Py_ssize_t n,
         const float* k, const float* d, const float* r, const float* p, const float* q
     ) noexcept
-    void minorm_apply_four_d(
-        const double* x0, const double* x1, const double* x2, const double* x3, const double* s, const double* b,
-        double* y0, double* y1, double* y2, double* y3, Py_ssize_t n, const double* k, const double* d, const double* r
+    void minorm_apply_two_d(
+        const double* x0, const double* x1, const double* s, const double* b,
+        double* y0, double* y1, Py_ssize_t n, const double* k, const double* d, const double* r
     ) noexcept
     void minorm_grad_one_d(
         const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
         const double* k, const double* d, const double* r, const double* p, const double* q
     ) noexcept
-    void minorm_grad_four_d(
-        const double* dy0, const double* dy1, const double* dy2, const double* dy3,
-        const double* x0, const double* x1, const double* x2, const double* x3, const double* s,
-        double* dx0, double* dx1, double* dx2, double* dx3, double* ds, double* db, Py_ssize_t n,
+    void minorm_grad_two_d(
+        const double* dy0, const double* dy1,
+        const double* x0, const double* x1, const double* s,
+        double* dx0, double* dx1, double* ds, double* db, Py_ssize_t n,
         const double* k, const double* d, const double* r, const double* p, const double* q
     ) noexcept
     float minorm_total_f(const float* a) noexcept
@@ -431,18 +431,18 @@ cdef inline void grad_params_each(
         db[i] += dy[i]
 
 
-cdef inline void apply_four(
+cdef inline void apply_two(
     const real* const* x, Py_ssize_t at, const real* s, const real* b, real* const* y, Py_ssize_t n,
     const real* k, const real* d, const real* r,
 ) noexcept nogil:
-    """apply_each on four rows, from `at` on."""
+    """apply_each on two rows, from `at` on."""
     if real is float:
-        minorm_apply_four_f(
-            x[0] + at, x[1] + at, x[2] + at, x[3] + at, s, b, y[0], y[1], y[2], y[3], n, k, d, r
+        minorm_apply_two_f(
+            x[0] + at, x[1] + at, s, b, y[0], y[1], n, k, d, r
         )
     else:
-        minorm_apply_four_d(
-            x[0] + at, x[1] + at, x[2] + at, x[3] + at, s, b, y[0], y[1], y[2], y[3], n, k, d, r
+        minorm_apply_two_d(
+            x[0] + at, x[1] + at, s, b, y[0], y[1], n, k, d, r
         )
 
 
@@ -457,18 +457,18 @@ cdef inline void grad_one(
         minorm_grad_one_d(dy, x, s, dx, ds, db, n, k, d, r, p, q)
 
 
-cdef inline void grad_four(
+cdef inline void grad_two(
     const real* const* dy, const real* const* x, Py_ssize_t at, const real* s, real* const* dx, real* ds, real* db,
     Py_ssize_t n, const real* k, const real* d, const real* r, const real* p, const real* q,
 ) noexcept nogil:
-    """The same on four rows, from `at` on."""
+    """The same on two rows, from `at` on."""
     if real is float:
-        minorm_grad_four_f(
-            dy[0] + at, dy[1] + at, dy[2] + at, dy[3] + at, x[0] + at, x[1] + at, x[2] + at, x[3] + at, s,
-            dx[0], dx[1], dx[2], dx[3], ds, db, n, k, d, r, p, q,
+        minorm_grad_two_f(
+            dy[0] + at, dy[1] + at, x[0] + at, x[1] + at, s,
+            dx[0], dx[1], ds, db, n, k, d, r, p, q,
         )
     else:
-        minorm_grad_four_d(
-            dy[0] + at, dy[1] + at, dy[2] + at, dy[3] + at, x[0] + at, x[1] + at, x[2] + at, x[3] + at, s,
-            dx[0], dx[1], dx[2], dx[3], ds, db, n, k, d, r, p, q,
+        minorm_grad_two_d(
+            dy[0] + at, dy[1] + at, x[0] + at, x[1] + at, s,
+            dx[0], dx[1], ds, db, n, k, d, r, p, q,
         )

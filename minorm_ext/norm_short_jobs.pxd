@@ -10,7 +10,7 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    CHUNK, REACH, WIDTH, Span, apply_each, apply_four, apply_same, grad_four, grad_input_each, grad_input_same,
+    CHUNK, REACH, WIDTH, Span, apply_each, apply_two, apply_same, grad_two, grad_input_each, grad_input_same,
     grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
@@ -19,7 +19,7 @@ from minorm_ext.storage cimport Data, ahead, fetch, place, put, real
 cdef enum:
     BATCH = 32         # rows that go together, at most
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
-    MANY = 16384       # and where they share a parameter for each element: then four rows go through a loop together
+    MANY = 16384       # and where they share a parameter for each element: then two rows go through a loop together
     PIECE = 1024       # elements of a row that the second phase takes at once
     FAR_PIECE = 256    # the same where data comes from memory, and results are rounded or go around the cache
 
@@ -107,9 +107,9 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef real x_room[CHUNK]
-    cdef real y_room[4 * FAR_PIECE]
+    cdef real y_room[2 * FAR_PIECE]
     cdef const real* x[BATCH]
-    cdef real* y[4]
+    cdef real* y[2]
     cdef Py_ssize_t data[BATCH]
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
@@ -151,12 +151,12 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             some = min(piece, w.columns - at)
             i = 0
             while i < n:
-                together = 4 if share and i + 4 <= n else 1
+                together = 2 if share and i + 2 <= n else 1
                 for m in range(together):
                     ahead(&w.x, next[i + m] + at, some)
                     y[m] = place(&w.y, data[i + m] + at, y_room + m * FAR_PIECE)
-                if together == 4:
-                    apply_four(x + i, at, s + param[i] + at, b + param[i] + at, y, some, k + i, d + i, r + i)
+                if together == 2:
+                    apply_two(x + i, at, s + param[i] + at, b + param[i] + at, y, some, k + i, d + i, r + i)
                 elif each:
                     apply_each(
                         x[i] + at, y[0], some, k[i], d[i], r[i],
@@ -179,10 +179,10 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real* ds = collected_by(type, w, job)
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
-    cdef real dx_room[4 * FAR_PIECE]
+    cdef real dx_room[2 * FAR_PIECE]
     cdef const real* x[BATCH]
     cdef const real* dy[BATCH]
-    cdef real* dx[4]
+    cdef real* dx[2]
     cdef real sum[BATCH]
     cdef real sum_x[BATCH]
     cdef Py_ssize_t data[BATCH]
@@ -236,13 +236,13 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
             some = min(piece, w.columns - at)
             i = 0
             while i < n:
-                together = 4 if share and i + 4 <= n else 1
+                together = 2 if share and i + 2 <= n else 1
                 for m in range(together):
                     ahead(&w.x, next[i + m] + at, some)
                     ahead(&w.dy, next[i + m] + at, some)
                     dx[m] = place(&w.dx, data[i + m] + at, dx_room + m * FAR_PIECE)
-                if together == 4:
-                    grad_four(
+                if together == 2:
+                    grad_two(
                         dy + i, x + i, at, s + param[i] + at, dx, ds + at, ds + w.extent + at, some,
                         k + i, d + i, r + i, p + i, q + i,
                     )

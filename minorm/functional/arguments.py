@@ -1,4 +1,4 @@
-"""What every functional asks of its arguments before it computes: Tensors, of one float type."""
+"""What every functional asks of its arguments before it computes: Tensors, of one float type where they must be."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
     for name, x in tensors.items():
         if x is None and name in optional:
             continue
-        if not isinstance(x, Tensor):
-            raise TypeError(
-                f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
-            )
-        dtype = x.data.dtype
+        dtype = float_type(operation, name, x)
         if common is None:
             first, common = name, dtype
-            if dtype not in dtypes.FLOATS:
-                raise TypeError(
-                    f"{operation}: {name} is {dtype}; expected a float type; convert it with {name}.float()"
-                )
         elif dtype != common:
             raise TypeError(
                 f"{operation}: {name} is {dtype}, {first} is {common}; expected one float type; "
                 f"convert one, for example {first}.to(minorm.{dtype}) or module.to(minorm.{common})"
             )
+
+
+def float_type(operation: str, name: str, x: Any) -> Any:
+    """The type of a Tensor; TypeError unless it is one and its type a float."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
+        )
+    dtype = x.data.dtype
+    if dtype not in dtypes.FLOATS:
+        raise TypeError(f"{operation}: {name} is {dtype}; expected a float type; convert it with {name}.float()")
+    return dtype
 
 
 def number(operation: str, name: str, value: Any) -> None:

@@ -23,15 +23,15 @@ from typing import Any
 
 import ml_dtypes
 
-from minorm import dtypes, trace
+from minorm import trace
 from minorm.equation import Equation
-from minorm.functional.arguments import floats
 from minorm.functional.normalization_checks import (
     batch_axes,
     broadcast_axes,
     check_batch,
     check_groups,
     check_per_channel,
+    check_types,
     listed_axes,
     mark_changed,
     running_stats,
@@ -41,7 +41,6 @@ from minorm.functional.normalization_checks import (
 from minorm.ops.normalization import Normalize, NormalizeWith
 from minorm.tensor import Tensor
 
-AFFINE = ("weight", "bias")
 equation = functools.lru_cache(maxsize=256)(Equation)
 
 
@@ -72,12 +71,12 @@ def batch_norm(
     variance; unbiased_running_var=True takes N/(N-1) of it, as PyTorch does. training=False normalizes with the
     running statistics; gradients flow to them too.
 
-    All of one float type, the running statistics of any. ValueError for one value per channel in training (there is
+    Each tensor may be of any float type; y is of x's. ValueError for one value per channel in training (there is
     no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty y and changes nothing.
 
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
-    floats("batch_norm", AFFINE, x=x, weight=weight, bias=bias)
+    check_types("batch_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
     axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
     check_batch(x, axes, weight, bias, running_mean, running_var)
     if weight is None and bias is None:
@@ -129,11 +128,11 @@ def instance_norm(
 
     x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
     and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum and the other arguments as in `batch_norm`. ValueError for a single position.
+    ones. momentum, the types and the other arguments as in `batch_norm`. ValueError for a single position.
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
-    floats("instance_norm", AFFINE, x=x, weight=weight, bias=bias)
+    check_types("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
     if x.ndim < 3:
         raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
     check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
@@ -173,16 +172,18 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
     *,
+    compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
 
     x (N, C, *positions), num_groups divides C and cuts it into groups of neighbours; weight and bias (C), or
-    (num_groups) for one number a group. ValueError where num_groups does not divide C.
+    (num_groups) for one number a group. compute_dtype as in `layer_norm`. ValueError where num_groups does not
+    divide C.
 
     ONNX GroupNormalization 21 (C) and 18 (num_groups); Wu and He 2018, arXiv:1803.08494.
     """
-    floats("group_norm", AFFINE, x=x, weight=weight, bias=bias)
+    computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
     check_groups("group_norm", x, num_groups)
     channels = x.shape[1]
     shapes = {p.shape for p in (weight, bias) if p is not None}
@@ -199,8 +200,9 @@ def group_norm(
         axes = tuple(range(2, x.ndim))
         param = (1, 2) if per_channel else (1,) if shapes else ()
     return Normalize.apply(
-        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=equation(eps), backend=backend
-    )
+        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=equation(eps), compute_dtype=computed,
+        backend=backend,
+    )  # fmt: skip
 
 
 @trace.operation
@@ -211,18 +213,23 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
     *,
+    compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
 
-    x (..., *normalized_shape); weight and bias of shape normalized_shape. ValueError where x does not end so.
+    x (..., *normalized_shape); weight and bias of shape normalized_shape and of any float type. compute_dtype (ONNX's
+    stash_type): float32 or float64, the type to compute in, forward and backward; None is float32 for the 16-bit types
+    and x's own otherwise. y is rounded once, to x's type. ValueError where x does not end so.
 
     ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
-    floats("layer_norm", AFFINE, x=x, weight=weight, bias=bias)
+    computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
     axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     param = () if weight is None and bias is None else axes
-    return Normalize.apply(x, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend)
+    return Normalize.apply(
+        x, weight, bias, axes=axes, param=param, equation=equation(eps), compute_dtype=computed, backend=backend
+    )
 
 
 @trace.operation
@@ -232,20 +239,23 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
     *,
+    compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
 
     x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step of x's type at 1, as
-    in PyTorch. ValueError where x does not end so.
+    in PyTorch. compute_dtype as in `layer_norm`. ValueError where x does not end so.
 
     ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
-    floats("rms_norm", AFFINE, x=x, weight=weight)
+    computed = check_types("rms_norm", x, compute_dtype, weight=weight)
     axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
     eps = float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps
     param = () if weight is None else axes
-    return Normalize.apply(x, weight, None, axes=axes, param=param, equation=equation(eps, False), backend=backend)
+    return Normalize.apply(
+        x, weight, None, axes=axes, param=param, equation=equation(eps, False), compute_dtype=computed, backend=backend
+    )
 
 
 @trace.operation
@@ -256,7 +266,7 @@ def mean_variance_norm(x: Tensor, axes: Sequence[int] = (0, 2, 3), eps: float = 
 
     ONNX MeanVarianceNormalization 13.
     """
-    floats("mean_variance_norm", x=x)
+    check_types("mean_variance_norm", x)
     found = listed_axes("mean_variance_norm", x, axes)
     return Normalize.apply(x, None, None, axes=found, equation=equation(eps, True, True), backend=backend)
 
@@ -278,11 +288,11 @@ def normalization(
     axes: a tuple, or an int as a bit mask (bit i is axis i). num_groups > 1 splits axis 1, which must not be among the
     axes, into groups whose channels are reduced too. scale and bias: of x's rank, each axis 1 or x's length, or
     num_groups on axis 1. So they are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
-    normalization. compute_dtype: the type to compute in, float32 for 16-bit x unless it is float64.
+    normalization. compute_dtype (the layer's compute precision) as in `layer_norm`.
 
     TensorRT INormalizationLayer.
     """
-    floats("normalization", ("scale", "bias"), x=x, scale=scale, bias=bias)
+    computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
     if isinstance(axes, int) and not isinstance(axes, bool):
         if axes <= 0 or axes >> x.ndim:
             raise ValueError(
@@ -299,13 +309,6 @@ def normalization(
                 "expected it to be left out: the channels of a group are reduced anyway"
             )
     param = broadcast_axes(x, scale, bias, num_groups)
-    if compute_dtype is not None:
-        compute_dtype = dtypes.check(compute_dtype)
-        if compute_dtype not in (dtypes.float32, dtypes.float64) or compute_dtype.itemsize < x.dtype.itemsize:
-            raise TypeError(
-                f"normalization: compute_dtype is {compute_dtype}, x is {x.dtype}; "
-                "expected float32 or float64, and no less precise than x"
-            )
     return Normalize.apply(
         x,
         scale,
@@ -314,6 +317,6 @@ def normalization(
         num_groups=num_groups,
         param=param,
         equation=equation(eps),
-        compute_dtype=compute_dtype,
+        compute_dtype=computed,
         backend=backend,
     )

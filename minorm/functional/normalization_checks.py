@@ -5,8 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minorm import dtypes
+from minorm.functional.arguments import float_type
 from minorm.running import RunningStats
 from minorm.tensor import Tensor
+
+# Types
+
+
+def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any) -> Any:
+    """Raise TypeError unless x and the parameters that are given are float Tensors; each may have a type of its own.
+
+    Returns the type to compute in: None, which leaves it to x, or `compute_dtype` if that is another one. It may be
+    float32 or float64, and not less precise than x.
+    """
+    dtype = float_type(operation, "x", x)
+    for name, parameter in given.items():
+        if parameter is not None:
+            float_type(operation, name, parameter)
+    if compute_dtype is None:
+        return None
+    found = dtypes.check(compute_dtype)
+    if found not in (dtypes.float32, dtypes.float64) or found.itemsize < dtype.itemsize:
+        raise TypeError(
+            f"{operation}: compute_dtype is {found}, x is {dtype}; expected float32 or float64, "
+            "and no less precise than x"
+        )
+    return None if found == dtypes.compute_type(dtype) else found
+
 
 # Running statistics
 

@@ -4,9 +4,11 @@ A backend is a package with a module `norm` that has these functions (and module
 families). `reference` is the executable specification, `cpu` the compiled one; one parametrised test holds them
 together. `minorm.nn` layers also take any object with these functions as `backend=`.
 
-Every function gets the nest (minorm/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays whose memory order is
-the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in the nest's order, of x's type, or
-None. The letters are those of docs/maths.md:
+Every function gets the nest (minorm/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays of one float type whose
+memory order is the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in the nest's order,
+of any float type, or None. `dtype` is the type computed in, float32 or float64; None is float32 for the 16-bit types
+and x's own otherwise. Elements are widened to it, and y and dx rounded once at the end; ds and db stay in it. Where
+nobody asked for another type, `dtype` is not passed at all. The letters are those of docs/maths.md:
 
     m       number of elements a statistic is taken over, nest.columns
     k, d    shift and offset: mean = k + d, where k is a number of the type that is computed in
@@ -69,17 +71,21 @@ class Statistics:
 class NormBackend(Protocol):
     """The signatures; reference/norm.py shows each in a few lines of NumPy."""
 
-    def moments(self, nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
+    def moments(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
         """k, d and var = mean((x - mean)^2); not centered: k = d = 0 and var = mean(x^2)."""
 
-    def apply(self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
+    def apply(
+        self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None
+    ) -> Array:
         """y = xhat * s + b."""
 
-    def grad_sums(self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+    def grad_sums(
+        self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+    ) -> tuple[Array, Array]:
         """sum_g = sum(g) and sum_gx = sum(g * xhat) over the reduced loops, float64."""
 
-    def grad_params(self, nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
-        """ds = sum(dy * xhat) and db = sum(dy) over every loop along which the parameters do not vary; x's type."""
+    def grad_params(self, nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
+        """ds = sum(dy * xhat) and db = sum(dy) over every loop along which the parameters do not vary."""
 
     def grad_input(
         self,
@@ -90,11 +96,12 @@ class NormBackend(Protocol):
         s: Array | None,
         sum_g: Array | None,
         sum_gx: Array | None,
+        dtype: Any = None,
     ) -> Array:
         """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0."""
 
     def forward(
-        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation
+        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
     ) -> tuple[Array, Statistics]:
         """moments, rstd and apply in one go: y and the statistics."""
 
@@ -107,5 +114,6 @@ class NormBackend(Protocol):
         s: Array | None,
         equation: Equation,
         needs: tuple[bool, bool] = (True, True),
+        dtype: Any = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
         """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? What is not wanted may be None."""

@@ -54,10 +54,10 @@ class Layout:
         return s if s.flags.c_contiguous and s.flags.aligned else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
-        """ds or db in the shape of the parameter."""
+        """ds or db in the shape and type of the parameter."""
         if self.param_back is not None:
             ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
-        return ds.reshape(like.shape)
+        return (ds if ds.dtype is like.dtype else ds.astype(like.dtype)).reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
         """Statistics in the shape of the kept axes."""
@@ -99,7 +99,7 @@ class CopiedLayout(Layout):
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         shared = tuple(i for i, axis in enumerate(self.origin.axes) if not axis.varies)
         wide = ds.reshape(self.ordered_shape).transpose(self.back)
-        return wide.sum(axis=shared, dtype=np.float64).astype(ds.dtype).reshape(like.shape)
+        return wide.sum(axis=shared, dtype=np.float64).astype(like.dtype).reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
         return flat.reshape(self.kept_shape)

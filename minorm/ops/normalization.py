@@ -25,7 +25,7 @@ class Normalize(Function):
 
     axes, num_groups, param  as in `nest.plan`
     observe                  called as observe(mean, var, count) when y is done, the statistics in the kept axes' shape
-    compute_dtype            the type to compute in: float32, float64, or None for the kernels' own choice
+    compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
 
@@ -44,21 +44,22 @@ class Normalize(Function):
         backend: Any = None,
     ) -> Array:
         self.scale, self.bias, self.equation = scale, bias, equation
-        self.compute_dtype = None if compute_dtype == x.dtype else compute_dtype
+        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.norm = select.backend(x).norm if backend is None else backend
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
         if x.size == 0:
             return np.empty_like(x)
         y, self.stats = self.norm.forward(
             layout.nest,
-            self._in(layout.data(x)),
-            self._in(layout.parameter(scale)),
-            self._in(layout.parameter(bias)),
+            layout.data(x),
+            layout.parameter(scale),
+            layout.parameter(bias),
             equation,
+            **self.dtype,
         )
         if observe is not None:
             observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), layout.nest.columns)
-        return self._out(layout.result(y, x), x)
+        return layout.result(y, x)
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
         x, layout = self.x, self.layout
@@ -66,24 +67,19 @@ class Normalize(Function):
             return tuple(None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias))
         dx, ds, db = self.norm.backward(
             layout.nest,
-            self._in(layout.data(same_order(dy, x))),
-            self._in(layout.data(x)),
+            layout.data(same_order(dy, x)),
+            layout.data(x),
             self.stats,
-            self._in(layout.parameter(self.scale)),
+            layout.parameter(self.scale),
             self.equation,
             (self.needs[0], self.needs[1] or self.needs[2]),
+            **self.dtype,
         )
         return (
-            self._out(layout.result(dx, x), x) if self.needs[0] else None,
-            self._out(layout.parameter_gradient(ds, self.scale), x) if self.needs[1] else None,
-            self._out(layout.parameter_gradient(db, self.bias), x) if self.needs[2] else None,
+            layout.result(dx, x) if self.needs[0] else None,
+            layout.parameter_gradient(ds, self.scale) if self.needs[1] else None,
+            layout.parameter_gradient(db, self.bias) if self.needs[2] else None,
         )
-
-    def _in(self, array: Array | None) -> Array | None:
-        return array if self.compute_dtype is None or array is None else array.astype(self.compute_dtype)
-
-    def _out(self, array: Array, x: Array) -> Array:
-        return array if self.compute_dtype is None else array.astype(x.dtype)
 
 
 class NormalizeWith(Function):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import types
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import minorm_ext
+from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels import cpu, reference
 from minorm.kernels.protocol import NormBackend, Statistics
@@ -264,25 +266,129 @@ def test_variance_beside_an_outlier_that_comes_first(outlier, channels_last):
     np.testing.assert_allclose(var, x.astype(np.float64).var(axes), rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_16_bit_types_round_once(dtype, backend):
-    from minorm import dtypes
+LAYOUTS = {  # shape, axes, groups, axes of the parameters, memory order
+    "rows": ((6, 100), (1,), 1, (1,), (0, 1)),
+    "long rows": ((3, 9000), (1,), 1, (0,), (0, 1)),
+    "long rows, a parameter for each element": ((3, 9000), (1,), 1, (1,), (0, 1)),
+    "runs": ((4, 6, 37), (0, 2), 1, (1,), (0, 1, 2)),
+    "groups": ((3, 8, 5, 5), (2, 3), 4, (1, 2), (0, 1, 2, 3)),
+    "lanes": ((50, 70), (0,), 1, (1,), (0, 1)),
+    "few lanes": ((9, 3, 5, 5), (0, 2, 3), 1, (1,), (0, 2, 3, 1)),
+    "lanes of rows": ((5, 6, 9), (1,), 1, (1,), (0, 1, 2)),
+    "groups, channels last": ((3, 8, 5, 5), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
+}
 
-    dtype = getattr(dtypes, dtype)
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("stored", "computed"), [
+    ("float16", None), ("bfloat16", None), ("float16", "float64"), ("bfloat16", "float64"), ("float32", "float64"),
+])  # fmt: skip
+def test_stored_types_are_widened_and_rounded_once(stored, computed, layout, backend):
+    """The same numbers, given in the type computed in, give the same results, which need only be rounded."""
+    stored = getattr(dtypes, stored)
+    wide = dtypes.float32 if computed is None else getattr(dtypes, computed)
+    options = {} if computed is None else {"dtype": wide}
+    problem = Problem(*LAYOUTS[layout], stored, 0)
+    nest, x, dy, s, b = problem.nest, problem.x, problem.dy, problem.flat_s, problem.flat_b
+    y, stats = backend.forward(nest, x, s, b, Equation(), **options)
+    wide_y, wide_stats = backend.forward(nest, *(a.astype(wide) for a in (x, s, b)), Equation())
+    np.testing.assert_array_equal(stats.block, wide_stats.block)
+    dx, *params = backend.backward(nest, dy, x, stats, s, Equation(), **options)
+    wide_dx, *wide_params = backend.backward(
+        nest, *(a.astype(wide) for a in (dy, x)), stats, s.astype(wide), Equation()
+    )
+    for got, want in ((y, wide_y), (dx, wide_dx)):
+        assert got.dtype == stored
+        if stored == np.float32:
+            np.testing.assert_array_equal(got, want.astype(np.float32))
+        elif backend is cpu.norm:
+            assert_nearest(got.reshape(-1), want.reshape(-1))
+        else:  # ml_dtypes rounds float64 to float32 first
+            half = float(ml_dtypes.finfo(stored).eps) / 2
+            np.testing.assert_allclose(got.astype(wide), want, rtol=1.001 * half, atol=1e-7)
+    for got, want in zip(params, wide_params, strict=True):
+        assert got.dtype == wide
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("computed", ["float32", "float64"])
+@pytest.mark.parametrize("stored", ["float16", "bfloat16"])
+def test_every_16_bit_number_goes_in_and_comes_out(stored, computed, backend):
+    """With mean 0 and rstd 1 each of the 65536 comes back as it was; products are rounded to the nearest, ties to even.
+
+    A product in float64 must not be rounded to float32 first: half of one ulp of float16 is hit exactly now and then.
+    """
+    stored, computed = getattr(dtypes, stored), getattr(dtypes, computed)
+    x = np.arange(65536, dtype=np.uint16).view(stored).reshape(1, -1)
+    nest = plan(x.shape, (1,), 1, (1,))
+    unit = Statistics.of(np.zeros(1), np.zeros(1), np.ones(1), np.ones(1))
+    with np.errstate(all="ignore"):
+        same = backend.apply(nest, x, unit, None, None, computed)
+        np.testing.assert_array_equal(same.astype(np.float32), x.astype(np.float32))
+        tiny = np.float64(2.0**-40) if computed == np.float64 else 0
+        for scale in (1.5, 1.25, 0.75, 1 + 2.0**-11 + tiny, 1 + 2.0**-8 - tiny, 2.0**-9, 2.0**-130, 2.0**9):
+            s = np.full(x.size, scale, computed)
+            got = backend.apply(nest, x, unit, s, None, computed)[0]
+            if backend is cpu.norm:
+                assert_nearest(got, x[0].astype(computed) * s)
+
+
+def assert_nearest(got, exact):
+    """No neighbour of a 16-bit number is nearer to the exact one, or as near and even. Infinity is the next step."""
+    bits = got.view(np.uint16)
+    magnitude = bits & 0x7FFF
+    infinite = int(np.array(np.inf, got.dtype).view(np.uint16))
+    nan = np.isnan(exact)
+    np.testing.assert_array_equal(magnitude > infinite, nan)
+    np.testing.assert_array_equal(bits[~nan] >> 15, np.signbit(exact)[~nan])
+    steps = np.arange(infinite + 2, dtype=np.uint16)  # magnitude bits -> number, in their order
+    numbers = np.append(steps[:infinite].view(got.dtype).astype(np.float64), [0, 0])
+    numbers[infinite] = 2 * numbers[infinite - 1] - numbers[infinite - 2]
+    numbers[infinite + 1] = np.inf
+    m, v = magnitude[~nan].astype(int), np.minimum(np.abs(exact[~nan].astype(np.float64)), numbers[infinite])
+    here, below, above = (np.abs(v - numbers[i]) for i in (m, np.maximum(m - 1, 0), np.minimum(m + 1, infinite)))
+    even = m % 2 == 0
+    assert np.all((here < below) | (m == 0) | ((here == below) & even))
+    assert np.all((here < above) | (m == infinite) | ((here == above) & even))
+
+
+@pytest.mark.parametrize("stored", ["float16", "float32"])
+@pytest.mark.parametrize(("shape", "axes", "groups", "param", "order"), [
+    ((9000, 2048), (1,), 1, (1,), (0, 1)),
+    ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 1, 2, 3)),
+    ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 2, 3, 1)),
+    ((300, 60, 30, 34), (2, 3), 1, (1,), (0, 1, 2, 3)),
+])  # fmt: skip
+def test_results_larger_than_the_cache_have_the_same_bits(shape, axes, groups, param, order, stored):
+    """They are written around it. Every sample stands alone here, so a slice of few samples must come out alike.
+
+    (Lanes are cut in parts whose number depends on that of the samples: there the last bit may differ.)
+    """
+    stored = getattr(dtypes, stored)
+    if stored.itemsize == 2:
+        shape = (2 * shape[0], *shape[1:])
     rng = np.random.default_rng(0)
-    x, dy = ((rng.standard_normal((6, 100)) * 3 + 50).astype(dtype) for _ in range(2))
-    s, b = (rng.standard_normal(100).astype(dtype) for _ in range(2))
-    nest = plan((6, 100), (1,), 1, (1,))
-    wide = [a.astype(np.float32) for a in (x, s, b, dy)]
-    y, stats = backend.forward(nest, x, s, b, Equation())
-    expected, _ = backend.forward(nest, *wide[:3], Equation())
-    assert y.dtype == dtype
-    np.testing.assert_array_equal(y.astype(np.float32), expected.astype(dtype).astype(np.float32))
-    results = backend.backward(nest, dy, x, stats, s, Equation())
-    expected = backend.backward(nest, wide[3], wide[0], stats, wide[1], Equation())
-    for got, want in zip(results, expected, strict=True):
-        assert got.dtype == dtype
-        np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
+    memory = (rng.standard_normal((97, *(shape[i] for i in order[1:])), np.float32) * 2 + 3).astype(stored)
+    x = np.resize(memory, [shape[i] for i in order]).transpose(np.argsort(order))
+    assert x.nbytes > 1 << 25
+    dy = x[::-1].copy("K")
+    large, small = (
+        plan((n, *shape[1:]), axes, groups, param, tuple(step // x.itemsize for step in x.strides))
+        for n in (shape[0], 5)
+    )
+    s, b = rng.standard_normal((2, large.param_size), np.float32)
+    y, stats = cpu.norm.forward(large, x, s, b, Equation())
+    dx, ds, db = cpu.norm.backward(large, dy, x, stats, s, Equation())
+    for rows in (slice(0, 5), slice(-5, None)):
+        few, few_dy = np.empty_like(x[rows]), np.empty_like(x[rows])
+        few[...], few_dy[...] = x[rows], dy[rows]
+        few_y, few_stats = cpu.norm.forward(small, few, s, b, Equation())
+        few_dx = cpu.norm.backward(small, few_dy, few, few_stats, s, Equation())[0]
+        for got, want in ((y[rows], few_y), (dx[rows], few_dx)):
+            last_bit = float(ml_dtypes.finfo(stored).eps) if order[1] == 2 else 0
+            np.testing.assert_allclose(got, want, rtol=last_bit, atol=4 * last_bit)
+    assert np.all(np.isfinite(ds))
+    assert np.all(np.isfinite(db))
 
 
 def test_backends_have_the_functions_of_the_protocol():

@@ -62,9 +62,7 @@ def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Ar
     return block[0], block[1], block[2]
 
 
-def apply(
-    nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None
-) -> Array:
+def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None) -> Array:
     """y = xhat * s + b."""
     y = empty_like(x)
     _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype)

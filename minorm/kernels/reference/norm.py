@@ -1,8 +1,8 @@
 """The specification of the normalization kernels: view the data as its four loops and write the formula.
 
 `four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become
-(keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Sums run in
-float64. See minorm/kernels/protocol.py for the letters.
+(keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are
+computed with in `dtype`, sums run in float64. See minorm/kernels/protocol.py for the letters.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Array = Any
 REDUCED = (2, 3)
 
 
-def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
+def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
     """k, d, var: two passes, the second about the mean."""
-    x4 = _computed(four(nest, x))
+    x4 = _computed(four(nest, x), dtype)
     if not centered:
         zero = np.zeros(nest.rows)
         return zero, zero, _mean(np.square(x4, dtype=np.float64))
@@ -32,53 +32,64 @@ def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
     return k.astype(np.float64), d, _mean(np.square(t - _kept(nest, d)))
 
 
-def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
+def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None) -> Array:
     """y = xhat * s + b."""
-    y = _xhat(nest, x, stats)
+    y = _xhat(nest, x, stats, dtype)
     if s is not None:
-        y = y * parameters(nest, s)
+        y = y * parameters(nest, s).astype(y.dtype, copy=False)
     if b is not None:
-        y = y + parameters(nest, b)
+        y = y + parameters(nest, b).astype(y.dtype, copy=False)
     return _like(nest, y, x)
 
 
-def grad_sums(nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+def grad_sums(
+    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
-    g = _g(nest, dy, s)
-    return _sum(g), _sum(g * _xhat(nest, x, stats))
+    g = _g(nest, dy, s, dtype)
+    return _sum(g), _sum(g * _xhat(nest, x, stats, dtype))
 
 
-def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
+def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
     """ds, db."""
-    dy4 = _computed(four(nest, dy))
+    dy4 = _computed(four(nest, dy), dtype)
     shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
 
     def over_shared(terms: Array) -> Array:
         total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
-        return _from_loops(total, _parameter_loops(nest)).reshape(-1).astype(x.dtype)
+        return _from_loops(total, _parameter_loops(nest)).reshape(-1).astype(dy4.dtype)
 
-    return over_shared(dy4 * _xhat(nest, x, stats)), over_shared(dy4)
+    return over_shared(dy4 * _xhat(nest, x, stats, dtype)), over_shared(dy4)
 
 
 def grad_input(
-    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, sum_g: Array | None, sum_gx: Array | None
+    nest: Nest,
+    dy: Array,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    sum_g: Array | None,
+    sum_gx: Array | None,
+    dtype: Any = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     m = max(nest.columns, 1)
-    dx = _g(nest, dy, s)
+    dx = _g(nest, dy, s, dtype)
     if sum_g is not None:
         dx = dx - _kept(nest, sum_g / m)
     if sum_gx is not None:
-        dx = dx - _xhat(nest, x, stats) * _kept(nest, sum_gx / m)
+        dx = dx - _xhat(nest, x, stats, dtype) * _kept(nest, sum_gx / m)
     return _like(nest, dx * _kept(nest, stats.rstd), x)
 
 
-def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation) -> tuple[Array, Statistics]:
+def forward(
+    nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
+) -> tuple[Array, Statistics]:
     """y and the statistics."""
-    k, d, var = moments(nest, x, equation.centered)
+    k, d, var = moments(nest, x, equation.centered, dtype)
     with np.errstate(divide="ignore"):
         stats = Statistics.of(k, d, var, equation.rstd(var))
-    return apply(nest, x, stats, s, b), stats
+    return apply(nest, x, stats, s, b, dtype), stats
 
 
 def backward(
@@ -89,15 +100,16 @@ def backward(
     s: Array | None,
     equation: Equation,
     needs: tuple[bool, bool] = (True, True),
+    dtype: Any = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db."""
     dx = ds = db = None
     if needs[0]:
-        sum_g, sum_gx = grad_sums(nest, dy, x, stats, s)
+        sum_g, sum_gx = grad_sums(nest, dy, x, stats, s, dtype)
         slope = equation.slope(stats.var)
-        dx = grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * slope)
+        dx = grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * slope, dtype)
     if needs[1]:
-        ds, db = grad_params(nest, dy, x, stats)
+        ds, db = grad_params(nest, dy, x, stats, dtype)
     return dx, ds, db
 
 
@@ -111,7 +123,7 @@ def four(nest: Nest, x: Array) -> Array:
 
 def parameters(nest: Nest, s: Array) -> Array:
     """s or b with the same four axes, of length 1 where it does not vary."""
-    return _computed(_as_loops(s, _parameter_loops(nest)))
+    return _as_loops(s, _parameter_loops(nest))
 
 
 def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
@@ -140,9 +152,9 @@ def _like(nest: Nest, y4: Array, x: Array) -> Array:
     return y
 
 
-def _computed(values: Array) -> Array:
-    """In the type that is computed in: float32 for the 16-bit types."""
-    return values.astype(dtypes.compute_type(values.dtype), copy=False)
+def _computed(values: Array, dtype: Any = None) -> Array:
+    """In the type that is computed in: float32 for the 16-bit types unless something else is asked for."""
+    return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 
 
 def _kept(nest: Nest, statistic: Array) -> Array:
@@ -150,15 +162,15 @@ def _kept(nest: Nest, statistic: Array) -> Array:
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 
-def _xhat(nest: Nest, x: Array, stats: Statistics) -> Array:
-    x4 = _computed(four(nest, x))
+def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any) -> Array:
+    x4 = _computed(four(nest, x), dtype)
     k, d, rstd = (_kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 
-def _g(nest: Nest, dy: Array, s: Array | None) -> Array:
-    g = _computed(four(nest, dy))
-    return g if s is None else g * parameters(nest, s)
+def _g(nest: Nest, dy: Array, s: Array | None, dtype: Any) -> Array:
+    g = _computed(four(nest, dy), dtype)
+    return g if s is None else g * parameters(nest, s).astype(g.dtype, copy=False)
 
 
 def _mean(terms: Array) -> Array:
