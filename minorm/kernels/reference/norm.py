@@ -27,9 +27,9 @@ def moments(nest: Nest, x: Array, centered: bool) -> tuple[Array, Array, Array]:
         zero = np.zeros(nest.rows)
         return zero, zero, _mean(np.square(x4, dtype=np.float64))
     k = np.asarray(_mean(x4), x4.dtype)
-    t = x4 - _kept(nest, k)
+    t = x4 - kept(nest, k)
     d = _mean(t)
-    return k.astype(np.float64), d, _mean(np.square(t - _kept(nest, d)))
+    return k.astype(np.float64), d, _mean(np.square(t - kept(nest, d)))
 
 
 def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None) -> Array:
@@ -39,7 +39,7 @@ def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | N
         y = y * parameters(nest, s)
     if b is not None:
         y = y + parameters(nest, b)
-    return _like(nest, y, x)
+    return like(nest, y, x)
 
 
 def grad_sums(nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
@@ -67,10 +67,10 @@ def grad_input(
     m = max(nest.columns, 1)
     dx = _g(nest, dy, s)
     if sum_g is not None:
-        dx = dx - _kept(nest, sum_g / m)
+        dx = dx - kept(nest, sum_g / m)
     if sum_gx is not None:
-        dx = dx - _xhat(nest, x, stats) * _kept(nest, sum_gx / m)
-    return _like(nest, dx * _kept(nest, stats.rstd), x)
+        dx = dx - _xhat(nest, x, stats) * kept(nest, sum_gx / m)
+    return like(nest, dx * kept(nest, stats.rstd), x)
 
 
 def forward(nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation) -> tuple[Array, Statistics]:
@@ -133,7 +133,7 @@ def _by_step(loops: tuple[Loop, ...]) -> list[int]:
     return sorted(range(4), key=lambda i: -loops[i].data)
 
 
-def _like(nest: Nest, y4: Array, x: Array) -> Array:
+def like(nest: Nest, y4: Array, x: Array) -> Array:
     """Four loop axes -> an array like x: its shape, type and memory order."""
     y = np.empty_like(x)
     four(nest, y)[...] = y4
@@ -145,14 +145,14 @@ def _computed(values: Array) -> Array:
     return values.astype(dtypes.compute_type(values.dtype), copy=False)
 
 
-def _kept(nest: Nest, statistic: Array) -> Array:
+def kept(nest: Nest, statistic: Array) -> Array:
     """A statistic, one number a row, so that it broadcasts against the four loops."""
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 
 def _xhat(nest: Nest, x: Array, stats: Statistics) -> Array:
     x4 = _computed(four(nest, x))
-    k, d, rstd = (_kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
+    k, d, rstd = (kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 
