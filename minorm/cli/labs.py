@@ -80,6 +80,6 @@ def _grade(args: argparse.Namespace) -> int:
     path = args.csv or f"grades{lab.number}.csv"
     for row in grading.grade(lab, args.folder, path, args.seed, args.memory, args.patience):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
-        print(f"{row['score']:6g} of {row['points']:g}  {row['submission']}{note}", flush=True)
+        print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)
     print(path)
     return 0

@@ -110,10 +110,10 @@ def _row(lab: Lab, one: Submission, seed: int, memory: int, patience: float) -> 
     notes = [result["problem"]] if result.get("problem") else result.get("notes", [])
     return {
         "submission": one.name,
-        "score": score,
-        "points": lab.points,
+        "score": f"{score:g}",
+        "points": f"{lab.points:g}",
         "percent": round(100 * score / lab.points, 1),
-        **{f"task {task}": tasks.get(task, 0.0) for task in lab.tasks},
+        **{f"task {task}": f"{tasks.get(task, 0):g}" for task in lab.tasks},
         "seconds": round(result.get("seconds", 0.0), 1),
         "failed": "; ".join(result.get("failed", [])),
         "notes": "; ".join(notes),

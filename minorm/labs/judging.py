@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from minorm.labs import cells
 from minorm.labs.lab import Lab
 from minorm.labs.report import Report
 from minorm.labs.student import Remote
@@ -21,10 +22,11 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int = MEMORY, pa
     memory    MB of address space for the student's process
     patience  a factor for all limits of time, for slow machines
 
-    ValueError where the file is too large or no text.
+    ValueError where the file is too large, no text or no notebook.
     """
     start = time.monotonic()
     text = read(Path(path))
+    cells.read(text, Path(path).name)
     with Remote(text, Path(path).name, lab.module, memory << 20, patience) as student:
         outcomes = lab.run(student, seed)
         student.close()

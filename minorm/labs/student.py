@@ -15,7 +15,7 @@ from minorm.labs import submission, wire, worker
 from minorm.labs.process import KEPT, Process
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's tests test: functions by name
-LOADING = 60.0  # seconds
+LOADING = 30.0  # seconds
 MOST_LOST = 3  # processes; after that, checks are not run any more
 
 
