@@ -51,13 +51,8 @@ def grad_sums(nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | Non
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
     """ds, db."""
     dy4 = _computed(four(nest, dy))
-    shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
-
-    def over_shared(terms: Array) -> Array:
-        total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
-        return _from_loops(total, _parameter_loops(nest)).reshape(-1).astype(x.dtype)
-
-    return over_shared(dy4 * _xhat(nest, x, stats)), over_shared(dy4)
+    ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats)), parameter_sums(nest, dy4)
+    return ds.astype(x.dtype), db.astype(x.dtype)
 
 
 def grad_input(
@@ -112,6 +107,13 @@ def four(nest: Nest, x: Array) -> Array:
 def parameters(nest: Nest, s: Array) -> Array:
     """s or b with the same four axes, of length 1 where it does not vary."""
     return _computed(_as_loops(s, _parameter_loops(nest)))
+
+
+def parameter_sums(nest: Nest, terms: Array) -> Array:
+    """Four loop axes, summed over those along which the parameters do not vary: a flat array like s and b."""
+    shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
+    total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
+    return _from_loops(total, _parameter_loops(nest)).reshape(-1)
 
 
 def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
