@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import OptionError, PlatformError
 
 SOURCES = Path("minorm_ext")
@@ -69,6 +70,18 @@ def extensions() -> list[Extension]:
         for source in sorted(SOURCES.glob("*.pyx"))
         for level in (LEVELS if X86 and source.stem not in BASELINE_ONLY else ["baseline"])
     ]
+
+
+class BuildPython(build_py):
+    """`build_py` that takes the notebooks of the labs along, which `minorm labs start` hands out; not the solutions."""
+
+    def run(self) -> None:  # noqa: D102
+        super().run()
+        if not self.editable_mode:  # then they are found in the checkout
+            target = os.path.join(self.build_lib, "minorm", "labs", "notebooks")
+            self.mkpath(target)
+            for notebook in sorted(Path("examples", "labs").glob("lab*.py")):
+                self.copy_file(str(notebook), os.path.join(target, notebook.name))
 
 
 def processors() -> int:
@@ -195,4 +208,4 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels, "build_py": BuildPython})

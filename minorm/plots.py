@@ -22,6 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from minorm.training import BatchNormWatch
 
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#7F7F7F"
+GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,

@@ -46,6 +46,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},
     "progress": {"training"},
     "plots": {"training"},
+    "labs": {
+        "nest",
+        "kernels",
+        "equation",
+        "functional",
+        "nn",
+        "optim",
+        "data",
+        "tensor",
+        "creation",
+        "models",
+        "running",
+        "training",
+        "testing",
+        "random",
+        "autograd",
+        "onnx",
+        "checkpoint",
+        "atomic",
+    },
 }
 TOP = {"__init__", "cli", "explain"}  # may import anything below
 

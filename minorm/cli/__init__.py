@@ -1,4 +1,4 @@
-"""The command line: `minorm demo`, `train`, `export`, `check`. One file a command, each with `add` and `run`.
+"""The command line: `minorm demo`, `train`, `export`, `check`, `labs`. One file a command, each with `add` and `run`.
 
 Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import minorm
-from minorm.cli import check, demo, export, train
+from minorm.cli import check, demo, export, labs, train
 
 EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError)
 
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, train, export, check):
+    for module in (demo, train, export, check, labs):
         module.add(commands)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")

@@ -15,19 +15,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 import minorm.functional as F
-from minorm.functional.normalization_checks import mark_changed
+from minorm.onnx.batch_statistics import batch_axes, batch_norm, moments, node, put
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.graph_module import Layer
-from minorm.onnx.precision import same_type, single, widest
+from minorm.onnx.precision import same_type
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
-from minorm.onnx.shape import channels, reshape
-from minorm.onnx.statistics import affine, blend, correction, count_up, one_type, ones, standardize, wide, zeros
-from minorm.running import RunningStats
+from minorm.onnx.shape import channels
+from minorm.onnx.statistics import affine, blend, correction, count_up, standardize, wide
 from minorm.tensor import Tensor
 
 
@@ -46,11 +43,8 @@ def write_14(
     unbiased_running_var: bool,
     backend: Any,
 ) -> Value:
-    form = {"training_mode": 1} if training else {}
-    mean, var = _statistics(running_mean, running_var)
-    return _write(
-        g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 3, form
-    )
+    mean, var = running_mean, running_var
+    return _write(g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 3)
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(7, 9))
@@ -68,23 +62,15 @@ def write_7(
     unbiased_running_var: bool,
     backend: Any,
 ) -> Value:
-    mean, var = _statistics(running_mean, running_var)
-    return _write(
-        g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 5, {}
-    )
-
-
-def _statistics(mean: Value | None, var: Value | None) -> tuple[Value, Value]:
-    if mean is None or var is None:
-        raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
-    return mean, var
+    mean, var = running_mean, running_var
+    return _write(g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 5)
 
 
 def _write(
     g: Graph,
     x: Value,
-    running_mean: Value,
-    running_var: Value,
+    running_mean: Value | None,
+    running_var: Value | None,
     weight: Value | None,
     bias: Value | None,
     training: bool,
@@ -93,48 +79,25 @@ def _write(
     batches: Value | None,
     unbiased: bool,
     outputs: int,
-    form: dict[str, int],
 ) -> Value:
-    shape, kept = x.known_shape, running_mean.known_shape
-    n = math.prod(int(length) for length in kept)
-    mean, var = (_flat(g, g.current(buffer), n) for buffer in (running_mean, running_var))
-    data = x if len(kept) == 1 else reshape(g, x, (shape[0], n))  # statistics over N alone: every position a channel
-    if outputs == 5:  # the versions with five outputs have one type for everything
-        data, mean, var = one_type(g, data, mean, var)
-    scale = ones(g, (n,), data) if weight is None else g.cast(_flat(g, weight, n), data.dtype)
-    shift = zeros(g, (n,), data) if bias is None else g.cast(_flat(g, bias, n), data.dtype)
-    inputs = (data, scale, shift, mean, var)
+    if running_mean is None or running_var is None:
+        raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
+    mean, var = g.current(running_mean), g.current(running_var)
     if not training:
-        y = g.add("BatchNormalization", *inputs, shape=data.shape, epsilon=eps, momentum=momentum)
-        return g.cast(reshape(g, y, shape) if len(kept) > 1 else y, x.dtype)
-
-    corrected = momentum is None or unbiased
-    y, new_mean, new_var, *_ = g.add(
-        "BatchNormalization",
-        *inputs,
-        outputs=outputs,
-        shape=(data.shape, *[(n,)] * (outputs - 1)),
-        dtype=(data.dtype, mean.dtype, var.dtype, mean.dtype, var.dtype)[:outputs],
-        epsilon=eps,
-        momentum=0.0 if corrected else momentum,
-        **form,
-    )
-    new_mean, new_var = (value if len(kept) == 1 else reshape(g, value, kept) for value in (new_mean, new_var))
-    if corrected:
-        lengths = (shape[0],) if len(kept) > 1 else (shape[0], *shape[2:])
-        factor = correction(g, lengths, running_var) if unbiased else None
-        blend(g, running_mean, new_mean, momentum, batches)
-        blend(g, running_var, new_var, momentum, batches, factor)
-    else:
-        g.update(running_mean, g.cast(new_mean, running_mean.dtype))
-        g.update(running_var, g.cast(new_var, running_var.dtype))
+        return node(g, x, weight, bias, mean, var, momentum, eps, outputs=1)[0]
+    if momentum is not None and not unbiased:
+        y, new_mean, new_var = node(g, x, weight, bias, mean, var, momentum, eps, outputs)
+        g.update(running_mean, new_mean)
+        g.update(running_var, new_var)
+        return y
+    y, batch_mean, batch_var = node(g, x, weight, bias, mean, var, 0.0, eps, outputs)
+    lengths = (x.known_shape[0],) if mean.ndim > 1 else (x.known_shape[0], *x.known_shape[2:])
+    factor = correction(g, lengths, running_var) if unbiased else None
+    blend(g, running_mean, batch_mean, momentum, batches)
+    blend(g, running_var, batch_var, momentum, batches, factor)
     if momentum is None and batches is not None:
         count_up(g, batches)
-    return g.cast(reshape(g, y, shape) if len(kept) > 1 else y, x.dtype)
-
-
-def _flat(g: Graph, parameter: Value, n: int) -> Value:
-    return parameter if parameter.ndim == 1 else reshape(g, parameter, (n,))
+    return y
 
 
 @lowers(F.batch_norm)
@@ -203,45 +166,25 @@ class BatchNormalization(Layer):
         if not trains:
             y = F.batch_norm(data, mean, var, scale, bias, False, self.momentum, self.eps)
             return y.to(x.dtype), *self._snapshot(mean, var), mean, var
-        axes = (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
-        count = math.prod(x.shape[axis] for axis in axes)
-        old_mean, old_var = (mean, var) if self.updates else (None, None)
-        if count == 1:
-            y = single(data, scale, bias, axes)
-            if self.updates:
-                self._update(x, mean, var)
+        axes = batch_axes(data, scale)
+        if self.updates and math.prod(x.shape[axis] for axis in axes) != 1:
+            y = F.batch_norm(data, mean, var, scale, bias, True, self.momentum, self.eps)
+            new = self._snapshot(mean, var)
         else:
-            y = F.batch_norm(data, old_mean, old_var, scale, bias, True, self.momentum, self.eps)
-        wanted = self.wants[3:] if self.updates else self.wants[1:]
-        if not any(wanted):
-            return y.to(x.dtype), *self._snapshot(mean, var)
-        batch = self._moments(data, axes, mean)
-        new = self._snapshot(mean, var) if self.updates or count == 0 else self._blended(mean, var, *batch)
-        return y.to(x.dtype), *new, *self._saved(*batch, x.dtype)
+            y, new_mean, new_var = batch_norm(data, scale, bias, mean, var, self.momentum, self.eps)
+            new = new_mean, new_var
+            if self.updates:
+                put(mean, new[0])
+                put(var, new[1])
+        if not any(self.wants[3:]):
+            return y.to(x.dtype), *new
+        batch = moments(data, axes, mean)
+        saved_var = 1 / (batch[1] + self.eps).sqrt() if self.inverse_saved_var else batch[1]
+        return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """The running statistics as they are now; where the node owns them, later calls change them in place."""
         return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
-
-    def _moments(self, x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-        x = x.to(widest(x, like))
-        centred = x - x.mean(axes, keepdim=True)
-        return x.mean(axes), (centred * centred).mean(axes)
-
-    def _blended(self, mean: Tensor, var: Tensor, new_mean: Tensor, new_var: Tensor) -> tuple[Tensor, ...]:
-        keep, share = self.momentum, 1 - self.momentum
-        return tuple(
-            (old.to(new.dtype) * keep + new * share).to(old.dtype) for old, new in ((mean, new_mean), (var, new_var))
-        )
-
-    def _saved(self, mean: Tensor, var: Tensor, dtype: Any) -> tuple[Tensor, Tensor]:
-        return mean.to(dtype), (1 / (var + self.eps).sqrt() if self.inverse_saved_var else var).to(dtype)
-
-    def _update(self, x: Tensor, mean: Tensor, var: Tensor) -> None:
-        """One value a channel: it is the mean, and the variance is 0."""
-        running = RunningStats(mean.data, var.data, self.momentum)
-        running.update(x.data.reshape(mean.shape), np.zeros(var.shape), 1)
-        mark_changed(running, mean, var)
 
     def extra_repr(self) -> str:
         """The options, and whether the running statistics are the file's or the graph computes them."""

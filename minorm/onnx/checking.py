@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
+from minorm.onnx import sandbox, sandbox_worker
 from minorm.onnx.errors import VerifyError
 
 # Largest |difference| allowed, as a share of max(1, max |expected|).
@@ -45,36 +44,47 @@ def verify(
     *,
     tolerance: float | None = None,
     training: bool = False,
+    seconds: float = sandbox.SECONDS,
+    memory: int | None = None,
 ) -> Report:
     """Check `model`, run it in onnxruntime on `inputs` and compare its first outputs with `expected`.
 
     inputs      arrays or Tensors in the order of the graph's inputs, or by name
     tolerance   largest difference allowed over max(1, max |expected|); default by type, 1e-4 for float32
     training    the model is in its training form: random results (dropout) are not compared
+    seconds     checker and onnxruntime may take, which run in a process of their own
+    memory      bytes that process may take; default: 4 GiB more than model and inputs need
 
-    Raises VerifyError where the checker or onnxruntime rejects the model, and with the largest difference where
-    outputs differ. Where onnxruntime is missing, or does not have an operator, the report says so and nothing is
-    compared.
+    Raises VerifyError where the checker or onnxruntime rejects the model, crashes, hangs or wants too much memory,
+    and with the largest difference where outputs differ. Where onnxruntime is missing, or does not have an operator,
+    the report says so and nothing is compared.
     """
-    proto = model if isinstance(model, onnx.ModelProto) else onnx.load(os.fspath(model))
-    checker = check(proto)
-    try:
-        import onnxruntime
-    except ImportError:
-        return Report(checker, "onnxruntime is not installed: not compared")
-    session = start(proto)
-    if isinstance(session, str):
-        return Report(checker, session)
-    runtime = f"onnxruntime {onnxruntime.__version__}"
-    if training and any(node.op_type == "Dropout" for node in proto.graph.node):
-        return Report(checker, f"{runtime} loads it; dropout is random: not compared")
-
+    if isinstance(model, onnx.ModelProto):
+        proto = model
+    else:
+        proto = onnx.load(os.fspath(model), load_external_data=False)
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
-    arrays = {
-        name: np.array(getattr(value, "data", value)) for name, value in feeds.items()
-    }  # copies: it may write to them
-    outputs = run(session, proto, arrays)
+    arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in feeds.items()}
+    random = training and any(node.op_type == "Dropout" for node in proto.graph.node)
+    answer = sandbox.ask(model, None if random else arrays, checker=how_to_check(proto), seconds=seconds, memory=memory)
+    if answer.failure is not None:
+        raise VerifyError(f"verify: {answer.failure[1].text}")
+    checker = "passed" if how_to_check(proto) == "full" else f"passed ({_UNSOUND})"
+    if not answer["load"].passed:
+        return Report(checker, answer["load"].text)
+    runtime = sandbox.version("onnxruntime")
+    if answer.outputs is None:
+        return Report(checker, f"{runtime} loads it; dropout is random: not compared")
+    outputs = answer.outputs[: len(proto.graph.output)]
+    return Report(checker, runtime, *compare(proto, outputs, expected, tolerance), outputs)
+
+
+def compare(
+    proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
+) -> tuple[float, float]:
+    """The largest difference, and that over max(1, max |expected|); VerifyError where it is too large."""
+    runtime = sandbox.version("onnxruntime")
     wanted = [np.asarray(getattr(value, "data", value)) for value in expected]
     worst, relative = 0.0, 0.0
     for entry, got, want in zip(proto.graph.output, outputs, wanted, strict=False):
@@ -90,7 +100,7 @@ def verify(
                 f"{allowed:g} * max(1, max|expected|) = {allowed * scale:.3g}"
             )
         worst, relative = max(worst, difference), max(relative, difference / scale)
-    return Report(checker, runtime, worst, relative, tuple(outputs))
+    return worst, relative
 
 
 def _compare(got: Any, want: Any) -> tuple[float, float]:
@@ -103,68 +113,44 @@ def _compare(got: Any, want: Any) -> tuple[float, float]:
     return float(difference.max(initial=0.0)), max(1.0, float(finite.max(initial=0.0)))
 
 
+# Shape inference fails inside the published body, on valid models too.
+_UNSOUND = "without shape inference, which cannot read MeanVarianceNormalization"
+
+
+def how_to_check(proto: onnx.ModelProto) -> str:
+    """What of the onnx checker is sound for this model: "full", "plain" (no shape inference), or "" (nothing)."""
+    operators = {node.op_type for node in proto.graph.node}
+    if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
+        return ""  # its schema is marked deprecated, so the checker refuses what runtimes run
+    return "plain" if "MeanVarianceNormalization" in operators else "full"
+
+
+# The same without another process: for models of our own, many at a time
+
+
 def check(proto: onnx.ModelProto) -> str:
     """Run the onnx checker, with shape inference where that is sound."""
-    unsound = {"MeanVarianceNormalization"}  # shape inference fails inside the published body, on valid models too
-    full = not any(node.op_type in unsound for node in proto.graph.node)
+    full = how_to_check(proto) == "full"
     try:
         onnx.checker.check_model(proto, full_check=full)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise VerifyError(f"verify: the checker of onnx {onnx.__version__} rejects the model: {error}") from error
-    return "passed" if full else "passed (without shape inference, which cannot read MeanVarianceNormalization)"
+    return "passed" if full else f"passed ({_UNSOUND})"
 
 
 def start(proto: onnx.ModelProto) -> Any:
     """An onnxruntime session; a sentence where onnxruntime has no kernel for the model."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # what it would say about the model is in the exception
-    options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
     try:
-        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return sandbox_worker.start(proto.SerializeToString())
     except Exception as error:  # its exceptions derive from nothing more precise
-        if (
-            "NOT_IMPLEMENTED" in str(error)
-            or "ValidateOpsetForDomain" in str(error)
-            or "Unsupported model IR version" in str(error)
-        ):
-            return f"onnxruntime {onnxruntime.__version__} does not run this model: {str(error)[:200]}"
-        raise VerifyError(f"verify: onnxruntime {onnxruntime.__version__} rejects the model: {error}") from error
+        stage = sandbox.failed("load", str(error))
+        if stage.state == "absent":
+            return stage.text
+        raise VerifyError(f"verify: {stage.text}") from error
 
 
-def run(session: Any, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """All outputs; bfloat16, which NumPy and onnxruntime exchange through raw bits, goes in and out as itself."""
-    try:
-        return _run(session, proto, feeds)
-    except Exception as error:  # its exceptions derive from nothing more precise
-        raise VerifyError(f"verify: onnxruntime fails on this model: {error}") from error
-
-
-def _run(session: Any, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    import onnxruntime
-
-    if not any(array.dtype == dtypes.bfloat16 for array in feeds.values()) and not _returns_bfloat16(proto):
-        return list(session.run(None, dict(feeds)))
-    values = {}
-    for name, array in feeds.items():
-        if array.dtype == dtypes.bfloat16:
-            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-                np.ascontiguousarray(array).view(np.uint16), onnx.TensorProto.BFLOAT16
-            )
-        else:
-            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-    results = session.run_with_ort_values([o.name for o in proto.graph.output], values)
-    return [_from_ort(result) for result in results]
-
-
-def _from_ort(value: Any) -> Any:
-    if value.element_type() != onnx.TensorProto.BFLOAT16:
-        return value.numpy()
-    shape = value.shape()
-    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())  # numpy() does not know bfloat16
-    return np.array(bits, np.uint16).view(dtypes.bfloat16).reshape(shape)
-
-
-def _returns_bfloat16(proto: onnx.ModelProto) -> bool:
-    return any(o.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 for o in proto.graph.output)
+def run(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
+    """All outputs; bfloat16 goes in and out as itself."""
+    half = dtypes.bfloat16
+    given = {n: (np.ascontiguousarray(a), sandbox_worker.BFLOAT16 if a.dtype == half else 0) for n, a in feeds.items()}
+    return [array.view(half) if kind else array for array, kind in sandbox_worker.run(session, given)]

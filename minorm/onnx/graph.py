@@ -86,7 +86,6 @@ class Graph:
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
-    training: bool = False
     scope: str = ""
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +12,7 @@ from onnx import helper, numpy_helper
 from minorm import dtypes
 from minorm.onnx import versions
 from minorm.onnx.errors import ExportError
+from minorm.onnx.external import Weights
 from minorm.onnx.graph import ELEMENT_TYPES, Graph, Node, Value
 
 
@@ -40,8 +40,12 @@ def build(
     name: str,
     metadata: dict[str, str],
     fixed: Sequence[str] = (),
+    weights: Weights | None = None,
 ) -> onnx.ModelProto:
-    """The model; `outputs` are (name, value) pairs. A name in `fixed` was asked for, so a clash with it is an error."""
+    """The model; `outputs` are (name, value) pairs. A name in `fixed` was asked for, so a clash with it is an error.
+
+    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    """
     results = _separate(graph, outputs)
     nodes = _needed(graph.nodes, results)
     used = list({id(v): v for node in nodes for v in node.inputs if v is not None}.values())
@@ -52,12 +56,14 @@ def build(
     fixed_numbers = [v for v in initializers if v.home is None and not v.trained and dtypes.is_float(v.dtype)]
     unchanging = {id(v) for v in fixed_numbers}
     held = [v for v in initializers if id(v) not in unchanging]
+    weights = weights or Weights(None)
+    weights.decide([value.array for value in initializers])
     proto = helper.make_graph(
         [_constant(value) for value in fixed_numbers] + [_node(node) for node in nodes],
         name,
         [_info(graph, value) for value in graph.inputs],
         [_info(graph, value) for value in results],
-        initializer=[_tensor(value) for value in sorted(held, key=lambda value: value.home is None)],
+        initializer=[_tensor(value, weights) for value in sorted(held, key=lambda value: value.home is None)],
         value_info=[_info(graph, value) for value in fixed_numbers]
         + [
             _info(graph, value)
@@ -134,7 +140,10 @@ def _give_names(
                 output.name = names.take(f"{node.name}_output")
 
 
-def _tensor(value: Value) -> onnx.TensorProto:
+def _tensor(value: Value, weights: Weights | None = None) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
+    if weights is not None and weights.take(value.array, tensor):
+        return tensor
     return numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape), value.name)
 
 
@@ -158,11 +167,3 @@ def _version() -> str:
         return importlib.metadata.version("minorm")
     except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
         return "0"
-
-
-def to_bytes(model: onnx.ModelProto) -> Any:
-    """The file's contents."""
-    size = model.ByteSize()
-    if size >= 2**31:
-        raise ExportError(f"export: the model takes {size} bytes; one ONNX file holds less than 2147483648")
-    return model.SerializeToString()

@@ -117,8 +117,8 @@ def same_random_numbers_after() -> Iterator[None]:
 
 
 @contextmanager
-def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
-    """Put the model in the mode to export; on leaving, modes and buffers are as they were."""
+def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
+    """Put the model in the mode to export (None: leave it as it is); on leaving, modes and buffers are as they were."""
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
@@ -127,7 +127,7 @@ def untouched(model: Callable[..., Any], training: bool) -> Iterator[None]:
         for name, buffer in module.named_buffers(recurse=False)
     ]
     try:
-        if isinstance(model, Module):
+        if isinstance(model, Module) and training is not None:
             model.train(training)
         yield
     finally:

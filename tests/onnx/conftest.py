@@ -74,7 +74,7 @@ def runner(proto: Any, reference: bool) -> Callable[[Sequence[Any]], list[Any]] 
     names = [entry.name for entry in proto.graph.input]
     session = checking.start(proto)
     if not isinstance(session, str):
-        return lambda arrays: checking.run(session, proto, dict(zip(names, map(np.array, arrays), strict=True)))
+        return lambda arrays: checking.run(session, dict(zip(names, map(np.array, arrays), strict=True)))
     if proto.opset_import[0].version > RUNS and reference:
         evaluator = onnx.reference.ReferenceEvaluator(proto)
         return lambda arrays: list(evaluator.run(None, dict(zip(names, arrays, strict=True))))

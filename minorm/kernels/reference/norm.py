@@ -27,9 +27,9 @@ def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Ar
         zero = np.zeros(nest.rows)
         return zero, zero, _mean(np.square(x4, dtype=np.float64))
     k = np.asarray(_mean(x4), x4.dtype)
-    t = x4 - _kept(nest, k)
+    t = x4 - kept(nest, k)
     d = _mean(t)
-    return k.astype(np.float64), d, _mean(np.square(t - _kept(nest, d)))
+    return k.astype(np.float64), d, _mean(np.square(t - kept(nest, d)))
 
 
 def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None) -> Array:
@@ -39,7 +39,7 @@ def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | N
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
     if b is not None:
         y = y + parameters(nest, b).astype(y.dtype, copy=False)
-    return _like(nest, y, x)
+    return like(nest, y, x)
 
 
 def grad_sums(
@@ -53,13 +53,8 @@ def grad_sums(
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
     """ds, db."""
     dy4 = _computed(four(nest, dy), dtype)
-    shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
-
-    def over_shared(terms: Array) -> Array:
-        total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
-        return _from_loops(total, _parameter_loops(nest)).reshape(-1).astype(dy4.dtype)
-
-    return over_shared(dy4 * _xhat(nest, x, stats, dtype)), over_shared(dy4)
+    ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype)), parameter_sums(nest, dy4)
+    return ds.astype(dy4.dtype), db.astype(dy4.dtype)
 
 
 def grad_input(
@@ -76,10 +71,10 @@ def grad_input(
     m = max(nest.columns, 1)
     dx = _g(nest, dy, s, dtype)
     if sum_g is not None:
-        dx = dx - _kept(nest, sum_g / m)
+        dx = dx - kept(nest, sum_g / m)
     if sum_gx is not None:
-        dx = dx - _xhat(nest, x, stats, dtype) * _kept(nest, sum_gx / m)
-    return _like(nest, dx * _kept(nest, stats.rstd), x)
+        dx = dx - _xhat(nest, x, stats, dtype) * kept(nest, sum_gx / m)
+    return like(nest, dx * kept(nest, stats.rstd), x)
 
 
 def forward(
@@ -126,6 +121,13 @@ def parameters(nest: Nest, s: Array) -> Array:
     return _as_loops(s, _parameter_loops(nest))
 
 
+def parameter_sums(nest: Nest, terms: Array) -> Array:
+    """Four loop axes, summed over those along which the parameters do not vary: a flat array like s and b."""
+    shared = tuple(axis for axis, loop in enumerate(nest.two_by_two) if loop.param == 0)
+    total = terms.sum(axis=shared, dtype=np.float64, keepdims=True)
+    return _from_loops(total, _parameter_loops(nest)).reshape(-1)
+
+
 def _parameter_loops(nest: Nest) -> tuple[Loop, ...]:
     return tuple(Loop(loop.count if loop.param else 1, loop.data, loop.param) for loop in nest.two_by_two)
 
@@ -145,7 +147,7 @@ def _by_step(loops: tuple[Loop, ...]) -> list[int]:
     return sorted(range(4), key=lambda i: -loops[i].data)
 
 
-def _like(nest: Nest, y4: Array, x: Array) -> Array:
+def like(nest: Nest, y4: Array, x: Array) -> Array:
     """Four loop axes -> an array like x: its shape, type and memory order."""
     y = np.empty_like(x)
     four(nest, y)[...] = y4
@@ -157,14 +159,14 @@ def _computed(values: Array, dtype: Any = None) -> Array:
     return values.astype(dtypes.compute_type(values.dtype) if dtype is None else dtype, copy=False)
 
 
-def _kept(nest: Nest, statistic: Array) -> Array:
+def kept(nest: Nest, statistic: Array) -> Array:
     """A statistic, one number a row, so that it broadcasts against the four loops."""
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 
 def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any) -> Array:
     x4 = _computed(four(nest, x), dtype)
-    k, d, rstd = (_kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
+    k, d, rstd = (kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 

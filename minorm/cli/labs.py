@@ -1,0 +1,85 @@
+"""`minorm labs`: the course. List the labs, begin one, check a solution, grade a folder of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from minorm.labs import catalogue, cells, grading, judging
+
+
+def add(commands: Any) -> None:
+    """Declare the command and its four."""
+    parser = commands.add_parser(
+        "labs",
+        help="the course: list the labs, start one, check it, grade a folder",
+        description="Labs in which a student takes normalization apart and puts it back. docs/labs.md is the guide.",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("list", help="what labs there are").set_defaults(run=_list)
+
+    start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
+    start.add_argument("lab", type=int, metavar="N")
+    start.add_argument("--to", default=".", metavar="DIR", help="where to (default: here); made if it is not there")
+    start.set_defaults(run=_start)
+
+    check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
+    check.add_argument("lab", type=int, metavar="N")
+    check.add_argument("file", metavar="FILE", help="the .py or the .ipynb")
+    check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
+    check.set_defaults(run=_check)
+
+    grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
+    grade.add_argument("lab", type=int, metavar="N")
+    grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
+    grade.add_argument("--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.set_defaults(run=_grade)
+
+    for command in (check, grade):
+        command.add_argument("--seed", type=int, default=judging.SEED, help="of the hidden numbers; keep yours secret")
+        command.add_argument("--memory", type=int, default=judging.MEMORY, metavar="MB", help="default %(default)s")
+        command.add_argument(
+            "--patience", type=float, default=1.0, metavar="X", help="times all limits of time, for slow machines"
+        )
+
+
+def _list(_: argparse.Namespace) -> int:
+    for number in catalogue.numbers():
+        lab = catalogue.find(number)
+        print(f"{number:3}  {lab.title:24} {lab.minutes} min, {lab.points:g} points")
+        print(f"     {lab.question}")
+    return 0
+
+
+def _start(args: argparse.Namespace) -> int:
+    lab = catalogue.find(args.lab)
+    text = catalogue.notebook(lab)
+    os.makedirs(args.to, exist_ok=True)
+    paths = [os.path.join(args.to, lab.file + ending) for ending in (".py", ".ipynb")]
+    for path in paths:
+        if os.path.exists(path):
+            raise ValueError(f"{path} is there already, with your work in it; move it away or choose another --to")
+    for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(content)
+    print(f"Lab {lab.number}, {lab.title}: {lab.question}")
+    print(f"Work in {paths[1]} or in {paths[0]}; then: minorm labs check {lab.number} {paths[1]}")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
+    print(json.dumps(report.gradescope(), indent=2) if args.json else report)
+    return 0 if report.score == report.points else 1
+
+
+def _grade(args: argparse.Namespace) -> int:
+    lab = catalogue.find(args.lab)
+    path = args.csv or f"grades{lab.number}.csv"
+    for row in grading.grade(lab, args.folder, path, args.seed, args.memory, args.patience):
+        note = f"  {row['notes'][:80]}" if row["notes"] else ""
+        print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)
+    print(path)
+    return 0

@@ -1,0 +1,38 @@
+"""The labs' machinery: notebooks with stubs, checks that ask, a judge that trusts no answer but a right one.
+
+    cells        a notebook as cells, percent format and .ipynb
+    lab          a lab as its checks; mutation: checks of the student's own tests
+    comparing    expected and got
+    student      the student's functions, here or in a process of their own (process, worker, wire, limits, submission)
+    judging      one submission -> a report; grading: a folder -> CSV
+    visible      the same checks inside the notebook
+    checks/      a module a lab
+
+How to write a lab
+------------------
+
+1. examples/labs/solutions/labNN_name.py: the whole notebook, solved, in the percent format. The stub file
+   examples/labs/labNN_name.py is made from it by `python examples/labs/make_stubs.py`, so that text and checks are
+   written once; a test compares. What the student writes stands between two comments:
+
+       def moments(x, axes):
+           \"\"\"mean and var of x over axes, with the axes kept.\"\"\"
+           # SOLUTION 1.1: mean and var
+           mean = ...
+           return mean, var
+           # END
+
+   which becomes `raise NotImplementedError("Task 1.1: mean and var")`.
+
+2. Tags: `# %% tags=["check"]` for a cell that calls `check("1.1")`, `# %% tags=["plot"]` for one that draws, trains or
+   measures. `labs check` leaves both out when it loads a submission; it runs everything else, so cells without a tag
+   define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
+
+3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks. Students' functions take and return what
+   `wire` carries: numbers, text, arrays, tuples, lists, dicts. What needs more (a layer, a training run) is a function
+   of this module, `def train(module, steps): ...`, which gets the student's module and runs in its process:
+   `student.drive("train", steps=20)`. Its answer is the student's word; compute the expected one outside.
+
+4. tests/labs/test_labNN.py: wrong answers and the checks that catch them. Solutions and stubs of all labs are tested
+   together in tests/labs/test_all_labs.py.
+"""

@@ -1,0 +1,46 @@
+"""The labs there are, and where their notebooks lie: beside the package in a wheel, in examples/labs in a checkout."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+from minorm.labs import checks
+from minorm.labs.lab import Lab
+
+PACKAGED = Path(__file__).resolve().parent / "notebooks"
+CHECKOUT = Path(__file__).resolve().parents[2] / "examples" / "labs"
+
+
+def numbers() -> list[int]:
+    """The numbers of all labs."""
+    return sorted(_modules())
+
+
+def find(number: int) -> Lab:
+    """The lab with this number; ValueError where there is none."""
+    names = _modules()
+    if number not in names:
+        raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, sorted(names)))}")
+    module = f"{checks.__name__}.{names[number]}"
+    lab = importlib.import_module(module).LAB
+    assert isinstance(lab, Lab)
+    lab.module = module
+    return lab
+
+
+def notebook(lab: Lab) -> str:
+    """The text of the lab's file with stubs, in the percent format."""
+    for folder in (PACKAGED, CHECKOUT):
+        path = folder / f"{lab.file}.py"
+        if path.exists():
+            return path.read_text(encoding="utf-8")
+    raise FileNotFoundError(f"lab {lab.number}: {lab.file}.py is neither in {PACKAGED} nor in {CHECKOUT}")
+
+
+def _modules() -> dict[int, str]:
+    """Number -> name of the module of checks."""
+    found = (re.fullmatch(r"lab(\d+)_\w+", module.name) for module in pkgutil.iter_modules(checks.__path__))
+    return {int(match[1]): match[0] for match in found if match}

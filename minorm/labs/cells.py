@@ -1,0 +1,126 @@
+"""A notebook as a list of cells: the percent format and .ipynb, read and written.
+
+The percent format is Python in which a line `# %%` begins a cell of code and `# %% [markdown]` a cell of text, whose
+lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most editors know it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+MARK = re.compile(r"^# %%(?P<markdown> \[markdown\])?(?: tags=(?P<tags>\[.*\]))?(?P<rest>.*)$")
+MAGIC = re.compile(r"^\s*[%!]")
+HEADER = """\
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell. line: where its first line of text stands in the file, counted from 1."""
+
+    text: str
+    markdown: bool = False
+    tags: tuple[str, ...] = ()
+    line: int = 1
+
+
+def read(text: str, name: str) -> list[Cell]:
+    """The cells of a file called `name`: a notebook where it ends in .ipynb, else Python. ValueError: it is broken."""
+    return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
+
+
+def read_percent(text: str) -> list[Cell]:
+    """The cells of a Python file; what stands before the first mark is a cell as well, jupytext's header is not."""
+    cells: list[Cell] = []
+    lines = text.splitlines()
+    start = _after_header(lines)
+    markdown, tags = False, ()
+    body: list[str] = []
+    first = start + 1
+
+    def finish() -> None:
+        content = [_uncommented(line) for line in body] if markdown else body
+        joined = "\n".join(content).strip("\n")
+        if joined:
+            skipped = next(i for i, line in enumerate(content) if line.strip())
+            cells.append(Cell(joined, markdown, tags, first + skipped))
+
+    for number, line in enumerate(lines[start:], start + 1):
+        mark = MARK.match(line)
+        if mark is None:
+            body.append(line)
+            continue
+        finish()
+        markdown, body, first = mark["markdown"] is not None, [], number + 1
+        tags = tuple(json.loads(mark["tags"])) if mark["tags"] else ()
+    finish()
+    return cells
+
+
+def to_notebook(cells: list[Cell]) -> str:
+    """The cells as the text of an .ipynb file."""
+    notebook = {
+        "cells": [_as_json(number, cell) for number, cell in enumerate(cells)],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def without_magics(text: str) -> str:
+    """IPython's `%magic` and `!command` lines as comments, so that Python can read the rest."""
+    return "\n".join("pass  # " + line.strip() if MAGIC.match(line) else line for line in text.split("\n"))
+
+
+def _after_header(lines: list[str]) -> int:
+    """How many lines the `# ---` header takes."""
+    if lines and lines[0] == "# ---" and "# ---" in lines[1:]:
+        return lines.index("# ---", 1) + 1
+    return 0
+
+
+def _uncommented(line: str) -> str:
+    return line[2:] if line.startswith("# ") else line.removeprefix("#")
+
+
+def _as_json(number: int, cell: Cell) -> dict[str, Any]:
+    code: dict[str, Any] = {} if cell.markdown else {"execution_count": None, "outputs": []}
+    return {
+        "cell_type": "markdown" if cell.markdown else "code",
+        "id": f"cell-{number}",
+        "metadata": {"tags": list(cell.tags)} if cell.tags else {},
+        "source": cell.text.splitlines(keepends=True),
+        **code,
+    }
+
+
+def _read_notebook(text: str, name: str) -> list[Cell]:
+    try:
+        entries = json.loads(text)["cells"]
+        cells, line = [], 1
+        for entry in entries:
+            source = "".join(entry["source"])
+            tags = tuple(str(tag) for tag in entry.get("metadata", {}).get("tags", ()))
+            cells.append(Cell(source, entry["cell_type"] != "code", tags, line))
+            line += source.count("\n") + 1
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{name} is not a notebook: {type(error).__name__}: {error}") from None
+    return cells

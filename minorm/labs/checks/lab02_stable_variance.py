@@ -1,0 +1,161 @@
+"""Lab 2: each formula is right in float64, and in float32 as good, or as bad, as it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.creation import tensor
+from minorm.kernels.pieces import Pieces
+from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
+from minorm.labs.lab import Lab
+
+LAB = Lab(
+    2,
+    "lab02_stable_variance",
+    "Stable variance",
+    "What is the variance of numbers near ten million, in float32?",
+    minutes=75,
+)
+STEP = 2.0**-23  # of float32 at 1
+Method = Callable[[Any], Any]
+
+
+def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
+    """In float64, where nothing is lost: is the formula right, for columns and for one column?"""
+    for shape in ((50, 7), (9,), (2, 3), (1, 2)):
+        x = rng.standard_normal(shape) * 3 + 2
+        got = method(x)
+        close(got, x.var(axis=0), f"{name} of float64 numbers of shape {shape}", 1e-9, 1e-12, dtype=np.float64)
+
+
+def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -> float:
+    """The largest relative error of 64 columns in float32."""
+    x = (rng.standard_normal((int(rng.integers(200, 400)), 64)) + offset).astype(np.float32)
+    right = x.astype(np.float64).var(axis=0)
+    got = numbers(method(x), f"{name} of float32 numbers of shape {x.shape}", f"numbers of shape {right.shape}")
+    close(got.shape, right.shape, f"the shape of {name} of numbers of shape {x.shape}")
+    true(got.dtype == np.float32, f"{name} of float32 numbers", "float32", str(got.dtype))
+    with np.errstate(all="ignore"):
+        return float(np.abs(got / right - 1).max())
+
+
+def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float, largest: float) -> None:
+    """The error may rise like `losing` times the offset, in steps of float32."""
+    for power in range(-1, int(np.log10(largest)) + 1):
+        offset = 10.0**power if power >= 0 else 0.0
+        bound = 1e-5 + losing * STEP * offset
+        error = _error(method, name, rng, offset)
+        at_most(error, bound, f"relative error of {name} with a mean of {offset:g} deviations")
+
+
+@LAB.check("2.1", "naive: the formula", visible=True)
+def naive_formula(student: Any, rng: np.random.Generator) -> None:
+    _arithmetic(student.naive, "naive", rng)
+
+
+@LAB.check("2.1", "naive: good near 0, no digit right at 10,000", visible=True)
+def naive_fails(student: Any, rng: np.random.Generator) -> None:
+    at_most(_error(student.naive, "naive", rng, 0.0), 1e-5, "relative error of naive with a mean of 0")
+    error = _error(student.naive, "naive", rng, 1e4)
+    expected = "at least 1: mean(x^2) - mean(x)^2 in float32 has no digit left there"
+    true(error >= 1, "relative error of naive with a mean of 10,000 deviations", expected, f"{error:.1e}")
+
+
+@LAB.check("2.2", "two passes: the formula", visible=True)
+def two_pass_formula(student: Any, rng: np.random.Generator) -> None:
+    _arithmetic(student.two_pass, "two_pass", rng)
+
+
+@LAB.check("2.2", "two passes: error bound up to 100,000")
+def two_pass_error(student: Any, rng: np.random.Generator) -> None:
+    _accuracy(student.two_pass, "two_pass", rng, 4, 1e5)
+
+
+@LAB.check("2.3", "Welford: the formula", visible=True)
+def welford_formula(student: Any, rng: np.random.Generator) -> None:
+    _arithmetic(student.welford, "welford", rng)
+
+
+@LAB.check("2.3", "Welford: error bound up to 100,000", points=2)
+def welford_error(student: Any, rng: np.random.Generator) -> None:
+    _accuracy(student.welford, "welford", rng, 4, 1e5)
+
+
+@LAB.check("2.4", "Chan: two pieces as one", points=2, visible=True)
+def combine(student: Any, rng: np.random.Generator) -> None:
+    for n1, n2 in ((5, 8), (1, 1), (30, 1)):
+        x = rng.standard_normal((n1 + n2, 3)) + rng.uniform(-2, 2)
+        both = [(len(p), p.mean(axis=0), len(p) * p.var(axis=0)) for p in (x[:n1], x[n1:])]
+        n, mean, M = parts(student.combine(*both), 3, f"combine of {n1} and {n2} values")
+        equal(n, n1 + n2, f"n of {n1} and {n2} values together")
+        close(mean, x.mean(axis=0), f"the mean of {n1} and {n2} values together")
+        close(M, (n1 + n2) * x.var(axis=0), f"M of {n1} and {n2} values together")
+
+
+@LAB.check("2.4", "Chan: the formula", visible=True)
+def chan_formula(student: Any, rng: np.random.Generator) -> None:
+    _arithmetic(student.chan, "chan", rng)
+    _arithmetic(lambda x: student.chan(x, 1), "chan with pieces=1", rng)
+    _arithmetic(lambda x: student.chan(x, 3), "chan with pieces=3", rng)
+
+
+@LAB.check("2.4", "Chan: error bound up to 100,000")
+def chan_error(student: Any, rng: np.random.Generator) -> None:
+    _accuracy(student.chan, "chan", rng, 4, 1e5)
+
+
+@LAB.check("2.5", "shifted: k, d and var", points=2, visible=True)
+def shifted_formula(student: Any, rng: np.random.Generator) -> None:
+    for shape in ((50, 7), (9,), (5, 3)):
+        x = rng.standard_normal(shape) * 3 + 2
+        k, d, var = parts(student.shifted(x), 3, f"shifted of numbers of shape {shape}")
+        close(k, x[:4].mean(axis=0), f"k of numbers of shape {shape}")
+        close(np.asarray(k) + np.asarray(d), x.mean(axis=0), f"k + d of numbers of shape {shape}")
+        close(var, x.var(axis=0), f"var of numbers of shape {shape}")
+
+
+@LAB.check("2.5", "shifted: seven digits wherever the data lies", points=3)
+def shifted_error(student: Any, rng: np.random.Generator) -> None:
+    _accuracy(lambda x: parts(student.shifted(x), 3, "shifted")[2], "shifted", rng, 0, 1e2)
+    for offset in (1e3, 1e4, 1e5, 1e6, 1e7):
+        error = _error(lambda x: parts(student.shifted(x), 3, "shifted")[2], "shifted", rng, offset)
+        at_most(error, 5e-5, f"relative error of shifted with a mean of {offset:g} deviations")
+
+
+def plugged(module: Any, x: Any, function: str) -> Any:
+    """y of a normalization with the student's moments."""
+    return _run(x, function, Pieces(moments=module.moments))
+
+
+def _run(x: Any, function: str, backend: Any) -> Any:
+    if function == "rms_norm":
+        return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).data
+    if function == "layer_norm":
+        return F.layer_norm(tensor(x), x.shape[2:], backend=backend).data
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+
+
+def _layer(student: Any, rng: np.random.Generator, function: str, offset: float) -> None:
+    x = (rng.standard_normal((8, 5, 6, 6)) + offset).astype(np.float32)
+    axes = (0, 2, 3) if function == "batch_norm" else (2, 3)
+    wide = x.astype(np.float64)
+    mean = 0 if function == "rms_norm" else wide.mean(axes, keepdims=True)
+    right = (wide - mean) / np.sqrt(((wide - mean) ** 2).mean(axes, keepdims=True) + 1e-5)
+    what = f"y of {function} with your moments, mean {offset:g}"
+    close(student.drive("plugged", x=x, function=function), right, what, rtol=2e-6, atol=5e-6, dtype=np.float32)
+
+
+@LAB.check("2.6", "BatchNorm with your moments", points=2, visible=True)
+def batch_norm(student: Any, rng: np.random.Generator) -> None:
+    for offset in (0.0, 1e4, 1e7):
+        _layer(student, rng, "batch_norm", offset)
+
+
+@LAB.check("2.6", "LayerNorm and RMSNorm with your moments")
+def other_norms(student: Any, rng: np.random.Generator) -> None:
+    _layer(student, rng, "layer_norm", 1e6)
+    _layer(student, rng, "rms_norm", 3.0)

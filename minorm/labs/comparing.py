@@ -1,0 +1,110 @@
+"""How a check says what it expected and what it got: one exception, raised by three comparisons.
+
+Each names the call it looks at in `what`, as a student would write it: `mean of a 3x5x7 array over (0, 2)`. It tells
+one expected number, never how to get it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+
+LONGEST = 400  # characters of a value that a table shows
+
+
+class Wrong(AssertionError):
+    """An answer that is not the expected one."""
+
+    def __init__(self, what: str, expected: str, got: str) -> None:
+        super().__init__(f"{what}: expected {expected}, got {got}")
+        self.what, self.expected, self.got = what, expected, got
+
+
+def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 1e-12, dtype: Any = None) -> None:
+    """Wrong unless |got - expected| <= atol + rtol |expected| everywhere, shapes are equal, and the type is `dtype`."""
+    expected = np.asarray(expected)
+    found = numbers(got, what, f"numbers of shape {expected.shape}")
+    if found.shape != expected.shape:
+        raise Wrong(what, f"shape {expected.shape}", f"shape {found.shape}")
+    if dtype is not None and found.dtype != np.dtype(dtype):
+        raise Wrong(what, f"numbers of type {np.dtype(dtype)}", str(found.dtype))
+    wide, right = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        good = (np.abs(wide - right) <= atol + rtol * np.abs(right)) | (wide == right)
+        good |= np.isnan(wide) & np.isnan(right)
+    if not good.all():
+        index = tuple(int(i) for i in np.argwhere(~good)[0])
+        where = f" at {list(index)}" if index else ""
+        more = f" ({np.count_nonzero(~good)} of {good.size} are wrong)" if good.size > 1 else ""
+        raise Wrong(what, f"{right[index]:.9g}{where}", f"{wide[index]:.9g}{more}")
+
+
+def equal(got: Any, expected: Any, what: str) -> None:
+    """Wrong unless both are the same; arrays element by element, lists and tuples as one."""
+    if isinstance(expected, np.ndarray):
+        found = numbers(got, what, f"an array of shape {expected.shape}")
+        if found.shape != expected.shape:
+            raise Wrong(what, f"shape {expected.shape}", f"shape {found.shape}")
+        if not np.array_equal(found, expected):
+            index = tuple(int(i) for i in np.argwhere(found != expected)[0])
+            raise Wrong(what, f"{expected[index]} at {list(index)}", f"{found[index]}")
+    elif _plain(got) != _plain(expected) or isinstance(_plain(got), bool) != isinstance(expected, bool):
+        raise Wrong(what, shown(expected), shown(got))
+
+
+def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
+    """Wrong unless the number is at most `bound`; NaN is not."""
+    value = float(numbers(got, what, "a number"))
+    if not value <= bound:
+        raise Wrong(what, f"at most {bound:.3g}{unit}", f"{value:.3g}{unit}")
+
+
+def true(fact: Any, what: str, expected: str, got: str) -> None:
+    """Wrong unless the fact holds: for what the others cannot say."""
+    if not fact:
+        raise Wrong(what, expected, got)
+
+
+def parts(got: Any, count: int, what: str) -> tuple[Any, ...]:
+    """The tuple of `count` things that a function was to return, or Wrong."""
+    if not isinstance(got, (tuple, list)) or len(got) != count:
+        kind = f"{len(got)}" if isinstance(got, (tuple, list)) else f"one {_kind(got)}"
+        raise Wrong(what, f"{count} results", kind)
+    return tuple(got)
+
+
+def numbers(got: Any, what: str, expected: str) -> Any:
+    """What came as an array of numbers, or Wrong."""
+    if got is None or isinstance(got, (str, bytes, dict)):
+        raise Wrong(what, expected, _kind(got))
+    try:
+        array = np.asarray(got)
+    except ValueError:
+        raise Wrong(what, expected, f"a {type(got).__name__} of uneven lengths") from None
+    if array.dtype not in dtypes.ALL:
+        raise Wrong(what, expected, f"a {_kind(got)} of {array.dtype}")
+    return array
+
+
+def shown(value: Any) -> str:
+    """A value, short enough for a table."""
+    text = repr(_plain(value))
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
+
+
+def _kind(value: Any) -> str:
+    return "None (is there a return?)" if value is None else type(value).__name__
+
+
+def _plain(value: Any) -> Any:
+    """Tuples for lists, Python's numbers for NumPy's."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,54 @@
+"""Judging one submission: its code in a process with limits, the checks in this one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from minorm.labs import cells
+from minorm.labs.lab import Lab
+from minorm.labs.report import Report
+from minorm.labs.student import Remote
+
+MEMORY = 4096  # MB
+SEED = 1
+LARGEST_FILE = 32 << 20
+
+
+def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int = MEMORY, patience: float = 1.0) -> Report:
+    """Run all checks of the lab on the file.
+
+    seed      of the numbers that the checks draw; choose your own and keep it to yourself
+    memory    MB of address space for the student's process
+    patience  a factor for all limits of time, for slow machines
+
+    ValueError where the file is too large, no text or no notebook.
+    """
+    start = time.monotonic()
+    text = read(Path(path))
+    cells.read(text, Path(path).name)
+    with Remote(text, Path(path).name, lab.module, memory << 20, patience) as student:
+        outcomes = lab.run(student, seed)
+        student.close()
+        return Report(
+            lab.number,
+            lab.title,
+            Path(path).name,
+            outcomes,
+            student.notes,
+            student.printed,
+            student.beginning,
+            time.monotonic() - start,
+        )
+
+
+def read(path: Path) -> str:
+    """The text of a submission."""
+    if path.suffix not in (".py", ".ipynb"):
+        raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{path.name} has {path.stat().st_size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is not text in UTF-8") from None

@@ -1,0 +1,121 @@
+"""A lab as its checks: which task, how many points, and a function that asks the student's functions and compares.
+
+    LAB = Lab(3, "lab03_backward", "Backward", "How does a gradient come through a mean and a variance?", minutes=90)
+
+    @LAB.check("3.1", "the mean's part", points=2, visible=True)
+    def mean_part(student, rng):
+        g = rng.standard_normal((4, 6))
+        close(student.through_mean(g, (1,)), g - g.mean(1, keepdims=True), "through_mean of 4x6 over (1,)")
+
+A check earns all its points or none. `student.name(...)` runs the student's function, wherever that is; rng is seeded
+with the check's name, so the numbers of one check do not depend on another. Visible checks also run in the notebook,
+with other numbers than those that are graded.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minorm.labs import mutation
+from minorm.labs.comparing import Wrong
+from minorm.labs.report import Outcome
+from minorm.labs.student import Failure, Student
+
+Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
+SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table. seconds: how long the student's functions may take in it."""
+
+    task: str
+    title: str
+    points: float
+    visible: bool
+    seconds: float
+    ask: Question
+
+    def run(self, student: Student, seed: int) -> list[Outcome]:
+        """Ask, and say how it went."""
+        start = time.monotonic()
+        row = Outcome(self.task, self.title, self.points, visible=self.visible)
+        try:
+            student.allow(self.seconds)
+            self.ask(student, generator(self.task, self.title, seed))
+        except Wrong as wrong:
+            row = row.but(status="wrong", what=wrong.what, expected=wrong.expected, got=wrong.got)
+        except Failure as failure:
+            row = row.but(status=failure.status, got=str(failure), cause=failure.__cause__)
+        except Exception as error:  # noqa: BLE001  an answer that the check cannot even look at
+            row = row.but(status="wrong", expected="another kind of answer", got=f"{type(error).__name__}: {error}")
+        else:
+            row = row.but(status="passed", earned=self.points)
+        return [row.but(seconds=time.monotonic() - start)]
+
+
+@dataclass
+class Lab:
+    """A lab: its name, what it asks, and its checks in order.
+
+    file     of the notebook, without an ending: examples/labs/FILE.py
+    minutes  of work for a student
+    """
+
+    number: int
+    file: str
+    title: str
+    question: str
+    minutes: int
+    items: list[Check | mutation.Mutants] = field(default_factory=list)
+    module: str = ""  # where the checks stand; the catalogue fills it in
+
+    def check(
+        self, task: str, title: str, points: float = 1, visible: bool = False, seconds: float = SECONDS
+    ) -> Callable[[Question], Question]:
+        """Make a check of a function (student, rng)."""
+
+        def declare(ask: Question) -> Question:
+            self.items.append(Check(task, title, points, visible, seconds, ask))
+            return ask
+
+        return declare
+
+    def mutants(
+        self,
+        task: str,
+        right: mutation.Implementation,
+        planted: Mapping[str, mutation.Implementation],
+        visible: bool = False,
+        seconds: float = SECONDS,
+    ) -> None:
+        """Grade the student's test_ functions: a point for passing the right implementation, one for each bug found.
+
+        An implementation is a dict of functions by name; the tests get an object with these functions.
+        """
+        self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
+
+    @property
+    def points(self) -> float:
+        """What full marks are."""
+        return sum(item.points for item in self.items)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return list(dict.fromkeys(item.task for item in self.items))
+
+    def run(self, student: Student, seed: int) -> list[Outcome]:
+        """All checks."""
+        return [row for item in self.items for row in item.run(student, seed)]
+
+
+def generator(task: str, title: str, seed: int) -> np.random.Generator:
+    """Random numbers for one check."""
+    return np.random.default_rng([seed, zlib.crc32(f"{task} {title}".encode())])

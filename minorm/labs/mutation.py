@@ -1,0 +1,90 @@
+"""Grading tests by planting bugs: a good test passes on the right implementation and fails on a wrong one.
+
+The student's tests get an implementation whose functions run in the judge's process, so they cannot look at its code.
+The right one comes several times, at places that the seed decides: tests that fail at random, or from the third time
+on, fail there too, and then no bug counts as found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from minorm.labs.report import Outcome
+from minorm.labs.student import Failure, Student
+
+Implementation = Mapping[str, Callable[..., object]]
+RIGHT = "your tests pass on the right implementation"
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Mutants:
+    """A right implementation and wrong ones by name; a point for each, and one for passing the right one."""
+
+    task: str
+    right: Implementation
+    planted: Mapping[str, Implementation]
+    visible: bool
+    seconds: float  # for one run of all tests
+
+    @property
+    def points(self) -> float:
+        """One for the right implementation, one for each bug."""
+        return 1.0 + len(self.planted)
+
+    def run(self, student: Student, seed: int) -> list[Outcome]:
+        """A row for the right implementation and one for each bug."""
+        right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
+        bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in self.planted}
+        order = [*list(self.planted), *[""] * (REPEATS - 1)]
+        np.random.default_rng(seed).shuffle(order)
+        right = self._on_right(student, right)
+        for name in order:
+            if right.status != "passed":
+                break
+            if not name:
+                right = self._on_right(student, right)
+                continue
+            bugs[name] = self._on_bug(student, bugs[name], self.planted[name])
+        if right.status != "passed":
+            status = "not done" if right.status == "not done" else "wrong"
+            found = "nothing: the tests must pass on the right implementation first"
+            bugs = {
+                n: row.but(status=status, earned=0.0, expected="a test that fails", got=found)
+                for n, row in bugs.items()
+            }
+        return [right, *bugs.values()]
+
+    def _on_right(self, student: Student, row: Outcome) -> Outcome:
+        start = time.monotonic()
+        try:
+            failed = self._failed(student, self.right)
+        except Failure as failure:
+            return row.but(status=failure.status, earned=0.0, got=str(failure), cause=failure.__cause__)
+        row = row.but(seconds=row.seconds + time.monotonic() - start)
+        if failed:
+            return row.but(status="wrong", earned=0.0, expected="every test passes", got=failed)
+        return row.but(status="passed", earned=row.points)
+
+    def _on_bug(self, student: Student, row: Outcome, implementation: Implementation) -> Outcome:
+        start = time.monotonic()
+        try:
+            failed = self._failed(student, implementation)
+        except Failure as failure:
+            return row.but(status=failure.status, got=str(failure), cause=failure.__cause__)
+        row = row.but(seconds=time.monotonic() - start)
+        if not failed:
+            return row.but(status="wrong", expected="a test that fails", got="every test passes")
+        return row.but(status="passed", earned=row.points)
+
+    def _failed(self, student: Student, implementation: Implementation) -> str:
+        """The test that failed and what it said, or an empty text."""
+        student.allow(self.seconds)
+        for result in student.tests(implementation):
+            if result["error"] is not None:
+                return f"{result['name']} fails: {result['error']}"[:400]
+        return ""

@@ -1,0 +1,135 @@
+"""What came of a lab: a row for each check, as a table for people, as Gradescope's results.json, or as numbers."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check. status: passed, wrong, not done, error, too slow, died, lost; what, expected, got: one line each."""
+
+    task: str
+    title: str
+    points: float
+    earned: float = 0.0
+    status: str = "not run"
+    what: str = ""
+    expected: str = ""
+    got: str = ""
+    seconds: float = 0.0
+    visible: bool = False
+    cause: BaseException | None = field(default=None, repr=False, compare=False)
+
+    def but(self, **changes: Any) -> Outcome:
+        """The same with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def detail(self) -> list[str]:
+        """Lines on what was expected and what came."""
+        if self.status == "passed":
+            return []
+        lines = [self.what] if self.what else []
+        lines += [f"expected  {self.expected}"] if self.expected else []
+        label = "got       " if self.expected else ""
+        return lines + ([f"{label}{self.got}"] if self.got else [])
+
+
+@dataclass(frozen=True)
+class Report:
+    """All outcomes of one submission.
+
+    notes    about statements of the file that failed
+    printed  how many bytes the code printed; beginning: the first of them
+    """
+
+    lab: int
+    title: str
+    file: str
+    outcomes: Sequence[Outcome]
+    notes: Sequence[str] = ()
+    printed: int = 0
+    beginning: str = ""
+    seconds: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Points earned."""
+        return sum(row.earned for row in self.outcomes)
+
+    @property
+    def points(self) -> float:
+        """Points that could be earned."""
+        return sum(row.points for row in self.outcomes)
+
+    def by_task(self) -> dict[str, tuple[float, float]]:
+        """Earned and possible points of each task."""
+        totals: dict[str, tuple[float, float]] = {}
+        for row in self.outcomes:
+            earned, points = totals.get(row.task, (0.0, 0.0))
+            totals[row.task] = earned + row.earned, points + row.points
+        return totals
+
+    def __str__(self) -> str:
+        lines = [f"Lab {self.lab}, {self.title}: {self.file}", "", *table(self.outcomes), ""]
+        lines += [f"total {self.score:g} of {self.points:g} points"]
+        if self.notes:
+            lines += ["", "Statements of the file that failed (the rest went on without them):"]
+            lines += [_wrapped(note, "  ") for note in self.notes]
+        if self.printed:
+            lines += ["", f"The code printed {self.printed:,} bytes, which count for nothing."]
+        return "\n".join(lines)
+
+    def gradescope(self) -> dict[str, Any]:
+        """results.json as Gradescope's autograder reads it."""
+        output = [f"{self.score:g} of {self.points:g} points", *self.notes]
+        if self.printed:
+            output += [f"The code printed {self.printed:,} bytes. The first of them:", self.beginning]
+        return {
+            "score": self.score,
+            "execution_time": round(self.seconds, 3),
+            "output": "\n".join(output),
+            "output_format": "text",
+            "visibility": "visible",
+            "tests": [
+                {
+                    "number": row.task,
+                    "name": f"{row.task} {row.title}",
+                    "score": row.earned,
+                    "max_score": row.points,
+                    "status": "passed" if row.status == "passed" else "failed",
+                    "output": "passed" if row.status == "passed" else "\n".join([row.status, *row.detail]),
+                    "output_format": "text",
+                    "visibility": "visible",
+                    "tags": ["visible" if row.visible else "hidden"],
+                }
+                for row in self.outcomes
+            ],
+            "extra_data": {"lab": self.lab, "file": self.file, "max_score": self.points},
+        }
+
+
+def table(rows: Sequence[Outcome]) -> list[str]:
+    """Task, title, points and status; below what did not pass, what was expected and got."""
+    width = min(max([len(row.title) for row in rows] + [5]), 64)
+    lines = [f"task  {'check':{width}}   points"]
+    before = ""
+    for row in rows:
+        points = f"{row.earned:g} of {row.points:g}"
+        lines.append(f"{row.task if row.task != before else '':5} {row.title:{width}}   {points:9} {row.status}")
+        lines += [_wrapped(line, " " * 8) for line in row.detail]
+        before = row.task
+    return lines
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent + " " * 10, break_long_words=True,
+        break_on_hyphens=False, drop_whitespace=False, replace_whitespace=True,
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+"""A student's file as a module, as much of it as runs.
+
+Cells run one after the other, as in the notebook, but each statement for itself: one that fails is noted and the rest
+goes on, so that a missing package or a broken cell costs its own task and no other. Cells tagged "check" or "plot" are
+the lab's own and are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+from minorm.labs import cells
+
+LEFT_OUT = {"check", "plot"}
+NAME = "submission"
+
+
+def load(text: str, file: str) -> tuple[ModuleType, list[str]]:
+    """The module, and a line about each statement that failed."""
+    module = ModuleType(NAME)
+    module.__file__ = file
+    sys.modules[NAME] = module
+    notes: list[str] = []
+    code = [cell for cell in cells.read(text, file) if not cell.markdown and not LEFT_OUT & set(cell.tags)]
+    _show_in_tracebacks(code, file)
+    for cell in code:
+        try:
+            tree = ast.parse(cells.without_magics(cell.text), file)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = cell.line - 1 + (getattr(error, "lineno", None) or 1)
+            notes.append(f"line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; the cell is left out")
+            continue
+        ast.increment_lineno(tree, cell.line - 1)
+        for statement in tree.body:
+            try:
+                exec(compile(ast.Module([statement], []), file, "exec"), module.__dict__)
+            except BaseException as error:  # noqa: BLE001  sys.exit as well: it ends a statement here, not the grader
+                notes.append(f"line {statement.lineno}: {describe(error)}")
+    return module, notes
+
+
+def describe(error: BaseException) -> str:
+    """`ValueError: what it says`, in one short line."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  an exception class of the student's
+        text = "(its message cannot be shown)"
+    return " ".join(f"{type(error).__name__}: {text}".split())[:400].removesuffix(":")
+
+
+def line_of(error: BaseException, file: str) -> int | None:
+    """The last line of the student's file that the error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
+
+
+def _show_in_tracebacks(code: list[Any], file: str) -> None:
+    """Let tracebacks, and inspect.getsource, find the lines; no such file may exist."""
+    lines: list[str] = []
+    for cell in code:
+        lines += ["\n"] * (cell.line - 1 - len(lines))
+        lines += [line + "\n" for line in cell.text.split("\n")]
+    linecache.cache[file] = (sum(map(len, lines)), None, lines, file)

@@ -1,0 +1,67 @@
+"""Checks inside a notebook: `check("3.1")` runs the visible checks of one task on what the notebook has defined.
+
+It shows a table when all is well. Otherwise it raises: NotImplementedError for a task not done yet, the student's own
+exception where one was raised, and else CheckFailed, whose message is the table.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from minorm.labs import catalogue
+from minorm.labs.report import Outcome, table
+from minorm.labs.student import Here
+
+SEED = 0  # graded are others
+
+
+class CheckFailed(AssertionError):
+    """An answer was not the expected one."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the table and no traceback, which would lead into the grader."""
+        return str(self).split("\n")
+
+
+class Table:
+    """Rows that a notebook shows."""
+
+    def __init__(self, rows: list[Outcome]) -> None:
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return "\n".join(table(self.rows))
+
+
+class Checker:
+    """The visible checks of a lab, for the names of a notebook."""
+
+    def __init__(self, number: int, names: dict[str, Any]) -> None:
+        self.lab, self.names = catalogue.find(number), names
+
+    def __call__(self, task: str) -> Table:
+        """Run the checks of one task."""
+        items = [item for item in self.lab.items if item.task == task and item.visible]
+        if not items:
+            raise ValueError(
+                f"lab {self.lab.number} has no visible checks for task {task!r}; there are {self._tasks()}"
+            )
+        student = Here(SimpleNamespace(**self.names), self.lab.module)
+        rows = [row for item in items for row in item.run(student, SEED)]
+        for row in rows:
+            if row.status == "not done":
+                raise NotImplementedError(row.got)
+            if row.cause is not None:
+                raise row.cause
+        if any(row.status != "passed" for row in rows):
+            raise CheckFailed("\n".join(table(rows)))
+        return Table(rows)
+
+    def _tasks(self) -> str:
+        return ", ".join(dict.fromkeys(item.task for item in self.lab.items if item.visible))
+
+
+def checker(number: int, names: dict[str, Any]) -> Checker:
+    """`check = checker(3, globals())` at the top of lab 3."""
+    return Checker(number, names)

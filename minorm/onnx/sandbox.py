@@ -1,0 +1,218 @@
+"""onnxruntime and the onnx checker in a process of their own, with a limit on memory and a time-out.
+
+They are C++ that reads foreign files: one can crash them, divide by zero in them, keep them busy for ever or have them
+ask for a terabyte. Then the answer is a sentence, and this process goes on.
+
+    answer = ask("model.onnx", {"x": array})
+    answer["checker"].passed, answer["run"].text, answer.outputs
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from minorm import dtypes
+
+SECONDS = 300.0
+MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need
+WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
+_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory")
+_NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How one stage ended: passed, failed, or absent, where onnxruntime does not have what the model needs."""
+
+    state: str
+    text: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was wrong."""
+        return self.state == "passed"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The stages that were begun, of checker, load and run; the outputs in the order of the graph."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    outputs: tuple[Any, ...] | None = None
+
+    def __getitem__(self, stage: str) -> Stage:
+        """How a stage ended; absent where it was never begun."""
+        return self.stages.get(stage, Stage("absent", "was not run"))
+
+    @property
+    def failure(self) -> tuple[str, Stage] | None:
+        """The stage that failed, if one did."""
+        return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
+
+
+def ask(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    feeds: Mapping[str, Any] | None = None,
+    *,
+    checker: str = "full",
+    run: bool = True,
+    seconds: float = SECONDS,
+    memory: int | None = None,
+    worker: Sequence[str] = WORKER,
+) -> Answer:
+    """Check the model and run it on `feeds` (arrays by name; None: only load it) in another process.
+
+    checker    "full", "plain" (without shape inference) or "" (not at all)
+    seconds    the whole may take
+    memory     bytes the process may take; default 4 GiB more than model and inputs need
+    """
+    with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
+        if isinstance(model, onnx.ModelProto):
+            path = os.path.join(folder, "model.onnx")
+            with open(path, "wb") as file:
+                file.write(model.SerializeToString())
+        else:
+            path = os.path.abspath(os.fspath(model))
+        if memory is None:
+            memory = MEMORY + 4 * (_size(path) + sum(a.nbytes for a in (feeds or {}).values()))
+        entries = None if feeds is None else _write_feeds(folder, feeds)
+        request = {"model": path, "checker": checker, "run": run, "feeds": entries}
+        with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
+            json.dump({**request, "memory": memory, "seconds": seconds}, text)
+        ended = _start([*worker, folder], os.path.join(folder, "errors"), seconds)
+        stages = _stages(os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load" if run else "")
+        return Answer(stages, _read_results(folder) if "answer" in stages and stages["answer"].passed else None)
+
+
+def version(package: str) -> str:
+    """`onnxruntime 1.25.0`, or the bare name where the version is not to be found."""
+    for name in (package, f"{package}-gpu"):
+        try:
+            return f"{package} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return package
+
+
+def _who(stage: str) -> str:
+    return f"the checker of {version('onnx')}" if stage == "checker" else version("onnxruntime")
+
+
+def _size(path: str) -> int:
+    """Bytes of the model and of all that lies beside it under its name."""
+    if not os.path.isfile(path):
+        return 0
+    try:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer if os.path.getsize(path) < 2**28 else ()
+    except Exception:  # noqa: BLE001  the worker will say so
+        tensors = ()
+    locations = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    paths = [path, *(os.path.join(os.path.dirname(path), location) for location in locations)]
+    return sum(os.path.getsize(p) for p in paths if os.path.isfile(p))
+
+
+def _write_feeds(folder: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    arrays: dict[str, Any] = {}
+    for i, (name, given) in enumerate(feeds.items()):
+        array, half = np.ascontiguousarray(given).reshape(np.shape(given)), np.asarray(given).dtype == dtypes.bfloat16
+        arrays[str(i)] = array.view(np.uint16) if half else array
+        entries.append({"name": name, "key": str(i), "type": onnx.TensorProto.BFLOAT16 if half else 0})
+    np.savez(os.path.join(folder, "feeds.npz"), **arrays)
+    return entries
+
+
+def _read_results(folder: str) -> tuple[Any, ...]:
+    with np.load(os.path.join(folder, "results.npz")) as arrays:
+        found = {}
+        for key in arrays.files:
+            place, _, kind = key.partition("_")
+            array = arrays[key]
+            found[int(place)] = array.view(dtypes.bfloat16) if int(kind) == onnx.TensorProto.BFLOAT16 else array
+    return tuple(found[place] for place in sorted(found))
+
+
+def _start(command: Sequence[str], errors: str, seconds: float) -> str:
+    """Run the worker; what became of it: "" where it ended by itself."""
+    with open(errors, "wb") as stderr:
+        try:
+            code = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                timeout=seconds,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return f"gave no answer in {seconds:g} seconds and was stopped"
+    if code == -getattr(signal, "SIGKILL", 9):
+        return "was killed (SIGKILL), perhaps because the machine ran out of memory"
+    if code < 0:
+        return f"crashed ({_signal(-code)})"
+    if code > 1:
+        return f"ended the process (exit status {code})"
+    with open(errors, "rb") as stderr:
+        said = stderr.read()[-500:].decode("utf-8", "replace").strip().splitlines()
+    return f"could not be started: {said[-1]}" if code and said else ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
+    """What the worker wrote down; the stage that it did not come out of failed."""
+    stages: dict[str, Stage] = {}
+    begun = first
+    for line in _lines(path):
+        if "begin" in line:
+            begun = line["begin"]
+        elif "done" in line:
+            stages[line["done"]] = Stage("passed", seconds=line["seconds"])
+            begun = ""
+        else:
+            stages[line["failed"]] = failed(line["failed"], line["why"], memory)
+            return stages
+    if ended or begun:
+        name = begun or "answer"
+        stages[name] = Stage("failed", f"{_who(name)} {ended or 'ended without an answer'}")
+    return stages
+
+
+def _lines(path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            found.extend(json.loads(line) for line in file)
+    except (OSError, ValueError):  # it died before it wrote, or while it did
+        pass
+    return found
+
+
+def failed(name: str, why: str, memory: int = MEMORY) -> Stage:
+    """What an exception of a stage means."""
+    if any(mark in why for mark in _NO_MEMORY):
+        return Stage("failed", f"{_who(name)} needs more than the {memory / 2**30:.3g} GiB of memory it may take")
+    if "No module named 'onnxruntime'" in why:
+        return Stage("absent", "onnxruntime is not installed")
+    if name == "load" and any(mark in why for mark in _NO_KERNEL):
+        return Stage("absent", f"{_who(name)} does not run this model: {why[:200]}")
+    verb = "rejects the model" if name in ("checker", "load") else "fails on this model"
+    return Stage("failed", f"{_who(name)} {verb}: {why}")

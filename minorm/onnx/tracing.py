@@ -1,0 +1,180 @@
+"""From a model and an example of its input to a ModelProto: run it, walk the runs, name everything.
+
+`exporting.py` and `conversion.py` stand on this; neither files nor runtimes are known here.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from minorm.nn import Module
+from minorm.onnx import proto, versions
+from minorm.onnx.errors import ExportError, Unstable
+from minorm.onnx.external import Weights
+from minorm.onnx.graph import Graph, Value
+from minorm.onnx.graph_module import GraphModule
+from minorm.onnx.inputs import Axes, Inputs, inputs_of
+from minorm.onnx.recording import Run, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.writer import Writer
+from minorm.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The model, and what it computed for the example: what a runtime must compute from the file."""
+
+    proto: onnx.ModelProto
+    inputs: list[Tensor]
+    results: list[Tensor]
+    training: bool  # whether some layer was in training mode
+
+
+def trace(
+    model: Callable[..., Any],
+    args: Any,
+    *,
+    opset_version: int | None,
+    training: bool | None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: Axes | None = None,
+    weights: Weights | None = None,
+    updates: bool = True,
+) -> Traced:
+    """The ModelProto of `model(*args)`; the arguments are those of `export`.
+
+    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    updates    whether running statistics that a call changes become outputs of the graph
+    """
+    opset = _opset(opset_version)
+    if not callable(model):
+        raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
+    inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
+    with same_random_numbers_after():
+        base = _run(model, inputs.args, training)
+        probe = _probe(model, inputs, training)
+        try:
+            sized = [base] + [_resized_run(model, inputs, i, training) for i in range(len(inputs.symbols.names))]
+            graph, outputs = _write(model, opset, training, inputs, sized, probe)
+        except Unstable as reason:
+            if dynamic_axes:
+                raise ExportError(
+                    f"export: {reason}; leave that axis out of dynamic_axes to fix its length"
+                ) from reason
+            symbols, inputs = inputs.symbols, inputs.fixed()
+            graph, outputs = _write(model, opset, training, inputs, [base], probe)
+            graph.warn(f"the batch size is fixed at {symbols.base[0]}; tried with {symbols.other[0]}: {reason}")
+
+    for message in graph.warnings:
+        warnings.warn(f"export: {message}", stacklevel=3)
+    wanted = _output_names(model, base.result, len(outputs), output_names)
+    new = [(f"{buffer.home or buffer.name}.updated", value) for buffer, value in graph.updated.values()]
+    new = [(name, value) for name, value in new if updates and name not in wanted]  # a loaded training graph has them
+    finished = proto.build(
+        graph,
+        [*zip(wanted, outputs, strict=True), *new],
+        type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "model"),
+        _metadata(model, training),
+        fixed=[*(input_names or ()), *(output_names or ())],
+        weights=weights,
+    )
+    return Traced(finished, inputs.tensors, tensors_of(base.result), training is not False)
+
+
+def _opset(asked: int | None) -> int:
+    newest = min(versions.NEWEST, onnx.defs.onnx_opset_version())
+    if asked is None:
+        return min(versions.DEFAULT, newest)
+    if isinstance(asked, bool) or not isinstance(asked, int) or not versions.OLDEST_EXPORT <= asked <= newest:
+        raise ValueError(
+            f"export: opset_version is {asked!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}, the "
+            f"newest that onnx {onnx.__version__} and minorm know"
+        )
+    return asked
+
+
+def _output_names(model: Any, result: Any, count: int, given: Sequence[str] | None) -> list[str]:
+    if given is not None:
+        if len(given) != count:
+            raise ValueError(f"export: output_names has {len(given)} names; the model returns {count} Tensors")
+        return list(given)
+    if isinstance(model, GraphModule):
+        return list(model.output_names)
+    if isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values()):
+        return [str(key) for key in result]
+    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None) -> Run:
+    with untouched(model, training):
+        return record(model, args)
+
+
+_FAILURES = (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError)
+
+
+def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
+    """A run on other values; none where the model does not take these."""
+    try:
+        return [_run(model, inputs.disturbed(), training)]
+    except _FAILURES:
+        return []
+
+
+def _resized_run(model: Callable[..., Any], inputs: Inputs, symbol: int, training: bool | None) -> Run:
+    try:
+        return _run(model, inputs.resized(symbol), training)
+    except ExportError:
+        raise
+    except _FAILURES as error:
+        raise Unstable(str(error)) from error
+
+
+def _write(
+    model: Callable[..., Any],
+    opset: int,
+    training: bool | None,
+    inputs: Inputs,
+    sized: Sequence[Run],
+    probe: Sequence[Run],
+) -> tuple[Graph, list[Value]]:
+    graph = Graph(opset, inputs.symbols)
+    for name, tensor, shape in zip(inputs.names, inputs.tensors, inputs.shapes(), strict=True):
+        graph.inputs.append(Value(shape, tensor.dtype, name))
+    writer = Writer(graph, len(sized), _homes(model), _labels(model))
+    return graph, writer.write([*sized, *probe], graph.inputs, inputs.places)
+
+
+def _homes(model: Callable[..., Any]) -> dict[int, str]:
+    """id of an array -> its state_dict key."""
+    if not isinstance(model, Module):
+        return {}
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {id(tensor.data): key for key, tensor in reversed(named)}
+
+
+def _labels(model: Callable[..., Any]) -> dict[int, str]:
+    """id of an array -> the name of the attribute that holds it, for Tensors that are no parameters."""
+    if not isinstance(model, Module):
+        return {}
+    return {
+        id(value.data): f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _metadata(model: Callable[..., Any], training: bool | None) -> dict[str, str]:
+    if not isinstance(model, Module):
+        return {}
+    if training is None:
+        training = any(module.training and not module.frozen for module in model.modules())
+    frozen = [path for path, module in model.named_modules() if getattr(module, "frozen", False)]
+    return {"minorm.training": json.dumps(training), **({"minorm.frozen": json.dumps(frozen)} if frozen else {})}

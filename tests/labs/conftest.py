@@ -1,0 +1,48 @@
+"""Solutions with something changed, and what the judge makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minorm.labs import catalogue, judging
+from minorm.labs.report import Report
+
+SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
+
+
+def changed(number: int, *changes: tuple[str, str]) -> str:
+    """The text of a solution with each first text replaced by its second; each must occur."""
+    text = (SOLUTIONS / f"{catalogue.find(number).file}.py").read_text()
+    for old, new in changes:
+        assert old in text, f"lab {number} has no {old!r}"
+        text = text.replace(old, new)
+    return text
+
+
+Judge = Callable[..., Report]
+
+
+@pytest.fixture
+def judge_changed(tmp_path: Path) -> Judge:
+    """judge_changed(1, (old, new), ...): the report on lab 1's solution with that change."""
+
+    def judge(number: int, *changes: tuple[str, str], **options: float) -> Report:
+        path = tmp_path / "mine.py"
+        path.write_text(changed(number, *changes))
+        return judging.judge(catalogue.find(number), path, **options)  # type: ignore[arg-type]
+
+    return judge
+
+
+@pytest.fixture
+def lost(judge_changed: Judge) -> Callable[..., set[str]]:
+    """lost(1, (old, new), ...): the titles of the checks that a changed solution does not pass."""
+
+    def titles(number: int, *changes: tuple[str, str]) -> set[str]:
+        report = judge_changed(number, *changes, patience=3)
+        return {row.title for row in report.outcomes if row.status != "passed"}
+
+    return titles

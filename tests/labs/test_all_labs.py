@@ -1,0 +1,123 @@
+"""Every lab: its solution runs as a notebook and earns full marks, its stubs refuse, and the two are one text."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from minorm.labs import catalogue, cells, judging
+
+ROOT = Path(__file__).resolve().parents[2]
+LABS = ROOT / "examples" / "labs"
+NUMBERS = catalogue.numbers()
+numbered = pytest.mark.parametrize("number", NUMBERS)
+
+
+def solution(number: int) -> Path:
+    return LABS / "solutions" / f"{catalogue.find(number).file}.py"
+
+
+def stub(number: int) -> Path:
+    return LABS / f"{catalogue.find(number).file}.py"
+
+
+def test_every_file_is_a_lab_and_every_lab_has_its_files() -> None:
+    names = {catalogue.find(number).file for number in NUMBERS}
+    assert {path.stem for path in LABS.glob("lab*.py")} == names
+    assert {path.stem for path in (LABS / "solutions").glob("*.py")} == names
+    assert [catalogue.find(number).number for number in NUMBERS] == NUMBERS
+
+
+@numbered
+def test_the_stub_is_what_make_stubs_makes_of_the_solution(number: int) -> None:
+    spec = importlib.util.spec_from_file_location("make_stubs", LABS / "make_stubs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make_stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_stubs)
+    assert stub(number).read_text() == make_stubs.stub(solution(number).read_text()), (
+        "run: python examples/labs/make_stubs.py"
+    )
+
+
+@numbered
+def test_the_solution_earns_full_marks(number: int) -> None:
+    lab = catalogue.find(number)
+    for seed in (1, 2026):
+        report = judging.judge(lab, solution(number), seed=seed, patience=3)
+        assert report.score == report.points == lab.points, str(report)
+        assert not report.notes
+
+
+@numbered
+def test_the_stub_earns_nothing_and_every_refusal_names_its_task(number: int) -> None:
+    lab = catalogue.find(number)
+    report = judging.judge(lab, stub(number), patience=3)
+    assert report.score == 0, str(report)
+    assert not report.notes
+    for row in report.outcomes:
+        if "first" in row.got:  # bugs are looked for when the right implementation has passed
+            continue
+        assert row.status == "not done", row
+        named = re.match(r"Task (\d+\.\d+): \w", row.got)
+        assert named is not None
+        assert tuple(map(int, named[1].split("."))) <= tuple(map(int, row.task.split(".")))
+
+
+@numbered
+def test_every_task_has_a_stub_and_checks_seen_and_hidden(number: int) -> None:
+    lab = catalogue.find(number)
+    stubs = set(re.findall(r'NotImplementedError\("Task (\d+\.\d+): ', stub(number).read_text()))
+    assert stubs == set(lab.tasks)
+    seen = {item.task for item in lab.items if item.visible}
+    assert seen == set(lab.tasks)
+    assert any(not item.visible for item in lab.items)
+    calls = re.findall(r'^check\("(\d+\.\d+)"\)', stub(number).read_text(), re.MULTILINE)
+    assert calls == lab.tasks
+
+
+@numbered
+def test_the_text_keeps_to_the_form(number: int) -> None:
+    text = stub(number).read_text()
+    lab = catalogue.find(number)
+    found = cells.read_percent(text)
+    assert found[0].markdown
+    assert found[0].text.startswith(f"# Lab {number}: {lab.title}")
+    assert f"about {lab.minutes} minutes" in re.sub(r"\s+", " ", found[0].text)
+    assert 45 <= lab.minutes <= 90
+    assert "SOLUTION" not in text
+    assert "# END" not in text
+    assert any("plot" in cell.tags for cell in found)
+    assert re.search(r"^## To think about\n\n1\. .*^2\. ", found[-1].text, re.DOTALL | re.MULTILINE)
+
+
+@numbered
+def test_the_solution_runs_as_a_notebook(number: int, tmp_path: Path) -> None:
+    """As jupytext makes it; every check and plot in it runs, in the kernel that students have."""
+    jupytext = pytest.importorskip("jupytext")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("matplotlib")
+    notebook = jupytext.read(solution(number))
+    notebook.cells.insert(0, jupytext.reads(f"import sys; sys.path.insert(0, {str(ROOT)!r})", "py").cells[0])
+    client = nbclient.NotebookClient(
+        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
+    assert not any(output.get("name") == "stderr" for output in outputs), "warnings"
+
+
+@numbered
+def test_our_notebook_is_jupytexts(number: int) -> None:
+    jupytext = pytest.importorskip("jupytext")
+    ours = cells.read_percent(stub(number).read_text())
+    theirs = jupytext.read(stub(number)).cells
+    assert [cell.text for cell in ours] == [cell.source for cell in theirs]
+    assert [cell.markdown for cell in ours] == [cell.cell_type == "markdown" for cell in theirs]
+    assert [list(cell.tags) for cell in ours] == [cell.metadata.get("tags", []) for cell in theirs]
+    assert [c.text for c in cells.read(cells.to_notebook(ours), "x.ipynb")] == [c.text for c in ours]

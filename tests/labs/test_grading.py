@@ -1,0 +1,180 @@
+"""A folder of the worst submissions is graded to the end, and each gets what its good parts are worth."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minorm.cli import main
+from minorm.labs import catalogue, cells, grading
+
+SOLUTION = (Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions" / "lab00_axes.py").read_text()
+MASK = "return sum(1 << axis for axis in set(axes))"
+FULL = 18.0
+MASK_POINTS = 1.0  # the check that calls to_mask alone
+CHILD = """
+    import os, time
+    if os.fork() == 0:
+        os.setsid()
+        open({path!r}, "a").write(str(os.getpid()) + chr(10))
+        time.sleep(600)
+"""
+FORGE = """
+    import json, os, sys
+    for name in ("results.json", "grades0.csv", "/autograder/results/results.json", "../grades0.csv"):
+        try:
+            open(name, "w").write(json.dumps({"score": 1000}))
+        except OSError:
+            pass
+    import minorm.labs.report, minorm.labs.lab, numpy
+    minorm.labs.report.Outcome.earned = property(lambda self: 1000)
+    minorm.labs.lab.Check.run = lambda *a: []
+    numpy.array_equal = lambda *a: True
+    print(json.dumps({"value": 13, "score": 1000}), flush=True)
+    return 999
+"""
+SPOIL = """
+    import os
+    for fd in range(3, 64):
+        try:
+            os.write(fd, b"x" * 4096)
+        except OSError:
+            pass
+    return 13
+"""
+
+
+def in_mask(code: str) -> str:
+    """The right solution of lab 0 but for what to_mask does."""
+    assert MASK in SOLUTION
+    return SOLUTION.replace(MASK, code.strip())
+
+
+def submissions(pids: Path) -> dict[str, tuple[str, float]]:
+    """File -> (text, the score it should get)."""
+    broken_cell = "\n\n# %%\ndef f(:\n    pass\n\n\n# %%\nprint('goes on')\n"
+    rest = FULL - MASK_POINTS
+    return {
+        "right.py": (SOLUTION, FULL),
+        "right.ipynb": (cells.to_notebook(cells.read_percent(SOLUTION)), FULL),
+        "empty.py": ("", 0.0),
+        "not_a_notebook.ipynb": ("{}", 0.0),
+        "imports_what_is_not_there.py": ("import not_there\nfrom os import not_this\n" + SOLUTION, FULL),
+        "cell_that_is_no_python.py": (SOLUTION + broken_cell, FULL),
+        "magics.py": (SOLUTION.replace("import numpy as np", "%matplotlib inline\n!ls\nimport numpy as np", 1), FULL),
+        "exits_at_the_end.py": (SOLUTION + "\n\n# %%\nimport sys\nsys.exit(0)\n", FULL),
+        "exits.py": (in_mask("import sys; sys.exit(0)"), rest),
+        "leaves.py": (in_mask("import os; os._exit(0)"), rest),
+        "crashes.py": (in_mask("import ctypes; ctypes.string_at(0)"), rest),
+        "hangs.py": (in_mask("while True: pass"), rest),
+        "hangs_in_a_cell.py": (SOLUTION + "\n\n# %%\nwhile True: pass\n", 0.0),
+        "fills_memory.py": (in_mask("x = [bytearray(1 << 24)]\n    while True: x.append(bytearray(1 << 24))"), rest),
+        "recurses.py": (in_mask("return to_mask(axes)"), rest),
+        "prints.py": (in_mask("for _ in range(40): print('x' * 1000000)\n    " + MASK), FULL),
+        "answers_with_megabytes.py": (in_mask("return np.ones((1 << 26,))"), rest),
+        "answers_oddly.py": (in_mask("return type('Evil', (), {'__eq__': lambda self, other: True})()"), rest),
+        "forks.py": (in_mask(CHILD.format(path=str(pids)) + "    " + MASK), FULL),
+        "child_goes_on.py": (in_mask("import os; os.fork()\n    " + MASK), FULL),
+        "forges.py": (in_mask(FORGE), rest),
+        "spoils_the_line.py": (in_mask(SPOIL), rest),
+        "closes_the_line.py": (in_mask("import os; os.closerange(3, 64)"), rest),
+        "kills_the_grader.py": (in_mask("import os; os.kill(os.getppid(), 9)"), 0.0),
+        "=cmd.py": (SOLUTION, FULL),
+    }
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
+    folder = tmp_path_factory.mktemp("grading")
+    (folder / "all").mkdir()
+    for name, (text, _) in submissions(folder / "pids").items():
+        (folder / "all" / name).write_text(text)
+    (folder / "all" / "latin.py").write_bytes("# naïve\n".encode("latin-1"))
+    for student, files in {"anna": ["lab00_axes.py"], "ben": ["lab00_axes.ipynb", "notes.py"], "no one": []}.items():
+        (folder / "all" / student).mkdir()
+        for file in files:
+            text = SOLUTION if file.endswith(".py") else cells.to_notebook(cells.read_percent(SOLUTION))
+            (folder / "all" / student / file).write_text(text)
+    code = main(
+        ["labs", "grade", "0", str(folder / "all"), "--csv", str(folder / "grades.csv"), "--memory", "1500",
+         "--patience", "0.15"]
+    )  # fmt: skip
+    assert code == 0
+    with open(folder / "grades.csv", newline="") as file:
+        yield folder, {row["submission"]: row for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("name", submissions(Path("pids")))
+def test_the_score_is_what_the_good_parts_are_worth(graded: Any, name: str) -> None:
+    row = graded[1]["'" + name if name.startswith("=") else name]
+    assert float(row["score"]) == submissions(Path("pids"))[name][1], row
+    assert float(row["points"]) == FULL
+
+
+def test_every_submission_has_a_row_and_its_tasks_add_up(graded: Any) -> None:
+    folder, rows = graded
+    assert len(rows) == len(list((folder / "all").iterdir()))
+    for row in rows.values():
+        assert float(row["score"]) == sum(float(value) for key, value in row.items() if key.startswith("task "))
+
+
+def test_the_notes_say_what_happened(graded: Any) -> None:
+    rows = graded[1]
+    assert "No module named 'not_there'" in rows["imports_what_is_not_there.py"]["notes"]
+    assert "SyntaxError" in rows["cell_that_is_no_python.py"]["notes"]
+    assert "SystemExit" in rows["exits_at_the_end.py"]["notes"]
+    assert "a mask of axes: died" in rows["crashes.py"]["failed"]
+    assert "a mask of axes: too slow" in rows["hangs.py"]["failed"]
+    assert "a mask of axes: error" in rows["fills_memory.py"]["failed"]
+    assert "printed 160,000," in rows["prints.py"]["notes"]
+    assert "ended with code -9" in rows["kills_the_grader.py"]["notes"]
+    assert "not text in UTF-8" in rows["latin.py"]["notes"]
+    assert "is not a notebook" in rows["not_a_notebook.ipynb"]["notes"]
+
+
+def test_folders_of_students(graded: Any) -> None:
+    rows = graded[1]
+    assert float(rows["anna"]["score"]) == float(rows["ben"]["score"]) == FULL
+    assert float(rows["no one"]["score"]) == 0
+    assert "0 files" in rows["no one"]["notes"]
+
+
+def test_children_that_left_the_process_group_are_gone(graded: Any) -> None:
+    pids = [int(line) for line in (graded[0] / "pids").read_text().split()]
+    assert pids
+    deadline = time.monotonic() + 5
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
+    except OSError:
+        return False
+
+
+def test_no_score_file_was_written(graded: Any) -> None:
+    assert sorted(os.listdir(graded[0])) == ["all", "grades.csv", "pids"]
+    assert "1000" not in (graded[0] / "grades.csv").read_text()
+
+
+def test_a_folder_without_submissions_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["labs", "grade", "0", str(tmp_path)]) == 1
+    assert "has no submissions" in capsys.readouterr().err
+
+
+def test_two_files_of_one_student(tmp_path: Path) -> None:
+    (tmp_path / "eve").mkdir()
+    for name in ("a.py", "b.py"):
+        (tmp_path / "eve" / name).write_text("")
+    (one,) = grading.submissions(tmp_path, catalogue.find(0))
+    assert one.path is None
+    assert "2 files that could be it" in one.problem
