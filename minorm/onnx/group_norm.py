@@ -18,16 +18,23 @@ from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import channels, expand, reshape
 from minorm.onnx.sizes import product
-from minorm.onnx.statistics import affine, ones, standardize, zeros
+from minorm.onnx.statistics import affine, cast_all, computed, is_usual, ones, standardize, zeros
 from minorm.tensor import Tensor
 
 
 @writes(F.group_norm, "GroupNormalization", since=(21,))
 def write_21(
-    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, backend: Any
+    g: Graph,
+    x: Value,
+    num_groups: int,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
 ) -> Value:
-    if x.ndim < 3 or x.dtype == dtypes.float64:
-        raise Decline("GroupNormalization takes (N, C, ...) and computes in float32")
+    if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
+        raise Decline("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
     size = int(x.known_shape[1])
     scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
     shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
@@ -44,9 +51,19 @@ def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
 
 @lowers(F.group_norm)
 def lower(
-    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, backend: Any
+    g: Graph,
+    x: Value,
+    num_groups: int,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
 ) -> Value:
-    return group(g, x, num_groups, weight, bias, eps)
+    if is_usual(x, compute_dtype, weight, bias):
+        return group(g, x, num_groups, weight, bias, eps)
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    return g.cast(group(g, data, num_groups, scale, shift, eps), x.dtype)
 
 
 def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:

@@ -17,7 +17,19 @@ from minorm.onnx.precision import single
 from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
 from minorm.onnx.registry import reads, writes
-from minorm.onnx.statistics import blend, correction, count_up, moments, one_type, ones, wide, zeros
+from minorm.onnx.statistics import (
+    blend,
+    cast_all,
+    computed,
+    correction,
+    count_up,
+    is_usual,
+    moments,
+    one_type,
+    ones,
+    wide,
+    zeros,
+)
 from minorm.tensor import Tensor
 
 
@@ -46,7 +58,11 @@ def write_6(
 ) -> Value:
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
-    y = instance(g, x, weight, bias, eps)
+    if is_usual(x, None, weight, bias):
+        y = instance(g, x, weight, bias, eps)
+    else:
+        data, scale, shift = cast_all(g, computed(x, None), x, weight, bias)
+        y = g.cast(instance(g, data, scale, shift, eps), x.dtype)
     if running_mean is not None and running_var is not None:
         mean, var = moments(g, wide(g, x), range(2, x.ndim), keepdims=False)
         factor = correction(g, x.known_shape[2:], running_var) if unbiased_running_var else None

@@ -13,7 +13,7 @@ from minorm.onnx.graph import Graph, Value
 from minorm.onnx.precision import in_type, stash_type, widest
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
-from minorm.onnx.statistics import affine, ones, standardize, wide
+from minorm.onnx.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -25,10 +25,17 @@ def first_axis(x: Value, normalized_shape: Any) -> int:
 
 @writes(F.layer_norm, "LayerNormalization", since=(17,))
 def write_17(
-    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, backend: Any
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
 ) -> Value:
-    if x.dtype == dtypes.float64:
-        raise Decline("LayerNormalization computes in float32")
+    if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
+        raise Decline("LayerNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     return g.add("LayerNormalization", x, scale, bias, shape=x.shape, axis=axis, epsilon=eps)
@@ -36,10 +43,17 @@ def write_17(
 
 @lowers(F.layer_norm)
 def lower(
-    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, backend: Any
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
 ) -> Value:
-    y = standardize(g, wide(g, x), range(first_axis(x, normalized_shape), x.ndim), eps)
-    scale, shift = (None if p is None else wide(g, p) for p in (weight, bias))
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), eps)
     return g.cast(affine(g, y, scale, shift), x.dtype)
 
 

@@ -13,7 +13,7 @@ from minorm.onnx.instance_norm import instance
 from minorm.onnx.registry import lowers
 from minorm.onnx.shape import reshape
 from minorm.onnx.sizes import Shape
-from minorm.onnx.statistics import affine, ones, standardize, wide
+from minorm.onnx.statistics import affine, cast_all, computed, is_usual, ones, standardize
 
 
 @lowers(F.normalization)
@@ -32,14 +32,14 @@ def lower(
     reduced = [axis for axis in range(x.ndim) if mask >> axis & 1]
     positions = list(range(2, x.ndim))
     given = [p.known_shape for p in (scale, bias) if p is not None]
-    exact = compute_dtype is None or compute_dtype == dtypes.compute_type(x.dtype)
-    if exact and x.ndim > 2 and reduced == positions and all(_along_channels(shape) for shape in given):
+    usual = is_usual(x, compute_dtype, scale, bias)
+    if usual and x.ndim > 2 and reduced == positions and all(_along_channels(shape) for shape in given):
         numbers = [shape[1] for shape in given]
         if num_groups == 1 and all(n == x.known_shape[1] for n in numbers):
             return instance(g, x, _vector(g, scale), _vector(g, bias), eps)
         if num_groups > 1 and all(n in (num_groups, x.known_shape[1]) for n in numbers):
             return group(g, x, num_groups, _vector(g, scale), _vector(g, bias), eps)
-    if exact and num_groups == 1 and x.dtype != dtypes.float64 and g.has("LayerNormalization"):
+    if usual and num_groups == 1 and x.dtype != dtypes.float64 and g.has("LayerNormalization"):
         first = reduced[0]
         trailing = reduced == list(range(first, x.ndim))
         tail = x.known_shape[first:]
@@ -69,9 +69,8 @@ def _formula(
     compute_dtype: Any,
 ) -> Value:
     """The equation itself, axis 1 split into (groups, channels of a group) where there are groups."""
-    shape, type_ = x.known_shape, dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
-    data, scale, bias = (None if v is None else g.cast(wide(g, v), type_) for v in (x, scale, bias))
-    assert data is not None
+    shape = x.known_shape
+    data, scale, bias = cast_all(g, computed(x, compute_dtype), x, scale, bias)
     axes = list(reduced)
     if num_groups > 1:
         data = reshape(g, data, (shape[0], num_groups, shape[1] // num_groups, *shape[2:]))

@@ -16,7 +16,7 @@ from minorm.onnx.layer_norm import first_axis
 from minorm.onnx.precision import in_type, stash_type, widest
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
-from minorm.onnx.statistics import affine, ones, standardize, wide
+from minorm.onnx.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -26,19 +26,35 @@ def _eps(x: Value, eps: float | None) -> float:
 
 
 @writes(F.rms_norm, "RMSNormalization", since=(23,))
-def write_23(g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, backend: Any) -> Value:
-    if x.dtype == dtypes.float64:
-        raise Decline("RMSNormalization computes in float32")
+def write_23(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    eps: float | None,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
+        raise Decline("RMSNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     return g.add("RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=_eps(x, eps))
 
 
 @lowers(F.rms_norm)
-def lower(g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, backend: Any) -> Value:
-    axes = range(first_axis(x, normalized_shape), x.ndim)
-    y = standardize(g, wide(g, x), axes, _eps(x, eps), centered=False)
-    return g.cast(affine(g, y, None if weight is None else wide(g, weight), None), x.dtype)
+def lower(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    eps: float | None,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    data, scale = cast_all(g, computed(x, compute_dtype), x, weight)
+    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), _eps(x, eps), centered=False)
+    return g.cast(affine(g, y, scale, None), x.dtype)
 
 
 @reads("RMSNormalization", since=(23,))  # the result is of the scale's type

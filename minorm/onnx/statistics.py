@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,22 @@ def affine(g: Graph, y: Value, scale: Value | None, bias: Value | None) -> Value
 def wide(g: Graph, x: Value) -> Value:
     """x in the type minorm computes in: 16-bit floats in float32."""
     return g.cast(x, dtypes.compute_type(x.dtype))
+
+
+def computed(x: Value, compute_dtype: Any) -> Any:
+    """The type minorm computes in."""
+    return dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
+
+
+def is_usual(x: Value, compute_dtype: Any, *parameters: Value | None) -> bool:
+    """Is everything of x's type, and computed in the type that belongs to it? Most operators can say nothing else."""
+    same = all(p is None or p.dtype == x.dtype for p in parameters)
+    return same and computed(x, compute_dtype) == dtypes.compute_type(x.dtype)
+
+
+def cast_all(g: Graph, dtype: Any, *values: Value | None) -> tuple[Any, ...]:
+    """All in this type; None stays None."""
+    return tuple(None if value is None else g.cast(value, dtype) for value in values)
 
 
 def one_type(g: Graph, *values: Value) -> tuple[Value, ...]:
