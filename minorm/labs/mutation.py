@@ -51,11 +51,12 @@ class Mutants:
                 continue
             bugs[name] = self._on_bug(student, bugs[name], self.planted[name])
         if right.status != "passed":
-            status = "not done" if right.status == "not done" else "wrong"
-            found = "nothing: the tests must pass on the right implementation first"
+            said = "nothing: the tests must pass on the right implementation first"
+            none = Outcome("", "", 0.0, 0.0, "wrong", expected="a test that fails", got=said)
+            blame = right if right.status == "not done" else none
             bugs = {
-                n: row.but(status=status, earned=0.0, expected="a test that fails", got=found)
-                for n, row in bugs.items()
+                name: row.but(status=blame.status, earned=0.0, expected=blame.expected, got=blame.got)
+                for name, row in bugs.items()
             }
         return [right, *bugs.values()]
 

@@ -11,8 +11,9 @@ except ImportError as error:
 
 from minorm.onnx import rules  # importing it registers them
 from minorm.onnx.checking import Report, verify
+from minorm.onnx.conversion import convert
 from minorm.onnx.errors import ExportError, LoadError, VerifyError
 from minorm.onnx.exporting import export
 from minorm.onnx.loading import load
 
-__all__ = ["ExportError", "LoadError", "Report", "VerifyError", "export", "load", "verify"]
+__all__ = ["ExportError", "LoadError", "Report", "VerifyError", "convert", "export", "load", "verify"]

@@ -17,6 +17,7 @@ from minorm.onnx import branch, registry, roles, versions
 from minorm.onnx.errors import LoadError, Unsupported
 from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, layer_of, place_layers
 from minorm.onnx.reading import Node
+from minorm.onnx.scope import Scope
 from minorm.onnx.tensors import Budget
 from minorm.tensor import Tensor
 
@@ -145,9 +146,9 @@ class Builder:
             self.shapes.update(node.outputs)
         inputs = [self._slot(name) if name else None for name in names]
         outputs = [self._slot(name) if name in self.used else None for name in node.outputs]
-        self.steps.append(
-            Step(operation, inputs, outputs, str(node), silent, [(self._slot(name), value) for name, value in guards])
-        )
+        conditions = [(self._slot(name), value) for name, value in guards]
+        scope = Scope(_scope(node)) if _scope(node) else None
+        self.steps.append(Step(operation, inputs, outputs, str(node), silent, scope, conditions))
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):

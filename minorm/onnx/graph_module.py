@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from minorm import dtypes, running, trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
+from minorm.onnx.scope import Scope
 from minorm.tensor import Tensor
 
 
@@ -70,6 +72,7 @@ class Step:
     outputs: list[int | None]
     label: str
     silent: bool  # computes with shapes alone: export sees the integers, not how they came about
+    scope: Scope | None = None  # the path that the node's name begins with
     guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
 
@@ -85,7 +88,8 @@ class Step:
         try:
             results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
             if results is None:
-                results = _as_tuple(self.operation(*arguments))
+                compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
+                results = _as_tuple(compute(*arguments))
         except Exception as error:  # whatever goes wrong, the message must say in which node
             raise ValueError(f"{self.label}: {error}") from error
         for slot, value in zip(self.outputs, results, strict=False):
@@ -128,6 +132,7 @@ class GraphModule(Module):
         self.output_names = list(output_names)
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
+        self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
         self._state = dict(state)
         self._steps = list(steps)
         self._size = len(slots)

@@ -19,15 +19,9 @@ from minorm import random, trace
 from minorm.autograd import no_grad
 from minorm.nn import Module
 from minorm.onnx.errors import ExportError
+from minorm.onnx.scope import Scope
 from minorm.tensor import Tensor
 from minorm.trace import Call
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What stands in the trace for a module's forward: the calls made inside are its children."""
-
-    path: str
 
 
 @dataclass
@@ -88,19 +82,7 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        outer = trace.state.calls
-        call = Call(scope, {})
-        if outer is not None:
-            outer.append(call)
-            trace.state.calls = call.children
-        try:
-            call.result = forward(*args, **kwargs)
-        finally:
-            trace.state.calls = outer
-        return call.result
-
-    return run
+    return lambda *args, **kwargs: scope.call(forward, *args, **kwargs)
 
 
 @contextmanager

@@ -93,7 +93,9 @@ def ask(
         with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
             json.dump({**request, "memory": memory, "seconds": seconds}, text)
         ended = _start([*worker, folder], os.path.join(folder, "errors"), seconds)
-        stages = _stages(os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load" if run else "")
+        stages = _stages(
+            os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load" if run else ""
+        )
         return Answer(stages, _read_results(folder) if "answer" in stages and stages["answer"].passed else None)
 
 

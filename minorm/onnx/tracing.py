@@ -160,10 +160,11 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
-    """id of an array -> the name of the attribute that holds it, for Tensors that are no parameters."""
+    """id of an array -> what holds it, for Tensors that are no parameters: an attribute, or a constant of the file."""
     if not isinstance(model, Module):
         return {}
-    return {
+    labels = {id(value.data): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    return labels | {
         id(value.data): f"{path}.{name}" if path else name
         for path, module in model.named_modules()
         for name, value in vars(module).items()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from minorm.labs import catalogue, judging
+from minorm.labs import catalogue, judging, submission
 from minorm.labs.report import Report
+from minorm.labs.student import Here
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
 
@@ -38,11 +40,18 @@ def judge_changed(tmp_path: Path) -> Judge:
 
 
 @pytest.fixture
-def lost(judge_changed: Judge) -> Callable[..., set[str]]:
-    """lost(1, (old, new), ...): the titles of the checks that a changed solution does not pass."""
+def lost() -> Callable[..., set[str]]:
+    """lost(1, (old, new), ...): the titles of the checks that a changed solution does not pass.
+
+    It runs in this process: wrong answers do no harm, and a process for each would take minutes.
+    """
 
     def titles(number: int, *changes: tuple[str, str]) -> set[str]:
-        report = judge_changed(number, *changes, patience=3)
-        return {row.title for row in report.outcomes if row.status != "passed"}
+        lab = catalogue.find(number)
+        module, notes = submission.load(changed(number, *changes), "mine.py")
+        assert not notes
+        with np.errstate(all="ignore"):
+            rows = lab.run(Here(module, lab.module), seed=1)
+        return {row.title for row in rows if row.status != "passed"}
 
     return titles

@@ -1,0 +1,256 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lab 3: Backward
+#
+# **The question.** How does a gradient come back through a mean and a variance, when every x of a row acts on every y?
+#
+# First the slow way: the graph, node by node. Then the three terms that are left when it is simplified, which is all
+# that any kernel computes. Yours then trains a real network, whose loss follows the library's in ten digits. At the
+# end you write tests, and they are graded by the bugs that they find.
+#
+# You need lab 1, the chain rule, and an idea of what `loss.backward()` does. Time: about 90 minutes.
+
+# %%
+import numpy as np
+
+from minorm.labs.visible import checker
+
+check = checker(3, globals())
+
+# %% tags=["plot"]
+import matplotlib.pyplot as plt
+
+from minorm.plots import BLUE, GREY, STYLE, VERMILLION
+
+plt.rcParams.update(STYLE)
+
+# %% [markdown]
+# ## The letters
+#
+# dy is the gradient of the loss for y, and likewise dx, ds, db. Since y = xhat * s + b, the gradient for xhat is
+#
+#     g = dy * s
+#
+# and from there on s and b are out of the way. A row has m elements; sums and means are over a row.
+#
+# ## Task 3.1: the graph
+#
+# Forward, one operation a line. What is kept for backward has a name:
+#
+#     mean = 1/m sum(x)      c = x - mean      var = 1/m sum(c^2)      rstd = (var + eps)^(-1/2)      xhat = c * rstd
+#
+# Backward walks the lines from the last to the first. Each line takes the gradient of its result and gives one to each
+# of its inputs; where a value is used twice, the gradients add up. Two rules are all you need beside the ordinary
+# derivatives:
+#
+# - where a number was *broadcast* over a row (rstd, mean), its gradient is the *sum* over the row;
+# - where a row was *averaged* (into mean, into var), each element gets 1/m of the gradient.
+#
+# For instance the last line gives dc = g * rstd, and drstd = sum(g * c). The line before gives, by
+# d(rstd)/d(var) = -1/2 rstd^3, the gradient dvar. Go on: c is used twice, and so is x.
+
+
+# %%
+def graph(x, g, axes, eps=1e-5):
+    """dx for the gradient g of xhat; the statistics are over `axes`."""
+    m = np.prod([x.shape[axis] for axis in axes])
+    mean = x.mean(axis=axes, keepdims=True)
+    c = x - mean
+    var = (c * c).mean(axis=axes, keepdims=True)
+    rstd = (var + eps) ** -0.5
+    raise NotImplementedError("Task 3.1: from xhat = c * rstd back to x, line by line")
+
+
+# %% tags=["check"]
+check("3.1")
+
+# %% [markdown]
+# ## Task 3.2: three terms
+#
+# Put the lines into each other and much falls away (docs/maths.md does it). What is left:
+#
+#     dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
+#
+# Read it as what it does: the first term is the gradient as if the statistics were constants. The second takes its
+# mean away, the third the part along xhat. And that must be so: adding a constant to x does not change xhat, so the
+# gradient must not point there, sum(dx) = 0. Stretching x about its mean does not change xhat either, so sum(dx *
+# xhat) = 0, if eps is 0.
+
+
+# %%
+def three_terms(g, xhat, rstd, axes):
+    """dx from xhat and rstd, which has the reduced axes as axes of length 1."""
+    raise NotImplementedError("Task 3.2: the three-term formula")
+
+
+# %% tags=["check"]
+check("3.2")
+
+# %% [markdown]
+# ## Task 3.3: scale and bias
+#
+# y is linear in s and b, so this is easy but for one thing: *which* elements share an s? Not those that share a mean.
+# In BatchNorm both are the same, a channel. In LayerNorm a mean belongs to a sample and an s to a feature. So the
+# axes here are those along which s and b do *not* vary.
+#
+#     ds = sum(dy * xhat)        db = sum(dy)
+
+
+# %%
+def parameter_gradients(dy, xhat, axes):
+    """ds and db, without the axes that were summed. axes: those along which s and b do not vary."""
+    raise NotImplementedError("Task 3.3: ds and db")
+
+
+# %% tags=["check"]
+check("3.3")
+
+# %% [markdown]
+# ### Why all this: gradient flow
+#
+# A stack of thirty linear layers with ReLU, as it is initialized. The picture shows the size of the gradient of each
+# layer's weights, once without and once with a BatchNorm behind each linear layer. Guess before you run it: what
+# reaches the first layer, of what the last one gets?
+
+# %% tags=["plot"]
+import minorm as mn
+import minorm.functional as F
+from minorm import data, nn
+
+DEPTH, WIDTH = 30, 64
+
+
+def gradient_sizes(normalized):
+    mn.manual_seed(0)
+    layers = [nn.Flatten()]
+    for _ in range(DEPTH):
+        layers += [nn.Linear(WIDTH, WIDTH), *([nn.BatchNorm1d(WIDTH)] if normalized else []), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+    images, labels = next(iter(data.DataLoader(data.split_digits(seed=0)[0], batch_size=256)))
+    F.cross_entropy(model(images), labels).backward()
+    return [np.linalg.norm(layer.weight.grad.numpy()) for layer in model.modules() if isinstance(layer, nn.Linear)]
+
+
+figure, panel = plt.subplots(figsize=(8.5, 4.6), layout="constrained")
+for normalized, color, style, name in ((False, VERMILLION, "s--", "without"), (True, BLUE, "o-", "with BatchNorm")):
+    sizes = gradient_sizes(normalized)
+    panel.semilogy(range(1, DEPTH + 2), sizes, style, color=color, markersize=5, label=name)
+panel.set(
+    title="Without BatchNorm no gradient reaches the first layers",
+    xlabel="linear layer, counted from the input",
+    ylabel="norm of the gradient of its weights",
+)
+panel.legend(loc="lower right")
+plt.show()
+
+# %% [markdown]
+# With BatchNorm the gradient does not vanish; it even grows on its way to the input, by a quarter with each layer. That
+# is a property of BatchNorm with ReLU in a plain stack, and one reason why deep networks have shortcuts.
+#
+# ## Task 3.4: yours, in a layer
+#
+# Now the backward function of a backend (`minorm/kernels/protocol.py`). As in lab 1 everything is seen as four axes,
+# (keep, keep, reduce, reduce), and a row is the last two:
+#
+# - `four(nest, x)`, `parameters(nest, s)` and `like(nest, dx4, x)` are known from lab 1;
+# - `kept(nest, v)` gives a vector with one number a row, such as `stats.rstd`, the shape that broadcasts with them;
+# - `parameter_sums(nest, terms4)` sums over all axes along which s and b do not vary.
+#
+# The statistics carry the mean as k + d (lab 2), so xhat = ((x - k) - d) * rstd. Two things set the family's members
+# apart. Where nothing is centered (RMSNorm), the term mean(g) is absent: `equation.centered` says so. And where eps
+# stands outside the root (MeanVarianceNormalization), mean(g * xhat) has a factor, `slope`, else 1: the first lines
+# below fetch it.
+
+# %%
+from minorm.kernels.pieces import Pieces
+from minorm.kernels.reference.norm import four, kept, like, parameter_sums, parameters
+
+
+def backward(nest, dy, x, stats, s, equation, needs=(True, True)):
+    """dx, ds and db; s may be None. needs: are dx, and ds and db, wanted? They may be given anyway."""
+    x4, dy4 = four(nest, x), four(nest, dy)
+    k, d, rstd = kept(nest, stats.k), kept(nest, stats.d), kept(nest, stats.rstd)
+    slope = kept(nest, equation.slope(stats.var) * np.ones(nest.rows))
+    raise NotImplementedError("Task 3.4: dx, ds and db over the four loops of a nest")
+
+
+# %% tags=["check"]
+check("3.4")
+
+# %% [markdown]
+# `Pieces(backward=backward)` is a backend with your backward and the reference's forward. If you have lab 1's
+# forward, paste it above and write `Pieces(forward=forward, backward=backward)`: then the normalization is all yours.
+# Two epochs on the digits, in float64. (Why not float32? Training is unstable to rounding: two right programs are
+# apart in the second digit after twenty steps. `minorm/labs/digits.py` has the loop.)
+
+# %% tags=["plot"]
+from minorm.labs import digits
+
+STEPS = 46
+library, mine = digits.losses(None, STEPS), digits.losses(Pieces(backward=backward), STEPS)
+figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.2), layout="constrained")
+left.plot(range(1, STEPS + 1), library, color=GREY, linewidth=5, alpha=0.6, label="the library's kernels")
+left.plot(range(1, STEPS + 1), mine, "--", color=BLUE, linewidth=1.8, label="your backward")
+left.set(title="Your backward trains the network", xlabel="training step", ylabel="loss (cross entropy)")
+left.legend()
+right.semilogy(range(1, STEPS + 1), np.maximum(np.abs(mine - library), 1e-17), "o-", color=VERMILLION, markersize=4)
+right.set(
+    title=f"The two losses differ by at most {np.abs(mine - library).max():.0e}",
+    xlabel="training step",
+    ylabel="difference of the losses",
+    ylim=(1e-17, 1),
+)
+plt.show()
+assert np.allclose(mine, library, rtol=1e-6)
+
+# %% [markdown]
+# ## Task 3.5: tests that find bugs
+#
+# Who tests the tests? Here: bugs do. Each test gets `norm`, an implementation of BatchNorm with two functions,
+#
+#     y = norm.forward(x, s, b, eps=1e-5)
+#     dx, ds, db = norm.backward(dy, x, s, eps=1e-5)
+#
+# for float64 arrays x and dy (N, C) or (N, C, L), s and b (C). A test passes when it raises nothing. Yours are run
+# with the right implementation, where all must pass, and with wrong ones, where at least one must fail. Each bug
+# found is a point. They are of the kind that one meets: the variance divided by m - 1, eps outside the root, a term
+# of dx missing, statistics over the wrong axes, sums in float16.
+#
+# Write as many functions `test_...(norm)` as you like. Good oracles: the formula in the test, a case done by hand, a
+# property that must hold, a finite difference ((f(x + h) - f(x - h)) / 2h, with f a weighted sum of y). Mind that some
+# bugs show only where the variance is small, or where there are positions.
+
+
+# %%
+def test_forward(norm):
+    """What y must be."""
+    raise NotImplementedError("Task 3.5: a test of norm.forward")
+
+
+def test_backward(norm):
+    """What dx, ds and db must be."""
+    raise NotImplementedError("Task 3.5: a test of norm.backward")
+
+
+# %% tags=["check"]
+check("3.5")
+
+# %% [markdown]
+# ## To think about
+#
+# 1. With eps > 0 the sum of dx * xhat is not quite 0. What is it? Look at the mean of xhat^2, which is not quite 1.
+# 2. In evaluation mean and var are constants. What is dx then, and what goes wrong in fine-tuning when the forward
+#    pass uses one mode and somebody's backward the other?
+# 3. A row of two elements: what can xhat be, and what does that leave of dx? What does it say about BatchNorm with a
+#    batch of two?

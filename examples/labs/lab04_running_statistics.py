@@ -1,0 +1,237 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lab 4: Running statistics
+#
+# **The question.** In training BatchNorm takes mean and variance from the batch. In use there may be one image and no
+# batch: then it takes *running* statistics, gathered in training. How are they gathered, and why do two frameworks,
+# given the same batches and the same `momentum=0.1`, disagree about them?
+#
+# There are four conventions about, and models have been broken by mixing them up. You write them, convert between
+# them, and write tests that find out which one somebody else's code follows.
+#
+# You need lab 1. Time: about 75 minutes.
+
+# %%
+import numpy as np
+
+from minorm.labs.visible import checker
+
+check = checker(4, globals())
+
+# %% tags=["plot"]
+import matplotlib.pyplot as plt
+
+from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
+
+plt.rcParams.update(STYLE)
+
+# %% [markdown]
+# ## The rule
+#
+#     running = running * momentum + batch * (1 - momentum)
+#
+# momentum is the share of the *old* value that is kept. So it is in ONNX, Keras, Flax, Paddle and this library. The
+# running mean begins at 0 and the running variance at 1, which makes evaluation before any training the identity.
+#
+# ## Task 4.1: one step
+#
+# x is (N, C) or (N, C, *positions), the running statistics are (C). The batch's variance is the population's: it
+# divides by m, the number of elements of a channel. Return new arrays and leave the old ones as they are.
+
+
+# %%
+def batch_statistics(x):
+    """mean and var of each channel, (C) both, and m, the elements of each."""
+    raise NotImplementedError("Task 4.1: mean, population variance and m of each channel")
+
+
+def update(mean, var, x, momentum=0.9):
+    """The running mean and var after the batch x."""
+    raise NotImplementedError("Task 4.1: one step of the running statistics")
+
+
+# %% tags=["check"]
+check("4.1")
+
+# %% [markdown]
+# ## Task 4.2: N or N - 1?
+#
+# Inside the normalization the variance describes the batch, and divides by m. The running variance is to *estimate*
+# that of all images, and there statistics teaches to divide by m - 1: a sample's values lie closer to their own mean
+# than to the true one, by just that factor on average. PyTorch and the paper do, ONNX does not. With m in the
+# thousands nobody can tell. With a batch of two and no positions it is a factor of two.
+
+
+# %%
+def unbiased(var, m):
+    """The estimate that divides by m - 1, from the variance that divides by m; m > 1."""
+    raise NotImplementedError("Task 4.2: from the population's variance to the unbiased estimate")
+
+
+# %% tags=["check"]
+check("4.2")
+
+# %% [markdown]
+# ## Task 4.3: all batches alike
+#
+# With a momentum the last batches count most, and the first values, 0 and 1, are never quite forgotten.
+# `momentum=None` asks for the plain average of all batches so far. It is the same rule with a momentum that changes
+# from batch to batch. After how many batches must it be 0? What is it when `seen` batches are behind us?
+
+
+# %%
+def cumulative_momentum(seen):
+    """The momentum of the next update, after `seen` batches, that makes the running value the average of all."""
+    raise NotImplementedError("Task 4.3: the momentum that weighs all batches alike")
+
+
+# %% tags=["check"]
+check("4.3")
+
+# %% [markdown]
+# ### How fast, and how quietly?
+#
+# Batches of 16 numbers with a mean of 3, for 200 batches; on the right the mean jumps from 3 to 1 in the middle. Which
+# momentum would you use if you knew that the data stays as it is? And in training, where it never does?
+
+# %% tags=["plot"]
+CURVES = {
+    "momentum 0.5": (0.5, ORANGE, "-"),
+    "momentum 0.9": (0.9, BLUE, "-"),
+    "momentum 0.99": (0.99, GREEN, "--"),
+    "all batches alike": (None, VERMILLION, "-."),
+}
+
+
+def running_means(batches, momentum):
+    mean, var, found = np.zeros(1), np.ones(1), []
+    for seen, x in enumerate(batches):
+        mean, var = update(mean, var, x, cumulative_momentum(seen) if momentum is None else momentum)
+        found.append(mean[0])
+    return found
+
+
+rng = np.random.default_rng(0)
+noise = rng.standard_normal((200, 16, 1))
+steady, jump = noise + 3, noise + np.where(np.arange(200) < 100, 3.0, 1.0)[:, None, None]
+figure, panels = plt.subplots(1, 2, figsize=(12, 4.4), sharey=True, layout="constrained")
+titles = "Large momentum: quiet, but slow to begin", "Slow to follow, too; the average of all never forgets"
+for panel, batches, title in zip(panels, (steady, jump), titles, strict=True):
+    panel.plot(batches.mean(axis=(1, 2)), ".", color=GREY, markersize=4, label="mean of each batch")
+    for name, (momentum, color, style) in CURVES.items():
+        panel.plot(running_means(batches, momentum), style, color=color, linewidth=1.8, label=name)
+    panel.set(title=title, xlabel="batch")
+panels[0].set_ylabel("running mean")
+panels[0].legend(loc="lower right")
+plt.show()
+
+# %% [markdown]
+# ## Task 4.4: four conventions
+#
+# | convention | momentum is | its default | the variance that is blended in |
+# |---|---|---|---|
+# | "onnx" | the share of the old value | 0.9 | divides by m |
+# | "keras" | the share of the old value | 0.99 | divides by m |
+# | "pytorch" | the share of the **new** value | 0.1 | divides by m - 1 |
+# | "paper" | not there: all batches count alike | | divides by m - 1 |
+#
+# (Keras from version 3 on. The paper is Ioffe and Szegedy 2015, Algorithm 2.) Compute what each has after each of some
+# batches, which may differ in size, from mean 0 and variance 1 on. `momentum=None` asks for the default.
+
+
+# %%
+def trajectory(batches, convention, momentum=None):
+    """A list with the running (mean, var) after each batch, in one of the four conventions."""
+    raise NotImplementedError("Task 4.4: the running statistics after each batch")
+
+
+# %% tags=["check"]
+check("4.4")
+
+# %% [markdown]
+# This library's layers follow "onnx", and `unbiased_running_var=True` makes the variance PyTorch's. Do you agree?
+
+# %% tags=["check"]
+import minorm as mn
+from minorm import nn
+
+batches = [np.random.default_rng(i).standard_normal((8, 3)) * 2 + 1 for i in range(5)]
+for options, convention in (({"momentum": 0.9}, "onnx"), ({"momentum": 0.9, "unbiased_running_var": True}, "pytorch")):
+    layer = nn.BatchNorm1d(3, dtype=mn.float64, **options)
+    for x in batches:
+        layer(mn.tensor(x))
+    mean, var = trajectory(batches, convention)[-1]
+    assert np.allclose(layer.running_mean.numpy(), mean)
+    assert np.allclose(layer.running_var.numpy(), var)
+    print(f"{convention:8} running var {var}")
+
+# %% [markdown]
+# ## Task 4.5: moving house
+#
+# A PyTorch model moves to ONNX. Its momentum is easy. Its running variance is not: each batch's share is too large by
+# m / (m - 1), while what is left of the initial 1 is not. After `batches` updates with the same m and momentum, how
+# much of the running variance is the initial 1? Take that out, correct the rest, and put it back.
+
+
+# %%
+def onnx_momentum(torch_momentum):
+    """The momentum in ONNX's meaning."""
+    raise NotImplementedError("Task 4.5: PyTorch's momentum as ONNX's")
+
+
+def onnx_running_var(torch_running_var, torch_momentum, batches, m):
+    """The running variance that ONNX's convention would have come to over the same batches, all with this m."""
+    raise NotImplementedError("Task 4.5: PyTorch's running variance as ONNX's")
+
+
+# %% tags=["check"]
+check("4.5")
+
+# %% [markdown]
+# ## Task 4.6: tests that find bugs
+#
+# As in lab 3, your tests are run on a right implementation, where all must pass, and on wrong ones, where one must
+# fail; each bug found is a point. `norm` has
+#
+#     y, new_mean, new_var = norm.train(x, mean, var, momentum=0.9, eps=1e-5)
+#     y = norm.evaluate(x, mean, var, eps=1e-5)
+#
+# in ONNX's convention, without scale and bias, for float64 x (N, C) or (N, C, L) and running mean and var (C). In
+# training y comes from the batch's statistics and does not depend on the running ones. Some bugs show only with
+# positions, some only where the variance is small or m is, some only where mean and var are not 0 and 1.
+
+
+# %%
+def test_training(norm):
+    """What train must return."""
+    raise NotImplementedError("Task 4.6: a test of norm.train")
+
+
+def test_evaluation(norm):
+    """What evaluate must return."""
+    raise NotImplementedError("Task 4.6: a test of norm.evaluate")
+
+
+# %% tags=["check"]
+check("4.6")
+
+# %% [markdown]
+# ## To think about
+#
+# 1. Somebody passes PyTorch's `momentum=0.1` to a library that means the share of the old value. What happens to the
+#    running statistics, and how would it show in the accuracy on the test set? Would the training loss tell?
+# 2. How many batches does it take with momentum 0.99 until less than 1 % of the initial variance 1 is left? How long
+#    is an epoch of the digits with batches of 64?
+# 3. The average of the batches' variances, even the unbiased ones, is not the variance of all the data together. What
+#    is missing? (Chan's formula in lab 2 has it.)

@@ -1,0 +1,212 @@
+"""Lab 3: gradients against finite differences, the invariants, the library's layers, and planted bugs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.creation import tensor
+from minorm.kernels.pieces import Pieces
+from minorm.labs import digits
+from minorm.labs.comparing import at_most, close, numbers, parts
+from minorm.labs.lab import Lab
+
+LAB = Lab(
+    3,
+    "lab03_backward",
+    "Backward",
+    "How does a gradient come back through a mean and a variance?",
+    minutes=90,
+)
+ROUGH = {"rtol": 1e-5, "atol": 1e-7}  # finite differences know seven digits
+
+
+def _xhat(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
+    rstd = (x.var(axis=axes, keepdims=True) + eps) ** -0.5
+    return (x - x.mean(axis=axes, keepdims=True)) * rstd, rstd
+
+
+def _slopes(x: Any, g: Any, axes: tuple[int, ...], eps: float) -> Any:
+    """The gradient of sum(g * xhat) for x, by finite differences."""
+    dx = np.zeros(x.shape)
+    for index in np.ndindex(x.shape):
+        sides = []
+        for h in (1e-5, -1e-5):
+            moved = x.copy()
+            moved[index] += h
+            sides.append(float((g * _xhat(moved, axes, eps)[0]).sum()))
+        dx[index] = (sides[0] - sides[1]) / 2e-5
+    return dx
+
+
+def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float) -> None:
+    x, g = rng.standard_normal((2, *shape)) + 0.5
+    what = f"graph, x of shape {shape}, axes {axes}, eps={eps:g}"
+    close(student.graph(x, g, axes, eps), _slopes(x, g, axes, eps), what, **ROUGH)
+
+
+@LAB.check("3.1", "the graph against finite differences", points=2, visible=True)
+def graph(student: Any, rng: np.random.Generator) -> None:
+    _graph(student, rng, (3, 4), (1,), 1e-5)
+    _graph(student, rng, (3, 2, 4), (0, 2), 1e-5)
+
+
+@LAB.check("3.1", "other shapes and a large eps", points=2)
+def graph_odd(student: Any, rng: np.random.Generator) -> None:
+    _graph(student, rng, (2, 3, 2, 2), (2, 3), 0.3)
+    _graph(student, rng, (5,), (0,), 0.3)
+    _graph(student, rng, (2, 5, 1), (0, 1), 1e-2)
+
+
+@LAB.check("3.2", "the formula against finite differences", points=2, visible=True)
+def three_terms(student: Any, rng: np.random.Generator) -> None:
+    for shape, axes, eps in (((3, 4), (1,), 1e-5), ((3, 2, 4), (0, 2), 0.1)):
+        x, g = rng.standard_normal((2, *shape)) + 0.5
+        xhat, rstd = _xhat(x, axes, eps)
+        what = f"three_terms, shape {shape}, axes {axes}, eps={eps:g}"
+        close(student.three_terms(g, xhat, rstd, axes), _slopes(x, g, axes, eps), what, **ROUGH)
+
+
+@LAB.check("3.2", "sum dx = 0 and sum dx * xhat = 0")
+def invariants(student: Any, rng: np.random.Generator) -> None:
+    for shape, axes in (((4, 7), (1,)), ((6, 3, 5), (0, 2))):
+        x, g = rng.standard_normal((2, *shape)) * 3 + 1
+        xhat, rstd = _xhat(x, axes, 0.0)
+        dx = numbers(student.three_terms(g, xhat, rstd, axes), "three_terms", f"an array of shape {shape}")
+        close(dx.shape, shape, "the shape of dx")
+        at_most(np.abs(dx.sum(axis=axes)).max(), 1e-10, f"|sum dx|, shape {shape}, axes {axes}, eps=0")
+        at_most(np.abs((dx * xhat).sum(axis=axes)).max(), 1e-10, f"|sum dx * xhat|, shape {shape}, axes {axes}, eps=0")
+        at_most(-np.abs(dx).max(), -1e-3, "minus the largest |dx|")
+
+
+@LAB.check("3.3", "BatchNorm's and LayerNorm's", points=2, visible=True)
+def parameter_gradients(student: Any, rng: np.random.Generator) -> None:
+    for shape, axes, letters in (((4, 3, 5), (0, 2), "ncl,ncl->c"), ((4, 3, 5), (0, 1), "ncl,ncl->l")):
+        dy, xhat = rng.standard_normal((2, *shape))
+        ds, db = parts(student.parameter_gradients(dy, xhat, axes), 2, "parameter_gradients")
+        close(ds, np.einsum(letters, dy, xhat), f"ds, shape {shape}, axes {axes}")
+        close(db, np.einsum(letters, dy, np.ones(shape)), f"db, shape {shape}, axes {axes}")
+
+
+LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_norm")
+
+
+def plugged(module: Any, layer: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """dx, ds and db of a functional that runs with the student's backward."""
+    return _run(layer, arrays, Pieces(backward=module.backward))
+
+
+def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
+    x, s, b, dy = (tensor(array) for array in arrays)
+    for leaf in (x, s, b):
+        leaf.requires_grad = True
+    if layer == "batch_norm":
+        y = F.batch_norm(x, None, None, s, b, True, backend=backend)
+    elif layer == "layer_norm":
+        y = F.layer_norm(x, x.shape[2:], backend=backend) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
+    elif layer == "group_norm":
+        y = F.group_norm(x, 2, s, b, backend=backend)
+    elif layer == "rms_norm":
+        y = F.rms_norm(x, x.shape[2:], eps=1e-3, backend=backend) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
+    else:
+        y = F.mean_variance_norm(x, eps=0.1, backend=backend) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
+    y.backward(dy)
+    return tuple(leaf.grad.data for leaf in (x, s, b) if leaf.grad is not None)
+
+
+def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
+    for layer in layers:
+        shape = (3, 4, 2, 5)
+        arrays = rng.standard_normal(shape) + 1, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
+        got = parts(student.drive("plugged", layer=layer, arrays=arrays), 3, f"{layer} with your backward")
+        for name, mine, right in zip(("dx", "ds", "db"), got, _run(layer, arrays, None), strict=True):
+            close(mine, right, f"{name} of {layer} with your backward, x of shape {shape}", rtol=1e-7, atol=1e-9)
+
+
+@LAB.check("3.4", "your backward in BatchNorm", points=2, visible=True)
+def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, LAYERS[:1])
+
+
+@LAB.check("3.4", "in Layer- and GroupNorm")
+def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, LAYERS[1:3])
+
+
+@LAB.check("3.4", "in RMSNorm, which is not centered")
+def in_rms_norm(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, LAYERS[3:4])
+
+
+@LAB.check("3.4", "in MeanVarianceNorm, eps outside the root")
+def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, LAYERS[4:])
+
+
+def trained(module: Any, steps: int, seed: int) -> Any:
+    """The losses of the digits network with the student's backward."""
+    return digits.losses(Pieces(backward=module.backward), steps, seed)
+
+
+@LAB.check("3.4", "the digits network trains as with the library", points=2, seconds=60)
+def trains(student: Any, rng: np.random.Generator) -> None:
+    seed = int(rng.integers(1000))
+    got = student.drive("trained", steps=12, seed=seed)
+    close(got, digits.losses(None, 12, seed), "the losses of 12 steps with your backward", rtol=1e-6)
+
+
+def _implementation(
+    fewer: int = 0,
+    eps_outside: bool = False,
+    terms: tuple[int, int] = (1, 1),
+    axes: str = "all but C",
+    accumulate: Any = np.float64,
+    raw_ds: bool = False,
+) -> dict[str, Any]:
+    """BatchNorm with something planted: forward(x, s, b, eps) and backward(dy, x, s, eps)."""
+
+    def mean_of(values: Any) -> Any:
+        over = (0,) if axes == "N" else (0, *range(2, values.ndim))
+        m = np.prod([values.shape[axis] for axis in over])
+        return values.astype(accumulate).sum(axis=over, keepdims=True, dtype=accumulate).astype(np.float64) / m, m
+
+    def normalized(x: Any, eps: float) -> tuple[Any, Any]:
+        mean, m = mean_of(x)
+        var = mean_of((x - mean) ** 2)[0] * (m / max(m - fewer, 1))
+        rstd = 1 / (var**0.5 + eps) if eps_outside else (var + eps) ** -0.5
+        return (x - mean) * rstd, rstd
+
+    def along(s: Any, x: Any) -> Any:
+        return np.reshape(s, (-1, *[1] * (x.ndim - 2)))
+
+    def forward(x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
+        x = np.asarray(x, np.float64)
+        return normalized(x, eps)[0] * along(s, x) + along(b, x)
+
+    def backward(dy: Any, x: Any, s: Any, eps: float = 1e-5) -> Any:
+        dy, x = np.asarray(dy, np.float64), np.asarray(x, np.float64)
+        xhat, rstd = normalized(x, eps)
+        g = dy * along(s, x)
+        dx = rstd * (g - terms[0] * mean_of(g)[0] - terms[1] * xhat * mean_of(g * xhat)[0])
+        over = (0, *range(2, x.ndim))
+        return dx, (dy * (x if raw_ds else xhat)).sum(axis=over), dy.sum(axis=over)
+
+    return {"forward": forward, "backward": backward}
+
+
+LAB.mutants(
+    "3.5",
+    _implementation(),
+    {
+        "the variance divides by m - 1": _implementation(fewer=1),
+        "eps outside the root": _implementation(eps_outside=True),
+        "dx without mean(g)": _implementation(terms=(0, 1)),
+        "dx without xhat * mean(g * xhat)": _implementation(terms=(1, 0)),
+        "statistics over the batch alone": _implementation(axes="N"),
+        "sums in float16": _implementation(accumulate=np.float16),
+        "ds from x instead of xhat": _implementation(raw_ds=True),
+    },
+    visible=True,
+)

@@ -1,0 +1,224 @@
+"""Lab 4: trajectories of the running statistics under four conventions, and planted bugs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.comparing import close, equal, numbers, parts, true
+from minorm.labs.lab import Lab
+
+LAB = Lab(
+    4,
+    "lab04_running_statistics",
+    "Running statistics",
+    "Why do two frameworks, given the same batches, disagree about the running variance?",
+    minutes=75,
+)
+SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
+
+
+def _rows(x: Any) -> Any:
+    """(C, m)."""
+    return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
+
+
+def _mean_var(x: Any, fewer: int = 0) -> tuple[Any, Any]:
+    rows = _rows(x)
+    mean = rows.sum(axis=1) / rows.shape[1]
+    return mean, ((rows - mean[:, None]) ** 2).sum(axis=1) / (rows.shape[1] - fewer)
+
+
+@LAB.check("4.1", "mean, var and m of a batch", visible=True)
+def batch_statistics(student: Any, rng: np.random.Generator) -> None:
+    for shape in SHAPES:
+        x = rng.standard_normal(shape) * 2 + 1
+        mean, var, m = parts(student.batch_statistics(x), 3, f"batch_statistics, x of shape {shape}")
+        close(mean, _mean_var(x)[0], f"the mean, x of shape {shape}")
+        close(var, _mean_var(x)[1], f"the variance, x of shape {shape}")
+        equal(m, _rows(x).shape[1], f"m, x of shape {shape}")
+
+
+@LAB.check("4.1", "one step", points=2, visible=True)
+def update(student: Any, rng: np.random.Generator) -> None:
+    for shape, momentum in ((SHAPES[0], 0.9), (SHAPES[1], 0.25), (SHAPES[2], 1.0)):
+        x, old_mean, old_var = rng.standard_normal(shape), rng.standard_normal(3), rng.uniform(1, 2, 3)
+        new = parts(student.update(old_mean, old_var, x, momentum), 2, "update")
+        for name, got, old, batch in zip(("mean", "var"), new, (old_mean, old_var), _mean_var(x), strict=True):
+            what = f"running {name} after x of shape {shape}, momentum={momentum:g}"
+            close(got, old * momentum + batch * (1 - momentum), what)
+
+
+def kept(module: Any, mean: Any, var: Any, x: Any) -> tuple[Any, ...]:
+    """The arguments after a call of update."""
+    module.update(mean, var, x, 0.5)
+    return mean, var, x
+
+
+@LAB.check("4.1", "old values stay as they are")
+def arguments(student: Any, rng: np.random.Generator) -> None:
+    values = {"mean": rng.standard_normal(3), "var": rng.uniform(1, 2, 3), "x": rng.standard_normal((4, 3))}
+    after = parts(student.drive("kept", **values), 3, "the arguments of update afterwards")
+    for (name, before), now in zip(values.items(), after, strict=True):
+        close(now, before, f"{name} after a call of update(mean, var, x)")
+
+
+@LAB.check("4.2", "m - 1", visible=True)
+def unbiased(student: Any, rng: np.random.Generator) -> None:
+    close(student.unbiased(np.array([1.0, 3.0]), 2), np.array([2.0, 6.0]), "unbiased([1, 3], 2)")
+    for shape in SHAPES:
+        x = rng.standard_normal(shape)
+        m = _rows(x).shape[1]
+        close(student.unbiased(_mean_var(x)[1], m), _mean_var(x, 1)[1], f"unbiased(var, {m})")
+
+
+@LAB.check("4.3", "the average of all batches", points=2, visible=True)
+def cumulative(student: Any, rng: np.random.Generator) -> None:
+    values = rng.standard_normal(6)
+    running = 17.0
+    for seen, value in enumerate(values):
+        momentum = float(numbers(student.cumulative_momentum(seen), f"cumulative_momentum({seen})", "a number"))
+        running = running * momentum + value * (1 - momentum)
+        close(running, values[: seen + 1].mean(), f"the running value after {seen + 1} batches")
+
+
+def _share(convention: str, momentum: float | None, seen: int) -> float:
+    """Of the new value."""
+    if convention == "paper":
+        return 1 / (seen + 1)
+    if momentum is None:
+        momentum = {"onnx": 0.9, "keras": 0.99, "pytorch": 0.1}[convention]
+    return momentum if convention == "pytorch" else 1 - momentum
+
+
+def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
+    """Each point as a weighted sum of all batches, not step by step."""
+    points = []
+    fewer = 1 if convention in ("pytorch", "paper") else 0
+    for count in range(1, len(batches) + 1):
+        shares = [_share(convention, momentum, seen) for seen in range(count)]
+        weights = [share * np.prod([1 - later for later in shares[i + 1 :]]) for i, share in enumerate(shares)]
+        statistics = [_mean_var(x, fewer) for x in batches[:count]]
+        mean = sum(w * s[0] for w, s in zip(weights, statistics, strict=True))
+        var = sum(w * s[1] for w, s in zip(weights, statistics, strict=True)) + np.prod([1 - s for s in shares])
+        points.append((mean, var))
+    return points
+
+
+def _follow(student: Any, rng: np.random.Generator, convention: str, momentum: float | None) -> None:
+    batches = [rng.standard_normal(shape) * 2 + 3 for shape in ((6, 2), (2, 2), (3, 2, 4))]
+    of = f'"{convention}"' + ("" if momentum is None else f", momentum={momentum:g}")
+    got = student.trajectory(batches, convention, momentum)
+    expected = _trajectory(batches, convention, momentum)
+    true(
+        isinstance(got, list) and len(got) == 3, f"trajectory(3 batches, {of})", "a list of 3 pairs", type(got).__name__
+    )
+    for number, (point, right) in enumerate(zip(got, expected, strict=True), 1):
+        mean, var = parts(point, 2, f"a point of trajectory(batches, {of})")
+        close(mean, right[0], f"running mean after batch {number}, {of}")
+        close(var, right[1], f"running var after batch {number}, {of}")
+
+
+@LAB.check("4.4", "ONNX", points=2, visible=True)
+def onnx(student: Any, rng: np.random.Generator) -> None:
+    _follow(student, rng, "onnx", None)
+    _follow(student, rng, "onnx", 0.7)
+
+
+@LAB.check("4.4", "PyTorch", points=2, visible=True)
+def pytorch(student: Any, rng: np.random.Generator) -> None:
+    _follow(student, rng, "pytorch", None)
+    _follow(student, rng, "pytorch", 0.3)
+
+
+@LAB.check("4.4", "Keras")
+def keras(student: Any, rng: np.random.Generator) -> None:
+    _follow(student, rng, "keras", None)
+    _follow(student, rng, "keras", 0.8)
+
+
+@LAB.check("4.4", "the paper")
+def paper(student: Any, rng: np.random.Generator) -> None:
+    _follow(student, rng, "paper", None)
+
+
+@LAB.check("4.5", "momentum", visible=True)
+def onnx_momentum(student: Any, rng: np.random.Generator) -> None:
+    for momentum in (0.1, 0.25, 1.0, 0.0):
+        close(student.onnx_momentum(momentum), 1 - momentum, f"onnx_momentum({momentum:g})")
+
+
+@LAB.check("4.5", "running variance", points=2, visible=True)
+def onnx_running_var(student: Any, rng: np.random.Generator) -> None:
+    for momentum, count, shape in ((0.1, 1, (2, 3)), (0.1, 5, (4, 3)), (0.3, 3, (2, 3, 3))):
+        batches = [rng.standard_normal(shape) for _ in range(count)]
+        theirs = _trajectory(batches, "pytorch", momentum)[-1][1]
+        right = _trajectory(batches, "onnx", 1 - momentum)[-1][1]
+        m = _rows(batches[0]).shape[1]
+        got = student.onnx_running_var(theirs, momentum, count, m)
+        close(got, right, f"onnx_running_var(..., {momentum:g}, batches={count}, m={m})")
+
+
+def _implementation(
+    fewer: int = 0,
+    inverted: bool = False,
+    eps_outside: bool = False,
+    subtract: bool = True,
+    axes: str = "all but C",
+    accumulate: Any = np.float64,
+    blended: bool = False,
+    evaluate_with_batch: bool = False,
+) -> dict[str, Any]:
+    """BatchNorm without scale and bias, with something planted."""
+
+    def statistics(x: Any) -> tuple[Any, Any]:
+        """The mean of sums, in the type to accumulate in; var over N alone, averaged, for the wrong axes."""
+        rows = _rows(x).astype(accumulate)
+        m = rows.shape[1]
+        mean = rows.sum(axis=1, dtype=accumulate).astype(np.float64) / m
+        if axes == "N":
+            return mean, x.var(axis=0).reshape(x.shape[1], -1).mean(axis=1)
+        distances = ((_rows(x) - mean[:, None]) ** 2).astype(accumulate)
+        return mean, distances.sum(axis=1, dtype=accumulate).astype(np.float64) / max(m - fewer, 1)
+
+    def normalized(x: Any, mean: Any, var: Any, eps: float) -> Any:
+        along = (-1, *[1] * (x.ndim - 2))
+        rstd = 1 / (np.sqrt(var) + eps) if eps_outside else (var + eps) ** -0.5
+        return (x - np.reshape(mean, along) * subtract) * np.reshape(rstd, along)
+
+    def train(x: Any, mean: Any, var: Any, momentum: float = 0.9, eps: float = 1e-5) -> tuple[Any, Any, Any]:
+        x = np.asarray(x, np.float64)
+        of_mean, of_var = statistics(x)
+        keep = 1 - momentum if inverted else momentum
+        new_mean, new_var = mean * keep + of_mean * (1 - keep), var * keep + of_var * (1 - keep)
+        m = _rows(x).shape[1]
+        inside = of_var * max(m - fewer, 1) / m  # y divides by m in any case
+        if blended:
+            of_mean, inside = new_mean, new_var
+        return normalized(x, of_mean, inside, eps), new_mean, new_var
+
+    def evaluate(x: Any, mean: Any, var: Any, eps: float = 1e-5) -> Any:
+        x = np.asarray(x, np.float64)
+        if evaluate_with_batch:
+            mean, var = statistics(x)
+        return normalized(x, np.asarray(mean), np.asarray(var), eps)
+
+    return {"train": train, "evaluate": evaluate}
+
+
+LAB.mutants(
+    "4.6",
+    _implementation(),
+    {
+        "the running variance divides by m - 1": _implementation(fewer=1),
+        "momentum is the share of the new value": _implementation(inverted=True),
+        "eps outside the root": _implementation(eps_outside=True),
+        "the mean is not subtracted": _implementation(subtract=False),
+        "variance over the batch alone": _implementation(axes="N"),
+        "sums in float16": _implementation(accumulate=np.float16),
+        "training normalizes with the blended statistics": _implementation(blended=True),
+        "evaluation normalizes with the batch's": _implementation(evaluate_with_batch=True),
+    },
+    visible=True,
+)

@@ -1,0 +1,31 @@
+"""Which part of a model a call belongs to: the calls of a module, or of a node of a loaded graph, in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minorm import trace
+from minorm.trace import Call
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What stands in the trace for a module's forward: the calls made inside are its children."""
+
+    path: str
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What `function` returns; a trace that is open shows its calls under this path."""
+        outer = trace.state.calls
+        if outer is None:
+            return function(*args, **kwargs)
+        call = Call(self, {})
+        outer.append(call)
+        trace.state.calls = call.children
+        try:
+            call.result = function(*args, **kwargs)
+        finally:
+            trace.state.calls = outer
+        return call.result
