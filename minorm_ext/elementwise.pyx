@@ -9,6 +9,7 @@
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
+from libc.string cimport memcpy
 
 from minorm_ext.buffers cimport address
 from minorm_ext.exponential cimport exp, expm1, normal, sigmoid as logistic, tanh as tanh_of
@@ -16,6 +17,7 @@ from minorm_ext.exponential cimport exp, expm1, normal, sigmoid as logistic, tan
 cdef extern from "stream.h" nogil:
     void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
     void minorm_stream_end() noexcept
+    void minorm_ahead(const char* source, Py_ssize_t bytes) noexcept
 
 ctypedef fused real:
     float
@@ -64,6 +66,9 @@ cdef void scale(const real* a, const real* b, real* out, Py_ssize_t n, real opti
     cdef Py_ssize_t i
     for i in range(n):
         out[i] = a[i] * option
+
+cdef void copy(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
+    memcpy(out, a, n * sizeof(real))
 
 cdef void accumulate(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i
@@ -210,6 +215,7 @@ cdef void enter(str name, FloatLoop float_loop, DoubleLoop double_loop, bint is_
 enter("add", add[float], add[double], False)
 enter("sub", sub[float], sub[double], False)
 enter("mul", mul[float], mul[double], False)
+enter("copy", copy[float], copy[double], False)
 enter("scale", scale[float], scale[double], False)
 enter("accumulate", accumulate[float], accumulate[double], False)
 enter("relu", relu[float], relu[double], False)
@@ -238,7 +244,8 @@ enter("gelu_tanh_grad", gelu_tanh_grad[float], gelu_tanh_grad[double], True)
 
 cdef enum:
     BLOCK = 4096  # elements; a multiple of every vector, so that blocks start aligned
-    PIECE = 1024  # elements that go through the first-level cache on their way around the others
+    PIECE = 256  # elements that go through the first-level cache on their way around the others
+    AHEAD = 4096  # bytes from what is computed to what is asked for, on the way around the cache
     CHUNK = 1 << 22  # elements between two looks for Ctrl-C: at most 0.2 s of the slowest operation
     LIGHT_WORK = 1 << 18  # elements from which a second thread pays
     HEAVY_WORK = 1 << 16
@@ -251,9 +258,19 @@ cdef inline void one_block(
     cdef double[PIECE] piece
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t count
-    if around:
+    if around and number == COPY:
         while i < n:
             count = min(<Py_ssize_t>PIECE, n - i)
+            minorm_ahead(a + i * itemsize + AHEAD, count * itemsize)
+            minorm_stream_copy(out + i * itemsize, a + i * itemsize, count * itemsize)
+            i += count
+        minorm_stream_end()
+    elif around:
+        while i < n:
+            count = min(<Py_ssize_t>PIECE, n - i)
+            minorm_ahead(a + i * itemsize + AHEAD, count * itemsize)
+            if b != a:
+                minorm_ahead(b + i * itemsize + AHEAD, count * itemsize)
             one_block(number, itemsize, a + i * itemsize, b + i * itemsize, <char*>piece, count, option, False)
             minorm_stream_copy(out + i * itemsize, piece, count * itemsize)
             i += count
@@ -306,3 +323,4 @@ def run(int number, object a, object b, object out, Py_ssize_t n, int itemsize, 
 
 
 cdef int ACCUMULATE = numbers["accumulate"]
+cdef int COPY = numbers["copy"]

@@ -159,6 +159,14 @@ def test_options(level):
         elementwise.gelu(x, "sigmoid")
 
 
+@pytest.mark.parametrize("size", [1, 1000, (1 << 23) + 77])  # the last goes around the cache
+def test_copy(size):
+    x = np.arange(size, dtype=np.float32)
+    y = cpu.elementwise.copy(x)
+    assert not np.may_share_memory(x, y)
+    np.testing.assert_array_equal(x, y)
+
+
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
 @pytest.mark.parametrize(
     ("left", "right"),
