@@ -1,4 +1,4 @@
-"""The command line: `minorm demo`, `train`, `export`, `check`, `labs`. One file a command, each with `add` and `run`.
+"""The command line: `minorm demo`, `train`, `export`, `check`, `convert`, `labs`; one file a command, with `add` and `run`.
 
 Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import minorm
-from minorm.cli import check, demo, export, labs, train
+from minorm.cli import check, convert, demo, export, labs, train
 
 EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError)
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         if args.traceback:
             raise
-        print(f"minorm {args.command}: {error}", file=sys.stderr)
+        print(f"minorm {args.command}: {str(error).removeprefix(f'{args.command}: ')}", file=sys.stderr)
         return 1
 
 
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, train, export, check, labs):
+    for module in (demo, train, export, check, convert, labs):
         module.add(commands)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")

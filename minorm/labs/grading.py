@@ -23,6 +23,7 @@ from minorm import atomic
 from minorm.labs import catalogue, judging
 from minorm.labs.lab import Lab
 from minorm.labs.process import ROOT
+from minorm.labs.report import MUCH
 
 ENDINGS = (".py", ".ipynb")
 JUDGE = (
@@ -92,7 +93,7 @@ def answer(question: dict[str, Any]) -> None:
         result = {
             "tasks": {task: earned for task, (earned, _) in report.by_task().items()},
             "failed": [f"{row.task} {row.title}: {row.status}" for row in report.outcomes if row.status != "passed"],
-            "notes": [*report.notes, *([f"printed {report.printed:,} bytes"] if report.printed else [])],
+            "notes": [*report.notes, *([f"printed {report.printed:,} bytes"] if report.printed > MUCH else [])],
             "seconds": report.seconds,
         }
     except (ValueError, OSError) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 WIDTH = 100
+MUCH = 10_000  # bytes printed that deserve a word
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Report:
         if self.notes:
             lines += ["", "Statements of the file that failed (the rest went on without them):"]
             lines += [_wrapped(note, "  ") for note in self.notes]
-        if self.printed:
+        if self.printed > MUCH:
             lines += ["", f"The code printed {self.printed:,} bytes, which count for nothing."]
         return "\n".join(lines)
 

@@ -41,7 +41,7 @@ def decode(text: bytes, body: bytes) -> Any:
     """The inverse; WireError for anything that `encode` does not write."""
     try:
         return _unpacked(json.loads(text), memoryview(body), [0])
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError, MemoryError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise WireError(f"not a message: {type(error).__name__}") from None
 
 

@@ -41,9 +41,9 @@ BUGS = {
         ),
         # in place
         (
-            "return mean * momentum + batch_mean * (1 - momentum), var * momentum + batch_var * (1 - momentum)",
-            "x *= 1; mean[:] = mean * momentum + batch_mean * (1 - momentum); return mean, var * momentum + 0.5 * batch_var",
-            {"old values stay as they are", "one step"},  # the share of the variance is wrong but for momentum 0.5
+            "    return mean * momentum + batch_mean",
+            "    x -= batch_mean[0]\n    return mean * momentum + batch_mean",
+            {"old values stay as they are"},
         ),
         ("return var * m / (m - 1)\n", "return var * (m - 1) / m\n", {"m - 1", "PyTorch", "the paper"}),
         # one batch behind

@@ -1,0 +1,62 @@
+"""`minorm convert`: an ONNX model at another opset."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from typing import Any
+
+from minorm.cli import extras, shapes
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "convert",
+        help="write an ONNX model at another opset",
+        description="Load an ONNX model and write it at another opset: 7 to the newest, up or down. Names of inputs, "
+        "outputs and parameters stay; every normalization keeps its mode, so a training graph stays one. The new "
+        "model is compared with onnxruntime before it is written.",
+        epilog="Example: minorm convert model.onnx --opset 13 -o model-13.onnx",
+    )
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("--opset", type=int, required=True, metavar="N", help="the opset to write")
+    parser.add_argument("-o", "--out", metavar="FILE", help="default: MODEL-opsetN.onnx beside it")
+    shapes.add(parser)
+    parser.add_argument("--external-data", action="store_true", help="put weights into FILE.data, whatever their size")
+    parser.add_argument("--no-verify", action="store_true", help="do not compare with onnxruntime")
+    parser.add_argument(
+        "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, and say what became of the normalizations."""
+    extras.need("onnx", "onnx")
+    import onnx
+
+    import minorm.onnx
+
+    out = args.out or f"{args.model.removesuffix('.onnx')}-opset{args.opset}.onnx"
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        new = minorm.onnx.convert(
+            args.model,
+            out,
+            opset_version=args.opset,
+            shapes=shapes.parse(args.shape),
+            external_data=args.external_data or None,
+            verify=not args.no_verify,
+            max_bytes=args.max_bytes,
+        )
+    old = onnx.load(args.model, load_external_data=False)
+    opset = next((entry.version for entry in old.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    print(f"{args.model}, opset {opset}, {len(old.graph.node)} nodes")
+    print(f"{out}, opset {args.opset}, {len(new.graph.node)} nodes, {os.path.getsize(out):,} bytes")
+    for note in notes:
+        print(f"note: {str(note.message).removeprefix('export: ')}")
+    if not args.no_verify and not any("not compared" in str(note.message) for note in notes):
+        print("onnxruntime computes from it what minorm computes from the old one")
+    return 0

@@ -1,0 +1,73 @@
+"""Cells of the percent format and of notebooks; what a submission becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from minorm.labs import cells, submission
+
+TEXT = """\
+# ---
+# jupyter: {}
+# ---
+
+import os
+
+# %% [markdown]
+# # Title
+#
+# text
+
+# %% tags=["plot"]
+raise SystemExit
+
+
+# %% a title
+def f():
+    return 1 / 0
+"""
+
+
+def test_cells_have_their_kind_tags_and_lines() -> None:
+    found = cells.read_percent(TEXT)
+    assert [(cell.markdown, cell.tags, cell.line) for cell in found] == [
+        (False, (), 5),
+        (True, (), 8),
+        (False, ("plot",), 13),
+        (False, (), 17),
+    ]
+    assert found[1].text == "# Title\n\ntext"
+
+
+def test_a_notebook_and_back() -> None:
+    found = cells.read_percent(TEXT)
+    again = cells.read(cells.to_notebook(found), "x.ipynb")
+    assert [(c.text, c.markdown, c.tags) for c in again] == [(c.text, c.markdown, c.tags) for c in found]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [{}]}', '{"cells": [{"source": 1}]}', "[" * 9999]
+)
+def test_a_broken_notebook(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.ipynb is not a notebook"):
+        cells.read(text, "x.ipynb")
+
+
+def test_magics_become_comments() -> None:
+    assert cells.without_magics("%time\n  !ls\nx = 5 % 3") == "pass  # %time\npass  # !ls\nx = 5 % 3"
+
+
+def test_lines_in_errors_are_those_of_the_file() -> None:
+    module, notes = submission.load(TEXT, "mine.py")
+    assert not notes
+    with pytest.raises(ZeroDivisionError) as caught:
+        module.f()
+    assert submission.line_of(caught.value, "mine.py") == 18
+
+
+def test_each_statement_for_itself() -> None:
+    module, notes = submission.load(
+        "import nothing_like_this\nx = 1\n# %%\ny = = 2\n# %%\nz = 3\nexit()\nw = 4", "mine.py"
+    )
+    assert (module.x, module.z, module.w) == (1, 3, 4)
+    assert [note.split(":")[0] for note in notes] == ["line 1", "line 4", "line 7"]

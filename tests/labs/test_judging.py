@@ -1,0 +1,91 @@
+"""One report: as text, as Gradescope's JSON; what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minorm.cli import main
+from minorm.labs import catalogue, comparing, judging
+
+WRONG = ("return sum(1 << axis for axis in set(axes))", "print('secret'); return 12")
+
+
+def test_the_table_tells_what_was_expected_and_got(judge_changed: Any) -> None:
+    text = str(judge_changed(0, WRONG))
+    assert "0.2   a mask of axes                    0 of 1    wrong" in text
+    assert "to_mask((0, 2, 3))" in text
+    assert "expected  13" in text
+    assert "got       12" in text
+    assert "total 17 of 18 points" in text
+    assert "printed" not in text  # only where it is much
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_gradescopes_results(judge_changed: Any) -> None:
+    """The fields of https://gradescope-autograders.readthedocs.io/en/latest/specs/, and no others in a test."""
+    results = judge_changed(0, WRONG).gradescope()
+    assert json.loads(json.dumps(results)) == results
+    assert results["score"] == 17 == sum(test["score"] for test in results["tests"])
+    assert sum(test["max_score"] for test in results["tests"]) == 18
+    assert results.keys() <= {
+        "score", "execution_time", "output", "output_format", "visibility", "tests", "extra_data"
+    }  # fmt: skip
+    known = {"score", "max_score", "status", "name", "number", "output", "output_format", "visibility", "tags"}
+    for test in results["tests"]:
+        assert test.keys() <= known
+        assert test["status"] in ("passed", "failed")
+    assert "secret" in results["output"]
+
+
+def test_the_seed_decides_the_numbers(judge_changed: Any) -> None:
+    """A lookup table of one seed's answers is worth nothing under another."""
+    learned = ("return sum(1 << axis for axis in set(axes))", "return {(0, 2, 3): 13, (1,): 2, (): 0}[tuple(axes)]")
+    assert judge_changed(0, learned, seed=5).score == 17
+
+
+def test_what_is_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert main(["labs", "check", "0", str(tmp_path / "notes.txt")]) == 1
+    assert "expected a .py file or an .ipynb notebook" in capsys.readouterr().err
+    (tmp_path / "large.py").write_bytes(b"#" * (judging.LARGEST_FILE + 1))
+    assert main(["labs", "check", "0", str(tmp_path / "large.py")]) == 1
+    assert "MB; expected at most" in capsys.readouterr().err
+    assert main(["labs", "check", "0", str(tmp_path / "missing.py")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("got", "message"),
+    [
+        (None, r"None \(is there a return\?\)"),
+        ("text", "str"),
+        ([[1, 2], [3]], "uneven"),
+        ([1.0, 2.0], r"shape \(2,\)"),
+        ([1.0, 2.0, float("nan")], r"3 at \[2\].*nan"),
+        ([1.0, 2.0, float("inf")], "inf"),
+        ({"a": 1}, "dict"),
+    ],
+)
+def test_close_refuses(got: Any, message: str) -> None:
+    with pytest.raises(comparing.Wrong, match=message):
+        comparing.close(got, [1.0, 2.0, 3.0], "f(x)")
+
+
+def test_close_compares_types_infinities_and_nan() -> None:
+    comparing.close([float("nan"), float("inf")], [float("nan"), float("inf")], "f(x)")
+    with pytest.raises(comparing.Wrong, match="float32, got float64"):
+        comparing.close([1.0], [1.0], "f(x)", dtype="float32")
+
+
+def test_equal_tells_a_bool_from_a_number_and_takes_lists_for_tuples() -> None:
+    comparing.equal([1, 2], (1, 2), "f(x)")
+    comparing.equal(catalogue.numbers()[:2], (0, 1), "the first labs")
+    with pytest.raises(comparing.Wrong):
+        comparing.equal(True, 1, "f(x)")
+    with pytest.raises(comparing.Wrong):
+        comparing.at_most(float("nan"), 1, "f(x)")
+    with pytest.raises(comparing.Wrong, match="2 results, got one ndarray"):
+        comparing.parts(comparing.np.zeros(2), 2, "f(x)")

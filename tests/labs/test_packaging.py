@@ -1,0 +1,45 @@
+"""What is installed has the labs with stubs, and no solution; the README's line names what there is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minorm.cli import main
+from minorm.labs import catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    pytest.importorskip("Cython")
+    if not (ROOT / "setup.py").exists():
+        pytest.skip("needs a checkout")
+    egg = ["egg_info", "--egg-base", str(tmp_path)]
+    build = [sys.executable, "setup.py", "-q", *egg, "build_py", "--build-lib", str(tmp_path / "lib")]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    found = {path.name: path.read_text() for path in (tmp_path / "lib/minorm/labs/notebooks").iterdir()}
+    assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
+    assert not list((tmp_path / "lib").rglob("*solution*"))
+
+
+def test_the_readmes_line_starts_lab_0(tmp_path: Path) -> None:
+    lines = [line for line in (ROOT / "README.md").read_text().splitlines() if "minorm labs start" in line]
+    (line,) = lines
+    command = line.split("minorm ")[1].split(" &&")[0].split()
+    assert command[:3] == ["labs", "start", "0"]
+    assert main([*command[:-1], str(tmp_path)]) == 0
+
+
+def test_the_guide_tells_of_every_lab_and_of_no_other() -> None:
+    text = (ROOT / "docs" / "labs.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    labs = [catalogue.find(number) for number in catalogue.numbers()]
+    for lab in labs:
+        assert any(row.startswith(f"| {lab.number} {lab.title} | {lab.minutes} |") for row in rows), lab.title
+    assert len([row for row in rows if re.match(r"\| \d+ [A-Z]", row)]) == len(labs)

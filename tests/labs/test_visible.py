@@ -1,0 +1,64 @@
+"""`check("1.1")` inside a notebook: a table, the student's exception, a refusal, or what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minorm.labs import catalogue, submission, visible
+
+
+def names(number: int, text: str | None = None) -> dict[str, Any]:
+    return vars(submission.load(catalogue.notebook(catalogue.find(number)) if text is None else text, "x.py")[0])
+
+
+def test_a_stub_refuses_by_its_task() -> None:
+    with pytest.raises(NotImplementedError, match=r"^Task 1\.1: mean and population variance"):
+        visible.checker(1, names(1))("1.1")
+
+
+def test_a_table_when_all_is_well() -> None:
+    text = (catalogue.CHECKOUT / "solutions" / "lab01_forward.py").read_text()
+    table = repr(visible.checker(1, names(1, text))("1.1"))
+    assert "mean and variance   2 of 2    passed" in table
+    assert "odd shapes" not in table  # hidden
+
+
+def test_a_wrong_answer_shows_what_was_expected_and_no_traceback_in_ipython() -> None:
+    wrong = {"moments": lambda x, axes, centered=True: (x.mean(axes, keepdims=True), x.std(axes, keepdims=True))}
+    with pytest.raises(visible.CheckFailed) as caught:
+        visible.checker(1, wrong)("1.1")
+    text = "\n".join(caught.value._render_traceback_())
+    assert "expected  3.5 at [0, 0]" in text
+    assert "got       1.87082869" in text
+
+
+def test_the_students_own_exception_comes_through() -> None:
+    def moments(x: Any, axes: Any, centered: bool = True) -> Any:
+        return x.nothing
+
+    with pytest.raises(AttributeError, match="nothing"):
+        visible.checker(1, {"moments": moments})("1.1")
+
+
+def test_a_function_that_is_not_there() -> None:
+    with pytest.raises(NameError, match="there is no function moments"):
+        visible.checker(1, {})("1.1")
+
+
+def test_arguments_are_copies() -> None:
+    def moments(x: Any, axes: Any, centered: bool = True) -> Any:
+        x *= 0
+        return x.mean(axes, keepdims=True), np.zeros(1)
+
+    with pytest.raises(visible.CheckFailed, match="expected  3"):
+        visible.checker(1, {"moments": moments})("1.1")
+
+
+def test_an_unknown_task_or_lab() -> None:
+    with pytest.raises(ValueError, match=r"no visible checks for task '9\.9'; there are 1\.1"):
+        visible.checker(1, {})("9.9")
+    with pytest.raises(ValueError, match="there is no lab 99; expected one of 0, 1"):
+        visible.checker(99, {})
