@@ -39,7 +39,9 @@ def add(commands: Any) -> None:
 
     for command in (check, grade):
         command.add_argument("--seed", type=int, default=judging.SEED, help="of the hidden numbers; keep yours secret")
-        command.add_argument("--memory", type=int, default=judging.MEMORY, metavar="MB", help="default %(default)s")
+        command.add_argument(
+            "--memory", type=int, metavar="MB", help="of address space; default: as the lab says, 4096"
+        )
         command.add_argument(
             "--patience", type=float, default=1.0, metavar="X", help="times all limits of time, for slow machines"
         )

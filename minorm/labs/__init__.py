@@ -33,6 +33,12 @@ How to write a lab
    of this module, `def train(module, steps): ...`, which gets the student's module and runs in its process:
    `student.drive("train", steps=20)`. Its answer is the student's word; compute the expected one outside.
 
-4. tests/labs/test_labNN.py: wrong answers and the checks that catch them. Solutions and stubs of all labs are tested
-   together in tests/labs/test_all_labs.py.
+   `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
+   student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
+
+4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
+   markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it.
+
+5. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
+   and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in each table of docs/labs.md.
 """

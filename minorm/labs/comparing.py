@@ -13,6 +13,7 @@ import numpy as np
 from minorm import dtypes
 
 LONGEST = 400  # characters of a value that a table shows
+LARGEST = 10_000  # elements of an array that is looked at as numbers of Python
 
 
 class Wrong(AssertionError):
@@ -102,7 +103,7 @@ def _kind(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Tuples for lists, Python's numbers for NumPy's."""
     if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
+        value = value.tolist() if value.size <= LARGEST else f"an array of shape {value.shape}"
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
     if isinstance(value, dict):

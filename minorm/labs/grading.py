@@ -60,7 +60,7 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
 
 
 def grade(
-    lab: Lab, folder: str | Path, csv_path: str | Path, seed: int, memory: int, patience: float
+    lab: Lab, folder: str | Path, csv_path: str | Path, seed: int, memory: int | None, patience: float
 ) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yields each row as it is done. ValueError for a folder without any."""
     found = submissions(Path(folder), lab)
@@ -96,13 +96,13 @@ def answer(question: dict[str, Any]) -> None:
             "notes": [*report.notes, *([f"printed {report.printed:,} bytes"] if report.printed > MUCH else [])],
             "seconds": report.seconds,
         }
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         result = {"problem": str(error)}
     with os.fdopen(question["answer_to"], "w") as file:
         json.dump(result, file)
 
 
-def _row(lab: Lab, one: Submission, seed: int, memory: int, patience: float) -> dict[str, Any]:
+def _row(lab: Lab, one: Submission, seed: int, memory: int | None, patience: float) -> dict[str, Any]:
     result: dict[str, Any] = {"problem": one.problem}
     if one.path is not None:
         result = _judged(lab, one.path, seed, memory, patience)
@@ -121,7 +121,7 @@ def _row(lab: Lab, one: Submission, seed: int, memory: int, patience: float) -> 
     }
 
 
-def _judged(lab: Lab, path: Path, seed: int, memory: int, patience: float) -> dict[str, Any]:
+def _judged(lab: Lab, path: Path, seed: int, memory: int | None, patience: float) -> dict[str, Any]:
     """What the judge's process says about a file."""
     read, write = os.pipe()
     question = {

@@ -10,16 +10,15 @@ from minorm.labs.lab import Lab
 from minorm.labs.report import Report
 from minorm.labs.student import Remote
 
-MEMORY = 4096  # MB
 SEED = 1
 LARGEST_FILE = 32 << 20
 
 
-def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int = MEMORY, patience: float = 1.0) -> Report:
+def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = None, patience: float = 1.0) -> Report:
     """Run all checks of the lab on the file.
 
     seed      of the numbers that the checks draw; choose your own and keep it to yourself
-    memory    MB of address space for the student's process
+    memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
 
     ValueError where the file is too large, no text or no notebook.
@@ -27,7 +26,9 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int = MEMORY, pa
     start = time.monotonic()
     text = read(Path(path))
     cells.read(text, Path(path).name)
-    with Remote(text, Path(path).name, lab.module, memory << 20, patience) as student:
+    with Remote(
+        text, Path(path).name, lab.module, (lab.memory if memory is None else memory) << 20, patience
+    ) as student:
         outcomes = lab.run(student, seed)
         student.close()
         return Report(

@@ -53,6 +53,8 @@ class Check:
             row = row.but(status="wrong", what=wrong.what, expected=wrong.expected, got=wrong.got)
         except Failure as failure:
             row = row.but(status=failure.status, got=str(failure), cause=failure.__cause__)
+        except ImportError:  # a package that the checks need, in this process: nobody's mistake
+            raise
         except Exception as error:  # noqa: BLE001  an answer that the check cannot even look at
             row = row.but(status="wrong", expected="another kind of answer", got=f"{type(error).__name__}: {error}")
         else:
@@ -66,6 +68,7 @@ class Lab:
 
     file     of the notebook, without an ending: examples/labs/FILE.py
     minutes  of work for a student
+    memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
     """
 
     number: int
@@ -74,6 +77,7 @@ class Lab:
     question: str
     minutes: int
     items: list[Check | mutation.Mutants] = field(default_factory=list)
+    memory: int = 4096
     module: str = ""  # where the checks stand; the catalogue fills it in
 
     def check(

@@ -6,7 +6,10 @@ Memory, because a machine that swaps grades nobody; processes, because of fork; 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
+import sys
 from pathlib import Path
 
 FILE_SIZE = 256 << 20
@@ -14,13 +17,17 @@ MORE_TASKS = 256  # processes and threads beyond those that the user runs alread
 
 
 def set_limits(memory: int) -> None:
-    """Limit this process and its children to `memory` bytes of address space each, and to a number of children."""
+    """Limit this process and its children to `memory` bytes of address space each (0: any), and their number.
+
+    It also ends when the process that started it does, however that ends.
+    """
+    _end_with_parent()
     try:
         import resource
     except ImportError:  # Windows
         return
     wanted = [
-        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_AS, memory or resource.RLIM_INFINITY),
         (resource.RLIMIT_FSIZE, FILE_SIZE),
         (resource.RLIMIT_CORE, 0),
     ]
@@ -29,6 +36,13 @@ def set_limits(memory: int) -> None:
     for kind, limit in wanted:
         with contextlib.suppress(ValueError, OSError):  # a lower one is set already
             resource.setrlimit(kind, (limit, limit))
+
+
+def _end_with_parent() -> None:
+    """Linux: prctl(PR_SET_PDEATHSIG, SIGKILL)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
 def _tasks_of_user() -> int:

@@ -48,7 +48,7 @@ class Student:
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
         ):
             raise Failure("error", "the tests gave no list of results")
-        return results
+        return [{"name": printable(r["name"]), "error": r["error"] and printable(r["error"])} for r in results]
 
     def allow(self, seconds: float) -> None:
         """The time for what is asked from now on, all together."""
@@ -136,7 +136,7 @@ class Remote(Student):
         try:
             process.line.send(self._begin, deadline)
             reply = process.line.receive(deadline)
-            self.notes = [str(note)[:500] for note in reply["notes"]][:20]
+            self.notes = [printable(note) for note in reply["notes"]][:20]
         except TimeoutError:
             self._unloadable = self._lose("too slow", f"running the file's cells took over {LOADING:.0f} s")
         except (EOFError, OSError):
@@ -151,6 +151,11 @@ class Remote(Student):
         self.close()
         self._lost.append(message)
         return Failure(status, message)
+
+
+def printable(text: Any) -> str:
+    """Some of a stranger's text, without what could steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:500])
 
 
 def _served(reply: dict[str, Any], implementation: Implementation) -> dict[str, Any]:
@@ -169,7 +174,7 @@ def _answer_of(reply: Any) -> Any:
         return wire.copied(reply["value"])
     if not isinstance(reply, dict) or not isinstance(reply.get("error"), str):
         raise Failure("error", "no answer")
-    message = reply["error"][:500]
+    message = printable(reply["error"])
     if reply.get("kind") == "NotImplementedError":
         raise Failure("not done", message.removeprefix("NotImplementedError: "))
     line = reply.get("line")

@@ -18,7 +18,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.tensor import Tensor
 
-LARGEST = 256 << 20  # bytes of a message
+LARGEST = 64 << 20  # bytes of a message
 HEADER = struct.Struct("<QQ")
 TYPES = {str(dtype): dtype for dtype in dtypes.ALL}
 
