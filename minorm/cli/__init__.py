@@ -1,4 +1,4 @@
-"""The command line: `minorm demo`, `train`, `export`, `check`, `convert`, `labs`; one file a command, with `add` and `run`.
+"""The command line, `minorm demo`, `train`, `export`, `check` and more: one file a command, each with `add` and `run`.
 
 Exit codes: 0 all well, 1 something failed (one line on stderr says what), 2 wrong usage, 130 stopped with Ctrl-C.
 """

@@ -1,4 +1,4 @@
-"""`minorm check`: what is in an ONNX model, is it valid, and does onnxruntime run it?
+"""`minorm check`: what is in an ONNX model, does minorm run and train it, and does onnxruntime agree?
 
 The checker and onnxruntime run in a process of their own with a time and a memory limit: a broken or hostile file
 can crash them, and then the answer is "crashed", not a crash.
@@ -7,134 +7,165 @@ can crash them, and then the answer is "crashed", not a crash.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
-from collections import Counter
-from typing import Any
+import dataclasses
+import json
+import time
+from typing import TYPE_CHECKING, Any
 
-from minorm.cli import extras
+import minorm as mn
+from minorm.cli import extras, shapes
 
-TIME_LIMIT = 120  # seconds
-NORMALIZATIONS = (
-    "BatchNormalization",
-    "InstanceNormalization",
-    "GroupNormalization",
-    "LayerNormalization",
-    "RMSNormalization",
-    "LRN",
-    "LpNormalization",
-    "MeanVarianceNormalization",
-)
-DEFAULTS: dict[str, dict[str, Any]] = {  # what the operators mean where a node says nothing
-    "BatchNormalization": {"epsilon": 1e-5, "momentum": 0.9},
-    "InstanceNormalization": {"epsilon": 1e-5},
-    "GroupNormalization": {"epsilon": 1e-5},
-    "LayerNormalization": {"epsilon": 1e-5, "axis": -1},
-    "RMSNormalization": {"epsilon": 1e-5, "axis": -1},
-    "LRN": {"alpha": 1e-4, "beta": 0.75, "bias": 1.0},
-    "LpNormalization": {"axis": -1, "p": 2},
-    "MeanVarianceNormalization": {"axes": [0, 2, 3]},
-}
+if TYPE_CHECKING:
+    from minorm.onnx.inspection import Inspection
+
+SECONDS = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What one of the judges says: "ok", "FAILED", or "-" where it was not asked or has no say."""
+
+    judge: str
+    state: str
+    text: str
 
 
 def add(commands: Any) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "check",
-        help="say what is in an ONNX model and whether it is valid",
-        description="List inputs, outputs, opset, operators and every normalization of an ONNX model; run the ONNX "
-        "checker, and onnxruntime once on random inputs. The exit code is 0 if nothing failed.",
+        help="say what is in an ONNX model, what is odd about it, and whether it runs",
+        description="List every node of an ONNX model with its version, whether minorm runs and trains it, and its "
+        "parameters; every normalization with its mode, momentum and eps, and what is odd about it. Then load it, run "
+        "the ONNX checker, and compare minorm with onnxruntime on random inputs. The exit code is 0 if nothing failed; "
+        "what is merely odd does not count.",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
+    shapes.add(parser)
+    parser.add_argument("--brief", action="store_true", help="count the operators instead of listing every node")
+    parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
+    parser.add_argument(
+        "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="N", help=f"onnxruntime may take (default {SECONDS:g})"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the summary and the verdicts; returns 1 if one is a failure."""
+    """Print what is found and the verdicts; returns 1 if one is a failure."""
     extras.need("onnx", "onnx")
-    import onnx
+    if not args.json:
+        extras.need("demo", "rich")
+    from minorm.onnx.inspection import inspect
 
+    found = inspect(args.model, args.max_bytes)
+    verdicts = judge(found, args.model, shapes.parse(args.shape), args.seconds)
+    if args.json:
+        print(json.dumps(_plain(found, verdicts), indent=2))
+    else:
+        from rich.console import Console
+
+        from minorm.cli import check_view
+
+        check_view.show(Console(highlight=False), found, verdicts, args.brief)
+    return int(any(verdict.state == "FAILED" for verdict in verdicts))
+
+
+def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
+    return {
+        **found.facts,
+        "nodes": [dataclasses.asdict(row) for row in found.rows],
+        "normalizations": [dataclasses.asdict(norm) for norm in found.norms],
+        "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
+    }
+
+
+def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], seconds: float) -> list[Verdict]:
+    """minorm, the checker, onnxruntime, and whether the two agree."""
+    from minorm.onnx import checking, sandbox
+
+    args, results, verdict = _run(found, given)
+    feeds = None if args is None or found.module is None else dict(zip(found.module.input_names, args, strict=True))
+    arrays = None if feeds is None else {name: value.data for name, value in feeds.items()}
+    how = checking.how_to_check(found.proto)
+    answer = sandbox.ask(path, arrays, checker=how, seconds=seconds)
+    verdicts = [verdict, _checker(how, answer)]
+    if not answer["checker"].passed and how:  # it stopped there; onnxruntime may think otherwise
+        answer = sandbox.ask(path, arrays, checker="", seconds=seconds)
+    verdicts.append(_runtime(answer, feeds is not None))
+    if answer.outputs is not None and results is not None:
+        verdicts.append(_comparison(found, answer.outputs, results))
+    return verdicts
+
+
+def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict]:
+    from minorm.onnx import examples
+    from minorm.onnx.recording import untouched
+
+    model = found.module
+    if model is None:
+        refused = f"does not have {len(found.unsupported)} of {len(found.rows)} nodes"
+        return None, None, Verdict("minorm", "FAILED", refused if found.unsupported else found.error)
     try:
-        model = onnx.load(args.model, load_external_data=False)
-    except OSError:
-        raise
-    except Exception as error:  # noqa: BLE001  protobuf's, which is not ours to import
-        raise ValueError(f"{args.model} is not an ONNX model: {error}") from None
-    if not model.graph.node and not model.graph.output:
-        raise ValueError(f"{args.model} is not an ONNX model: it has no graph")
-    rows = [("file", f"{args.model}, {os.path.getsize(args.model):,} bytes"), *_summary(model)]
-    verdicts = [_verdict(args.model, what) for what in ("checker", "onnxruntime")]
-    rows += [(what, text) for what, text, _ in verdicts]
-    width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        print(f"{name:{width}}  {text}")
-    return 0 if all(passed for _, _, passed in verdicts) else 1
+        args = examples.example(model, given)
+        with mn.no_grad(), untouched(model, None):
+            start = time.perf_counter()
+            results = model(*args)
+            took = time.perf_counter() - start
+    except ValueError as error:
+        return None, None, Verdict("minorm", "FAILED", str(error))
+    results = results if isinstance(results, tuple) else (results,)
+    shapes_ = ", ".join(f"{name} {_shape(y.shape)}" for name, y in zip(model.output_names, results, strict=True))
+    inputs = ", ".join(f"{name} {_shape(x.shape)}" for name, x in zip(model.input_names, args, strict=True))
+    text = f"runs all {len(found.rows)} nodes: {inputs} -> {shapes_}, in {_time(took)}"
+    return args, results, Verdict("minorm", "ok", text)
 
 
-def _summary(model: Any) -> list[tuple[str, str]]:
-    """(label, text) lines; a label is shown once."""
-    graph = model.graph
-    known = {tensor.name for tensor in graph.initializer}
-    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
-    producer = f"{model.producer_name} {model.producer_version}".strip() or "not said"
-    weights = sum(_count(tensor.dims) for tensor in graph.initializer)
-    operators = Counter(node.op_type for node in graph.node)
-    rows = [("producer", producer), ("opset", f"{opsets} (IR version {model.ir_version})")]
-    rows += [("inputs", _value(entry)) for entry in graph.input if entry.name not in known]
-    rows += [("outputs", _value(entry)) for entry in graph.output]
-    rows += [("initializers", f"{len(graph.initializer)}, {weights:,} numbers")]
-    rows += [("nodes", f"{len(graph.node)}: " + ", ".join(f"{n} {name}" for name, n in operators.most_common()))]
-    rows += [("normalizations", _normalization(node)) for node in graph.node if node.op_type in NORMALIZATIONS]
-    labels = [name for name, _ in rows]
-    return [("" if i and name == labels[i - 1] else name, text) for i, (name, text) in enumerate(rows)]
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "number"
 
 
-def _count(dims: Any) -> int:
-    total = 1
-    for length in dims:
-        total *= length
-    return total
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def _value(entry: Any) -> str:
-    """`x: float32 [batch, 1, 8, 8]`."""
-    from onnx import helper
+def _checker(how: str, answer: Any) -> Verdict:
+    from minorm.onnx import sandbox
 
-    kind = entry.type.tensor_type
-    if not entry.type.HasField("tensor_type"):
-        return f"{entry.name}: {entry.type.WhichOneof('value')}"
+    name = sandbox.version("onnx")
+    if not how:
+        return Verdict("checker", "-", f"not asked: {name} refuses GroupNormalization 18, which is valid")
+    if not answer["checker"].passed:
+        return Verdict("checker", "FAILED", answer["checker"].text)
+    return Verdict("checker", "ok", f"valid ({name})" if how == "full" else f"valid, shapes not inferred ({name})")
+
+
+def _runtime(answer: Any, fed: bool) -> Verdict:
+    from minorm.onnx import sandbox
+
+    if answer.failure is not None:
+        return Verdict("onnxruntime", "FAILED", answer.failure[1].text)
+    if not answer["load"].passed:
+        return Verdict("onnxruntime", "-", answer["load"].text)
+    name = sandbox.version("onnxruntime")
+    if not fed:
+        return Verdict("onnxruntime", "-", f"{name} loads it; not run, for want of inputs that minorm takes")
+    return Verdict("onnxruntime", "ok", f"{name} runs it in {_time(answer['run'].seconds)}")
+
+
+def _comparison(found: Inspection, outputs: Any, results: Any) -> Verdict:
+    from minorm.onnx import checking
+    from minorm.onnx.errors import VerifyError
+
+    module = found.module
+    if module is not None and any(
+        type(layer).__name__ == "Dropout" and layer.training and not layer.frozen for layer in module.modules()
+    ):
+        return Verdict("agreement", "-", "not compared: dropout is random")
     try:
-        dtype = str(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    except KeyError:
-        dtype = "unknown type"
-    shape = [axis.dim_param or (str(axis.dim_value) if axis.HasField("dim_value") else "?") for axis in kind.shape.dim]
-    return f"{entry.name}: {dtype} [{', '.join(shape)}]" if kind.HasField("shape") else f"{entry.name}: {dtype}"
-
-
-def _normalization(node: Any) -> str:
-    """The node with its mode and every number that decides its result."""
-    from onnx import helper
-
-    values = {**DEFAULTS[node.op_type], **{a.name: helper.get_attribute_value(a) for a in node.attribute}}
-    training = values.pop("training_mode", 0)
-    mode = ["training" if training or len(node.output) > 1 else "inference"] if node.op_type == DEFAULTS_MODE else []
-    name = node.name or node.output[0]
-    numbers = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items()]
-    return f"{node.op_type} {name}: {', '.join(mode + numbers)}"
-
-
-DEFAULTS_MODE = "BatchNormalization"  # the one normalization with a training mode
-
-
-def _verdict(path: str, what: str) -> tuple[str, str, bool]:
-    """(what, one line, passed) of the checker or of onnxruntime, asked in another process."""
-    command = [sys.executable, "-m", "minorm.cli.probe", what, path]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)
-    except subprocess.TimeoutExpired:
-        return what, f"FAILED: no answer in {TIME_LIMIT} seconds", False
-    if done.returncode < 0:
-        return what, f"FAILED: crashed (signal {-done.returncode})", False
-    lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no answer"]
-    return what, lines[-1] if done.returncode == 0 else f"FAILED: {lines[-1]}", done.returncode == 0
+        worst, relative = checking.compare(found.proto, outputs, results)
+    except VerifyError as error:
+        return Verdict("agreement", "FAILED", str(error).removeprefix("verify: "))
+    return Verdict("agreement", "ok", f"largest difference {worst:.2g}, relative to max(1, |y|) {relative:.2g}")

@@ -191,7 +191,7 @@ class BatchNormalization(Layer):
         return f"eps={self.eps}, momentum={self.momentum}, {'' if self.owned else 'no '}running statistics of its own"
 
 
-def _trains(node: Node) -> bool:
+def trains(node: Node) -> bool:
     """1 and 6: unless is_test. 7 and 9: where there is more than one output. From 14 on: training_mode."""
     if node.since >= 14:
         return bool(node["training_mode"])
@@ -200,13 +200,12 @@ def _trains(node: Node) -> bool:
 
 def _fixed(node: Node) -> tuple[int, ...]:
     """In training y depends on the running statistics no more, only their successors do."""
-    return (3, 4) if _trains(node) and not (node.wants(1) or node.wants(2)) else ()
+    return (3, 4) if trains(node) and not (node.wants(1) or node.wants(2)) else ()
 
 
 # `spatial` of 1 to 7 is read off the shapes of the parameters: its wording was inverted on the way.
 @reads("BatchNormalization", since=(1, 6, 7, 9, 14, 15), fixed=_fixed)
 def read(node: Node) -> BatchNormalization:
-    trains = _trains(node)
-    if node.since >= 14 and not trains and any(node.outputs[1:]):
+    if node.since >= 14 and not trains(node) and any(node.outputs[1:]):
         raise ValueError(f"it has {len(node.outputs)} outputs and training_mode=0; expected 1, or training_mode=1")
-    return BatchNormalization(node, trains)
+    return BatchNormalization(node, trains(node))

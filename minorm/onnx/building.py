@@ -37,24 +37,29 @@ def resolve(nodes: Sequence[Node]) -> None:
         except LookupError as error:
             why = str(error.args[0])
             if not node.since and not node.domain and onnx.defs.has(node.operator):
-                node.since = _published(node)
+                node.since = published(node)
         if any(isinstance(v, onnx.GraphProto) for v in node.attributes.values()):
             why = "it holds a graph of its own, which minorm does not read"
         if why:
-            missing.append(f"{node}: {why}")
+            missing.append((node, why))
     _refuse(missing)
 
 
-def _published(node: Node) -> int:
+def published(node: Node) -> int:
+    """The since-version of an operator that minorm does not know; 0 where ONNX does not either."""
     try:
         return int(onnx.defs.get_schema(node.operator, node.opset, "").since_version)
     except onnx.defs.SchemaError:
         return 0
 
 
-def _refuse(missing: Sequence[str]) -> None:
+def _refuse(missing: Sequence[tuple[Node, str]]) -> None:
     if missing:
-        raise LoadError(f"load: {len(missing)} node(s) cannot be imported:\n  " + "\n  ".join(missing))
+        lines = [f"{node}: {why}" for node, why in missing]
+        raise LoadError(
+            f"load: {len(missing)} node(s) cannot be imported:\n  " + "\n  ".join(lines),
+            {node.outputs: why for node, why in missing},
+        )
 
 
 class Builder:
@@ -102,7 +107,7 @@ class Builder:
             try:
                 self._add(node)
             except Unsupported as error:
-                missing.append(f"{node}: {error}")
+                missing.append((node, str(error)))
             except LoadError:
                 raise
             except ValueError as error:

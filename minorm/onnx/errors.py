@@ -8,7 +8,14 @@ class ExportError(ValueError):
 
 
 class LoadError(ValueError):
-    """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which."""
+    """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which.
+
+    unsupported    why, for each node that minorm does not have, under the names of the node's outputs
+    """
+
+    def __init__(self, message: str, unsupported: dict[tuple[str, ...], str] | None = None) -> None:
+        super().__init__(message)
+        self.unsupported = unsupported or {}
 
 
 class Unsupported(Exception):

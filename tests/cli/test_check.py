@@ -1,81 +1,161 @@
-"""`minorm check`: the summary of a good model, and a verdict instead of a crash for a bad one."""
+"""`minorm check`: the tables of a good model, a verdict instead of a crash for a bad one, and the exit code."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from minorm import cli
+import minorm as mn
+from minorm import cli, nn
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from onnx import TensorProto, helper  # noqa: E402
+pytest.importorskip("rich")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import minorm.onnx as mo  # noqa: E402
 
 
-def write(
-    path: Path, nodes: list[object], shape: list[object], initializers: tuple[object, ...] = (), opset: int = 17
-) -> str:
+def write(path: Path, nodes: list[object], shape: list[object], opset: int = 17, **held: np.ndarray) -> str:
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"] + ["?"] * (len(shape) - 1))],
-        list(initializers),
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
     return str(path)
 
 
 def batch_norm(path: Path, **attributes: object) -> str:
-    names = ["scale", "bias", "mean", "var"]
-    values = tuple(helper.make_tensor(n, TensorProto.FLOAT, [3], [1.0, 1.0, 1.0]) for n in names)
-    node = helper.make_node("BatchNormalization", ["x", *names], ["y"], name="bn", **attributes)
-    return write(path, [node], ["batch", 3, 4, 4], values)
+    held = {name: np.ones(3, np.float32) for name in ("scale", "bias", "mean", "var")}
+    node = helper.make_node("BatchNormalization", ["x", *held], ["y"], name="bn", **attributes)
+    return write(path, [node], ["batch", 3, 4, 4], **held)
 
 
-def test_the_summary_of_a_good_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["check", batch_norm(tmp_path / "m.onnx", epsilon=1e-3)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    text = "\n".join(" ".join(line.split()) for line in lines)
-    assert "opset ai.onnx 17 (IR version 8)" in text
-    assert "inputs x: float32 [batch, 3, 4, 4]" in text
-    assert "outputs y: float32 [n, ?, ?, ?]" in text
-    assert "initializers 4, 12 numbers" in text
-    assert "nodes 1: 1 BatchNormalization" in text
-    assert "normalizations BatchNormalization bn: inference, epsilon=0.001, momentum=0.9" in text
-    assert "checker valid" in text
-    assert "runs in onnxruntime" in text
-    assert "y (2, 3, 4, 4)" in text
+def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
+    """The exit code, and the lines with single spaces."""
+    code = cli.main(["check", *words])
+    return code, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_tables_of_a_good_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = check(capsys, batch_norm(tmp_path / "m.onnx", epsilon=1e-3))
+    assert code == 0
+    text = "\n".join(lines)
+    assert "opset ai.onnx 17, IR version 8" in lines
+    assert "inputs x: float32 [batch, 3, 4, 4]" in lines
+    assert "outputs y: float32 [n, ?, ?, ?]" in lines
+    assert "weights 12 numbers in 4 initializers, 6 of them trained" in lines
+    assert "Nodes minorm runs all 1; gradient flows through 1" in lines
+    assert "bn BatchNormalization 15 yes yes 6" in lines
+    assert "bn Batch 15 inference 0.9 0.001 3 channels" in lines
+    assert "minorm ok runs all 1 nodes: x 2x3x4x4 -> y 2x3x4x4, in " in text
+    assert "checker ok valid (onnx 1." in text
+    assert "onnxruntime ok onnxruntime 1." in text
+    assert "agreement ok largest difference " in text
+    assert lines[-1] == "Nothing failed."
+    assert max(map(len, lines)) <= 80
+
+
+def test_what_is_odd_is_said_but_does_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = check(capsys, batch_norm(tmp_path / "m.onnx", momentum=0.1))
+    assert code == 0
+    assert "Normalizations 1, 1 of them odd (!)" in lines
+    assert "bn ! Batch 15 inference 0.1 1e-05 3 channels" in lines
+    assert "! momentum 0.1 keeps 10% of the old statistics: is PyTorch's 0.9 meant?" in lines
+    assert lines[-1] == "Nothing failed; 1 normalization(s) are odd."
+
+
+def test_unsupported_nodes_are_listed_and_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Det", ["x"], ["d"], name="det"),
+        helper.make_node("Relu", ["d"], ["e"], name="relu"),
+        helper.make_node("NonZero", ["e"], ["y"], name="where"),
+    ]
+    code, lines = check(capsys, write(tmp_path / "m.onnx", nodes, [2, 3, 3]))
+    assert code == 1
+    assert "Not supported 2 nodes" in lines
+    assert "NO Det 11, det" in lines
+    assert "NO NonZero 13, where" in lines
+    assert "det Det 11 NO - -" in lines
+    assert "minorm FAILED does not have 2 of 3 nodes" in lines
+    assert lines[-1].startswith("Failed: minorm")
+
+
+def test_a_training_graph_with_dropout_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    mo.export(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), mn.randn(5, 4), path, training=True)
+    code, lines = check(capsys, str(path))
+    assert code == 0
+    assert "agreement ok" in "\n".join(lines)
+    mo.export(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), mn.randn(5, 4), path, training=True)
+    code, lines = check(capsys, str(path))
+    assert code == 0
+    assert "agreement - not compared: dropout is random" in lines
+
+
+def test_brief_counts_and_json_tells_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    layers = [layer for _ in range(5) for layer in (nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU())]
+    mo.export(nn.Sequential(*layers), mn.randn(2, 3, 4, 4), path, opset_version=17)
+    code, lines = check(capsys, str(path), "--brief")
+    assert code == 0
+    assert "Conv 11 5 all all 60" in lines
+    assert "Relu 14 5 all all -" in lines
+    assert "5 BatchNormalization 15 inference 0.9 1e-05 5" in lines
+    assert "1, 4, 7 and 2 more" in lines
+    assert cli.main(["check", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["nodes"]) == 15
+    assert found["nodes"][0]["node"] == "0/Conv"
+    assert found["normalizations"][0]["odd"][0].startswith("stale statistics")
+    assert {verdict["judge"]: verdict["state"] for verdict in found["verdicts"]} == dict.fromkeys(
+        ("minorm", "checker", "onnxruntime", "agreement"), "ok"
+    )
 
 
 def test_a_file_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.onnx"
-    path.write_bytes(b"not a model at all")
-    assert cli.main(["check", str(path)]) == 1
-    assert "is not an ONNX model" in capsys.readouterr().err
-    path.write_bytes(b"")
-    assert cli.main(["check", str(path)]) == 1
-    assert "is not an ONNX model" in capsys.readouterr().err
+    for contents in (b"not a model at all", b""):
+        path.write_bytes(contents)
+        assert cli.main(["check", str(path)]) == 1
+        assert "is not an ONNX model" in capsys.readouterr().err
     assert cli.main(["check", str(tmp_path / "missing.onnx")]) == 1
     assert "missing.onnx" in capsys.readouterr().err
 
 
-def test_an_invalid_model_fails_with_a_line_for_each_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x", "x"], ["y"])], [2, 2])
-    assert cli.main(["check", path]) == 1
-    text = capsys.readouterr().out
-    assert "checker" in text
-    assert text.count("FAILED: ") == 2
+def test_an_invalid_model_fails_before_each_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = check(capsys, write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x", "x"], ["y"])], [2, 2]))
+    assert code == 1
+    assert lines[-1] == "Failed: minorm, checker, onnxruntime."
 
 
 def test_a_model_that_crashes_onnxruntime_is_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2**32)]
-    assert cli.main(["check", write(tmp_path / "m.onnx", nodes, [1, 4, 2, 2], opset=13)]) == 1
-    assert "FAILED: " in capsys.readouterr().out
+    code, lines = check(capsys, write(tmp_path / "m.onnx", nodes, [1, 4, 2, 2], opset=13))
+    assert code == 1
+    assert "onnxruntime FAILED" in "\n".join(lines)
 
 
-def test_free_axes_other_than_the_first_are_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_free_axes_are_tried_and_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["batch", "height"])
-    assert cli.main(["check", path]) == 0
-    assert "not run: x has free axes ['height']" in capsys.readouterr().out
+    code, lines = check(capsys, path)
+    assert code == 0
+    assert "x 2x8 -> y 2x8" in "\n".join(lines)
+    code, lines = check(capsys, path, "--shape", "x=5,7")
+    assert code == 0
+    assert "x 5x7 -> y 5x7" in "\n".join(lines)
+
+
+def test_a_file_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="\x1b[2J[bold]evil[/]")
+    assert cli.main(["check", write(tmp_path / "m.onnx", [node], [2])]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "\\x1b[2J[bold]evil[/]" in text
