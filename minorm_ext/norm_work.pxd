@@ -13,7 +13,8 @@ cdef enum:
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
-    FOLD = 64          # neighbours that share a statistic and yet are lanes of their own, at most
+    FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
+    DEEP = 16          # reduced rows that they must walk down for it to pay
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
 
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
@@ -95,7 +96,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.one_by_columns = 1.0 / w.columns
     w.lanes = n.keep1.data == 1 and n.keep1.count > 1
     w.fold = 1
-    if n.keep1.data == n.reduce1.count and n.reduce1.count <= FOLD and n.reduce0.count > 1 and n.reduce0.param == 0:
+    if n.keep1.data == n.reduce1.count and n.reduce1.count <= FOLD and n.reduce0.count >= DEEP and n.reduce0.param == 0:
         w.lanes = True
         w.fold = n.reduce1.count
         w.fold_param = n.reduce1.param
