@@ -29,7 +29,8 @@ from minorm.kernels.cpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu", "gelu_grad",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu",
+    "gelu_grad",
     "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
     "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
     "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
