@@ -42,7 +42,7 @@ plt.rcParams.update(STYLE)
 #     running = running * momentum + batch * (1 - momentum)
 #
 # momentum is the share of the *old* value that is kept. So it is in ONNX, Keras, Flax, Paddle and this library. The
-# running mean begins at 0 and the running variance at 1, which makes evaluation before any training the identity.
+# running mean begins at 0 and the running variance at 1, which makes evaluation before any training do nearly nothing.
 #
 # ## Task 4.1: one step
 #

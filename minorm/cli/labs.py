@@ -72,7 +72,12 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
+    try:
+        report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
+    except (ValueError, OSError) as error:
+        if args.json:  # an autograder shows its students this, and nothing else
+            print(json.dumps({"score": 0, "output": str(error)}))
+        raise
     print(json.dumps(report.gradescope(), indent=2) if args.json else report)
     return 0 if report.score == report.points else 1
 

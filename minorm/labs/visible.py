@@ -6,7 +6,8 @@ exception where one was raised, and else CheckFailed, whose message is the table
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from minorm.labs import catalogue
@@ -14,6 +15,7 @@ from minorm.labs.report import Outcome, table
 from minorm.labs.student import Here
 
 SEED = 0  # graded are others
+OURS = Path(__file__).resolve().parent
 
 
 class CheckFailed(AssertionError):
@@ -53,13 +55,21 @@ class Checker:
             if row.status == "not done":
                 raise NotImplementedError(row.got)
             if row.cause is not None:
-                raise row.cause
+                raise row.cause.with_traceback(_in_students_code(row.cause)) from None
         if any(row.status != "passed" for row in rows):
             raise CheckFailed("\n".join(table(rows)))
         return Table(rows)
 
     def _tasks(self) -> str:
         return ", ".join(dict.fromkeys(item.task for item in self.lab.items if item.visible))
+
+
+def _in_students_code(error: BaseException) -> TracebackType | None:
+    """The traceback without the grader's frames, which come first."""
+    found = error.__traceback__
+    while found is not None and Path(found.tb_frame.f_code.co_filename).is_relative_to(OURS):
+        found = found.tb_next
+    return found
 
 
 def checker(number: int, names: dict[str, Any]) -> Checker:

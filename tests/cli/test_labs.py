@@ -42,6 +42,13 @@ def test_check(tmp_path: Path, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["score"] == 0
 
 
+def test_an_autograder_gets_a_score_for_no_file_as_well(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["labs", "check", "0", str(tmp_path / "lab00_axes.py"), "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["score"] == 0
+    assert "lab00_axes.py" in result["output"]
+
+
 def test_an_unknown_lab(capsys: Capture) -> None:
     assert main(["labs", "start", "99"]) == 1
     assert "there is no lab 99" in capsys.readouterr().err

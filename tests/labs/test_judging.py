@@ -57,6 +57,31 @@ def test_what_is_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["labs", "check", "0", str(tmp_path / "missing.py")]) == 1
 
 
+def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> None:
+    hang = ("def to_mask(axes):", "def to_mask(axes):\n    while True: pass\n\n\ndef _to_mask(axes):")
+    leave = (
+        "def loops(shape, axes):",
+        "def loops(shape, axes):\n    import os; os._exit(3)\n\n\ndef _loops(shape, axes):",
+    )
+    report = judge_changed(0, hang, leave, patience=0.1)
+    statuses = [row.status for row in report.outcomes]
+    assert statuses == ["passed"] * 2 + ["too slow"] + ["passed"] * 4 + ["died"] * 2 + ["lost"] * 4
+    assert "no answer within 1 s" in str(report)
+    assert "ended its process with exit code 3" in str(report)
+
+
+def test_a_missing_package_of_the_checks_is_nobodys_mistake(
+    monkeypatch: pytest.MonkeyPatch, judge_changed: Any
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise ImportError("needs scikit-learn")
+
+    lab = catalogue.find(3)
+    monkeypatch.setattr("minorm.labs.checks.lab03_backward.digits.losses", fails)
+    with pytest.raises(ImportError, match="scikit-learn"):
+        judge_changed(lab.number)
+
+
 @pytest.mark.parametrize(
     ("got", "message"),
     [

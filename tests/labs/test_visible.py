@@ -39,8 +39,10 @@ def test_the_students_own_exception_comes_through() -> None:
     def moments(x: Any, axes: Any, centered: bool = True) -> Any:
         return x.nothing
 
-    with pytest.raises(AttributeError, match="nothing"):
+    with pytest.raises(AttributeError, match="nothing") as caught:
         visible.checker(1, {"moments": moments})("1.1")
+    assert [entry.name for entry in caught.traceback][-1] == "moments"
+    assert len(caught.traceback) == 3  # the test, check, the student
 
 
 def test_a_function_that_is_not_there() -> None:
