@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": {"training"},
     "plots": {"training"},
     "labs": {
+        "config",
         "nest",
         "kernels",
         "equation",
