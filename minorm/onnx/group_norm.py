@@ -13,7 +13,7 @@ from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.instance_norm import instance
-from minorm.onnx.precision import in_type, stash_type, widest
+from minorm.onnx.precision import stash_type, widest
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import channels, expand, reshape
@@ -95,8 +95,6 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
                     f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number a {what}; "
                     f"x.shape is {x.shape}"
                 )
-        dtype = x.dtype if stash.itemsize <= widest(x).itemsize else stash
-        data, factor, shift = in_type(dtype, x, scale, bias)
-        return F.group_norm(data, groups, factor, shift, node["epsilon"]).to(x.dtype)
+        return F.group_norm(x, groups, scale, bias, node["epsilon"], compute_dtype=widest(x, stash=stash))
 
     return group_norm

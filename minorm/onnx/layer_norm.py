@@ -66,18 +66,17 @@ def read_17(node: Node) -> Callable[..., Any]:
         tail = x.shape[first:]
         plain = scale.shape == tail and (bias is None or bias.shape == tail)
         wide = widest(x, scale, bias, stash=stash)
-        dtype = x.dtype if plain and scale.dtype == x.dtype and widest(x) == wide else wide
-        data, factor, shift = in_type(dtype, x, scale, bias)
         if plain:
-            y = F.layer_norm(data, tail, factor, shift, eps)
+            y = F.layer_norm(x, tail, scale, bias, eps, compute_dtype=wide)
         else:
-            y = precision.affine(F.layer_norm(data, tail, eps=eps), factor, shift)
+            data, factor, shift = in_type(wide, x, scale, bias)
+            y = precision.affine(F.layer_norm(data, tail, eps=eps), factor, shift).to(x.dtype)
         if not (node.wants(1) or node.wants(2)):
-            return y.to(x.dtype)
+            return y
         axes, data = tuple(range(first, x.ndim)), x.to(wide)
         mean = data.mean(axes, keepdim=True)
         centred = data - mean
         inverse = 1 / ((centred * centred).mean(axes, keepdim=True) + eps).sqrt()
-        return y.to(x.dtype), mean.to(stash), inverse.to(stash)
+        return y, mean.to(stash), inverse.to(stash)
 
     return layer_norm

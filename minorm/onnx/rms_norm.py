@@ -63,11 +63,10 @@ def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
     def rms_norm(x: Tensor, scale: Tensor) -> Tensor:
         tail = x.shape[axis_of("RMSNormalization", node["axis"], x) :]
-        plain, wide = scale.shape == tail, widest(x, scale, stash=stash)
-        dtype = x.dtype if plain and scale.dtype == x.dtype and widest(x) == wide else wide
-        data, factor = in_type(dtype, x, scale)
-        if plain:
-            return F.rms_norm(data, tail, factor, eps).to(scale.dtype)
+        wide = widest(x, scale, stash=stash)
+        if scale.shape == tail and scale.dtype == x.dtype:
+            return F.rms_norm(x, tail, scale, eps, compute_dtype=wide)
+        data, factor = in_type(wide, x, scale)
         return precision.affine(F.rms_norm(data, tail, eps=eps), factor, None).to(scale.dtype)
 
     return rms_norm
