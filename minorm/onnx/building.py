@@ -150,7 +150,11 @@ class Builder:
         if silent:
             self.shapes.update(node.outputs)
         inputs = [self._slot(name) if name else None for name in names]
-        outputs = [self._slot(name) if name in self.used else None for name in node.outputs]
+        # Identity(norm.bias) may be what a merging tool made of the running mean: that is a buffer now, not its result.
+        made = [name if name not in self.roles.buffers else "" for name in node.outputs]
+        outputs = [self._slot(name) if name in self.used else None for name in made]
+        if not any(made):
+            return
         conditions = [(self._slot(name), value) for name, value in guards]
         scope = Scope(_scope(node)) if _scope(node) else None
         self.steps.append(Step(operation, inputs, outputs, str(node), silent, scope, conditions))

@@ -56,7 +56,6 @@ def convert(
             output_names=module.output_names,
             dynamic_axes=examples.free_axes(module.inputs, shapes or {}),
             weights=weights,
-            updates=False,
         )
     except ExportError as error:
         raise ExportError(_advice(str(error))) from error

@@ -40,7 +40,7 @@ def export(
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
-                   layer in the mode it is in
+                   layer in the mode it is in, and gives a loaded graph the outputs of its file alone
     input_names, output_names
                    default: the names of forward's parameters; `output`, or `output_0`, `output_1` ... A loaded graph
                    keeps the names of its file

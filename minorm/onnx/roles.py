@@ -103,13 +103,19 @@ def _statistics(node: Node) -> tuple[str, ...]:
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
-    """value -> the initializer or constant that it is, perhaps under another name (Identity)."""
+    """value -> the initializer or constant that it is, perhaps under another name (Identity).
+
+    What is made of constants without a gradient, by ConstantOfShape say, is a constant too.
+    """
     origin = {name: name for name in initializers}
     for node in nodes:
+        fixed = READERS[node.operator, node.since].fixed_inputs(node)
         if node.operator == "Constant":
             origin[node.outputs[0]] = node.outputs[0]
         elif node.operator == "Identity" and node.inputs[0] in origin:
             origin[node.outputs[0]] = origin[node.inputs[0]]
+        elif node.inputs and all(place in fixed and name in origin for place, name in enumerate(node.inputs)):
+            origin |= {name: name for name in node.outputs if name}
     return origin
 
 

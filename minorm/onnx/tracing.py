@@ -45,12 +45,10 @@ def trace(
     output_names: Sequence[str] | None = None,
     dynamic_axes: Axes | None = None,
     weights: Weights | None = None,
-    updates: bool = True,
 ) -> Traced:
     """The ModelProto of `model(*args)`; the arguments are those of `export`.
 
     weights    takes the contents of large initializers, if they are to lie in a file of their own
-    updates    whether running statistics that a call changes become outputs of the graph
     """
     opset = _opset(opset_version)
     if not callable(model):
@@ -74,8 +72,8 @@ def trace(
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
-    new = [(f"{buffer.home or buffer.name}.updated", value) for buffer, value in graph.updated.values()]
-    new = [(name, value) for name, value in new if updates and name not in wanted]  # a loaded training graph has them
+    as_loaded = training is None and isinstance(model, GraphModule)  # its outputs are those of its file
+    new = [] if as_loaded else _updates(graph, outputs, wanted)
     finished = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *new],
@@ -85,6 +83,19 @@ def trace(
         weights=weights,
     )
     return Traced(finished, inputs.tensors, tensors_of(base.result), training is not False)
+
+
+def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
+    """The new values of buffers, by name, but for those that the model returns itself, as loaded training graphs do."""
+    same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
+    returned = set()
+    for output in outputs:
+        value: Value | None = output
+        while value is not None:
+            returned.add(id(value))
+            value = same.get(id(value))
+    found = [(f"{buffer.home or buffer.name}.updated", v) for buffer, v in graph.updated.values()]
+    return [(name, value) for name, value in found if name not in taken and id(value) not in returned]
 
 
 def _opset(asked: int | None) -> int:

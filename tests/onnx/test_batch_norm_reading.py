@@ -382,6 +382,41 @@ def test_merged_initializers_of_a_fresh_model_do_not_share_statistics(close: Any
 MODE = {"training_mode": 1}
 
 
+def test_statistics_that_a_tool_made_of_scale_and_bias_are_not_those(graph_of: Any, close: Any) -> None:
+    """PyTorch's exporter, of a fresh model: running_mean = Identity(bias), since both are zeros."""
+    from onnx import helper
+
+    x, s, b, *_ = example((6, 3, 5))
+    graph = graph_of(
+        [
+            helper.make_node("Identity", ["bn.bias"], ["bn.running_mean"]),
+            helper.make_node("Identity", ["bn.weight"], ["bn.running_var"]),
+            helper.make_node(
+                "BatchNormalization",
+                ["x", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"],
+                ["y", "m", "v"],
+                training_mode=1,
+            ),
+        ],
+        {"x": (np.float32, [None, 3, 5])},
+        ["y"],
+        {"bn.weight": s, "bn.bias": b},
+        opset=15,
+    )
+    model = mo.load(graph)
+    assert [name for name, _ in model.named_buffers()] == ["bn.running_mean", "bn.running_var"]
+    y, mean, var, *_ = formula(x, s, b, b, s, trains=True)
+    close(model(mn.Tensor(x)), y, 2)
+    state = model.state_dict()
+    close(state["bn.running_mean"], mean, 2)
+    close(state["bn.running_var"], var, 2)
+    np.testing.assert_array_equal(state["bn.bias"].data, b)
+    np.testing.assert_array_equal(state["bn.weight"].data, s)
+    again = mo.load(mo.export(model, mn.Tensor(x), None, training=None))
+    assert set(again.state_dict()) == set(state)
+    assert again.output_names == ["y"]
+
+
 @pytest.mark.parametrize("opset", [9, 15, 22])
 @pytest.mark.parametrize(
     ("make", "shape"),

@@ -98,7 +98,8 @@ def test_outputs(kind: Any, dynamo: bool, optimise: bool, free: bool) -> None:
         warnings.simplefilter("ignore")
         again = mo.load(mo.export(loaded, (Tensor(batch.numpy()),), None))
     np.testing.assert_allclose(again(Tensor(batch.numpy())).data, y.data, rtol=1e-5, atol=1e-5)
-    assert {n for n, _ in again.named_parameters()} == {n for n, _ in loaded.named_parameters()}
+    assert (again.input_names, again.output_names) == (loaded.input_names, loaded.output_names)
+    assert set(again.state_dict()) == set(loaded.state_dict())
 
 
 def test_training_goes_on_as_in_pytorch() -> None:
@@ -107,6 +108,9 @@ def test_training_goes_on_as_in_pytorch() -> None:
     loaded = mo.load(written(model, x, dynamo=False, optimise=False, free=True, training=True))
     names = dict(model.named_parameters())
     assert set(names) == {name for name, _ in loaded.named_parameters()}
+    again = mo.load(mo.export(loaded, Tensor(x.numpy()), opset_version=9, training=None))
+    assert (again.output_names, set(again.state_dict())) == (loaded.output_names, set(loaded.state_dict()))
+    assert again.get_submodule("norm").training
     optimizer = mn.optim.SGD(loaded.parameters(), lr=0.05)
     theirs = torch.optim.SGD(model.parameters(), lr=0.05)
     model.train()
