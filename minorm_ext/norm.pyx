@@ -25,7 +25,7 @@ from minorm_ext.norm_row_jobs cimport (
     rows_whole_backward, rows_whole_forward,
 )
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
-from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, take_whole_rows
+from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, slots_of_param, take_whole_rows
 from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
 
 
@@ -209,9 +209,11 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
         + (w.fold - 1) * w.fold_param
     )
     cdef double* total
-    cdef Py_ssize_t row, lane, slot, tile, i, at
+    cdef Py_ssize_t row, lane, run, slot, tile, i, at
     cdef Py_ssize_t added = 0
     cdef const double* sums
+    cdef Py_ssize_t pieces
+    cdef double rstd
     w.totals = total = <double*>room(size, 2 * sizeof(double))
     if w.row_params != NULL:
         for tile in range(w.tiles * keep0):
@@ -232,15 +234,21 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
             if lane % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
                 look()
     else:
+        pieces = slots_of_param(w)
+        sums = w.partial
         for row in range(w.rows):
-            for slot in range(w.slots):
-                at = row_param(&w.nest, row) + slot // w.cut.pieces * w.nest.reduce0.param
-                sums = w.partial + 2 * (row * w.slots + slot)
-                total[2 * at] += sums[1] * w.rstd[row]
-                total[2 * at + 1] += sums[0]
-                added += 1
-                if added % SUMS_AT_ONCE == 0:
-                    look()
+            at = row_param(&w.nest, row)
+            rstd = w.rstd[row]
+            for run in range(w.slots // pieces):
+                for slot in range(pieces):
+                    total[2 * at] += sums[1] * rstd
+                    total[2 * at + 1] += sums[0]
+                    sums += 2
+                at += w.nest.reduce0.param
+            added += w.slots
+            if added > SUMS_AT_ONCE:
+                added = 0
+                look()
     for i in range(size):
         ds[i] = <real>total[2 * i]
         db[i] = <real>total[2 * i + 1]

@@ -8,7 +8,7 @@ from minorm_ext.norm_rows cimport (
     CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
     grad_params_each, grad_sums, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
 )
-from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport item, real
 
 cdef enum:
@@ -169,13 +169,15 @@ cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) n
     cdef double sum_g = 0
     cdef double sum_gx = 0
     cdef double scale
-    cdef Py_ssize_t param = row_param(&w.nest, row)
-    cdef Py_ssize_t step = w.nest.reduce0.param
-    cdef Py_ssize_t slot
-    for slot in range(w.slots):
-        scale = s[param + slot // w.cut.pieces * step] if s else 1
-        sum_g += scale * slots[2 * slot]
-        sum_gx += scale * slots[2 * slot + 1]
+    cdef Py_ssize_t at = row_param(&w.nest, row)
+    cdef Py_ssize_t pieces = slots_of_param(w)
+    cdef Py_ssize_t run, slot
+    for run in range(w.slots // pieces):
+        scale = s[at] if s else 1
+        for slot in range(run * pieces, (run + 1) * pieces):
+            sum_g += scale * slots[2 * slot]
+            sum_gx += scale * slots[2 * slot + 1]
+        at += w.nest.reduce0.param
     w.sum_g[row] = sum_g
     w.sum_gx[row] = sum_gx * w.rstd[row]
 

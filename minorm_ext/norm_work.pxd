@@ -136,6 +136,11 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.blocks = ceil_div(w.members, w.members_of_block)
 
 
+cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:
+    """How many slots of a row, one after the other, share a parameter."""
+    return w.cut.pieces if w.nest.reduce0.param and not w.each else w.slots
+
+
 cdef inline bint parts_meet(const Work* w) noexcept nogil:
     """Rows with a parameter for each element: do parts of a row add to the same ds and db?"""
     return w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0
