@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,7 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 def answer(question: dict[str, Any]) -> None:
     """The judge's process: write one report as JSON to the descriptor that was given."""
+    tempfile.tempdir = question["scratch"]
     lab = catalogue.find(question["lab"])
     limits = {name: question[name] for name in ("seed", "memory", "patience")}
     try:
@@ -134,7 +136,12 @@ def _row(lab: Lab, one: Submission, seed: int, memory: int | None, patience: flo
 
 
 def _judged(lab: Lab, path: Path, seed: int, memory: int | None, patience: float) -> dict[str, Any]:
-    """What the judge's process says about a file."""
+    """What the judge's process says about a file; its folders go with it, even where it was killed."""
+    with tempfile.TemporaryDirectory(prefix="grade", ignore_cleanup_errors=True) as scratch:
+        return _asked(lab, path, seed, memory, patience, scratch)
+
+
+def _asked(lab: Lab, path: Path, seed: int, memory: int | None, patience: float, scratch: str) -> dict[str, Any]:
     read, write = os.pipe()
     question = {
         "lab": lab.number,
@@ -143,6 +150,7 @@ def _judged(lab: Lab, path: Path, seed: int, memory: int | None, patience: float
         "memory": memory,
         "patience": patience,
         "answer_to": write,
+        "scratch": scratch,
     }
     path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
     limit = patience * (120 + sum(item.seconds for item in lab.items) * 3)

@@ -168,8 +168,8 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With BatchNorm the gradient does not vanish; it even grows on its way to the input, by about a fifth with each layer. That
-# is a property of BatchNorm with ReLU in a plain stack, and one reason why deep networks have shortcuts.
+# With BatchNorm the gradient does not vanish; it even grows on its way to the input, by about a fifth with each
+# layer. That is a property of BatchNorm with ReLU in a plain stack, and one reason why deep networks have shortcuts.
 #
 # ## Task 3.4: yours, in a layer
 #
