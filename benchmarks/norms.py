@@ -144,7 +144,7 @@ def torch_step(case: Case, given: list[np.ndarray], last: bool = False, compiled
     for tensor in (x, weight, bias):
         tensor.requires_grad_(True)
     channels = case.shape[1]
-    mean, var = torch.zeros(channels), torch.ones(channels)
+    mean, var = torch.zeros(channels, dtype=x.dtype), torch.ones(channels, dtype=x.dtype)
     forward = {
         "batch": lambda: TF.batch_norm(x, mean, var, weight, bias, True, 0.1, EPS),
         "instance": lambda: TF.instance_norm(x, None, None, weight, bias, True, 0.1, EPS),

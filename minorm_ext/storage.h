@@ -4,7 +4,8 @@
  * bfloat (bfloat16) 1, 8, 7: the upper half of a float
  *
  * The rounding is written out on the bits, so that it is the same on every instruction set; where the processor
- * converts halves itself, it does so to the same bits. Loops over contiguous memory, so gcc makes vectors of them.
+ * converts halves itself, it does so to the same bits (those of NaN apart). Loops over contiguous memory, so gcc makes
+ * vectors of them.
  */
 #ifndef MINORM_STORAGE_H
 #define MINORM_STORAGE_H
