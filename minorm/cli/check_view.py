@@ -184,7 +184,7 @@ def _odd(found: Inspection) -> Group | None:
         told.setdefault(tuple(nodes), []).append(sentence)
     for names, sentences in told.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        grid.add_row("", _text(f"{', '.join(names[:3])}{more}", DIM))
+        grid.add_row("", _text(f"node{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}", DIM))
         for sentence in sentences:
             grid.add_row("!", sentence)
     return _section("Odd", "valid, but worth knowing", grid)

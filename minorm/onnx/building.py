@@ -157,7 +157,8 @@ class Builder:
             return
         conditions = [(self._slot(name), value) for name, value in guards]
         scope = Scope(_scope(node)) if _scope(node) else None
-        self.steps.append(Step(operation, inputs, outputs, str(node), silent, scope, conditions))
+        step = Step(operation, inputs, outputs, str(node), silent, scope, conditions, precise=_precise(node))
+        self.steps.append(step)
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):
@@ -185,6 +186,19 @@ class Builder:
                 self.constants[name] = value.data
                 self.shapes.add(name)
         return True
+
+
+def _precise(node: Node) -> tuple[int, ...]:
+    """The inputs whose float type is not that of the others, by the operator's schema."""
+    if node.operator == "If":
+        return ()
+    formal = onnx.defs.get_schema(node.operator, node.since, "").inputs
+    return tuple(
+        place
+        for place in range(len(node.inputs))
+        if (own := formal[min(place, len(formal) - 1)]).type_str == "tensor(float)"
+        or (node.operator in ("Dropout", "Resize") and own.type_str != formal[0].type_str)
+    )
 
 
 def _before(name: str) -> str:

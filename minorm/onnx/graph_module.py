@@ -44,15 +44,15 @@ class Input:
     dtype: np.dtype[Any]
     shape: tuple[int | str, ...] | None  # None: of any rank
 
-    def check(self, given: Any) -> Tensor:
-        """`given` as a Tensor; raise where it is not what the file declares."""
+    def check(self, given: Any, converted_to: Any = None) -> Tensor:
+        """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
         if not isinstance(given, (Tensor, np.ndarray)):
             raise TypeError(f"input {self.name!r} is {type(given).__name__}; expected a Tensor")
         x = given if isinstance(given, Tensor) else Tensor(given)
-        if x.dtype != self.dtype:
-            raise TypeError(
-                f"input {self.name!r} is {x.dtype}; the graph declares {self.dtype}; convert it: x.to(mn.{self.dtype})"
-            )
+        wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
+        if x.dtype != wanted:
+            graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
+            raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")
         shape = self.shape
         if shape is not None and (
             len(shape) != x.ndim or any(isinstance(n, int) and n != m for n, m in zip(shape, x.shape, strict=True))
@@ -75,16 +75,22 @@ class Step:
     scope: Scope | None = None  # the path that the node's name begins with
     guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
+    precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
 
-    def run(self, values: list[Any]) -> None:
-        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken."""
+    def run(self, values: list[Any], dtype: Any = None) -> None:
+        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
+
+        dtype    of the float inputs, where the graph was converted after loading
+        """
         if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.guards):
-            self._compute(values)
+            self._compute(values, None if self.silent else dtype)
         for slot in self.dropped:
             values[slot] = None
 
-    def _compute(self, values: list[Any]) -> None:
+    def _compute(self, values: list[Any], dtype: Any) -> None:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
+        if dtype is not None:
+            arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
         try:
             results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
             if results is None:
@@ -106,6 +112,12 @@ class Step:
         return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
 
 
+def converted(value: Any, dtype: Any) -> Any:
+    """A float Tensor in this type; anything else as it is."""
+    different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
+    return value.to(dtype) if different else value
+
+
 def _as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
@@ -115,6 +127,9 @@ class GraphModule(Module):
 
     input_names, output_names    in the order of the file
     inputs                       what the file declares of each input
+
+    `to(mn.float16)` converts it as any Module: from then on inputs are of that type, and every float that a node reads
+    is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize) stays.
     """
 
     def __init__(
@@ -139,6 +154,9 @@ class GraphModule(Module):
         self._given = [(slots[name], tensor) for name, tensor in {**constants, **state}.items() if name in slots]
         self._input_slots = [slots[name] for name in self.input_names]
         self._output_slots = [slots[name] for name in output_names]
+        floats = (tensor for tensor in self._state.values() if dtypes.is_float(tensor.dtype))
+        self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
+        self._first: Any = next(((tensor, tensor.dtype) for tensor in floats), None)
         _mark_last_uses(self._steps, {*self._output_slots, *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
@@ -146,22 +164,40 @@ class GraphModule(Module):
         if len(inputs) != len(self.inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
+        dtype = self._converted_to()
         values: list[Any] = [None] * self._size
-        for slot, tensor in self._given:
+        for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
         for slot, entry, given in zip(self._input_slots, self.inputs, inputs, strict=True):
-            values[slot] = entry.check(given)
+            values[slot] = entry.check(given, dtype)
         for buffer, slot in self.snapshots:
             values[slot] = buffer.clone()
         with np.errstate(all="ignore"):  # dividing by 0 has a value in ONNX, and is no news
             for step in self._steps:
-                step.run(values)
+                step.run(values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
                 np.copyto(buffer.data, values[slot].data)
                 buffer.version.count += 1
         results = tuple(values[slot] for slot in self._output_slots)
         return results[0] if len(results) == 1 else results
+
+    def _converted_to(self) -> Any:
+        """The type of the parameters, if `to` has changed it since the file was read (perhaps of a module around)."""
+        if self._first is None:
+            return None
+        tensor, before = self._first
+        return None if tensor.dtype == before else tensor.dtype
+
+    def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
+        """The slots that are filled before a run; constants in `dtype`, where the graph was converted."""
+        if dtype is None:
+            return self._given
+        if self._as_converted is None or self._as_converted[0] != dtype:
+            kept = {step.inputs[place] for step in self._steps for place in step.precise}
+            given = [(slot, x if slot in kept else converted(x, dtype)) for slot, x in self._given]
+            self._as_converted = dtype, given
+        return self._as_converted[1]
 
     def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
         """The tensors of the graph under their initializers' names, then what Module holds: the places."""

@@ -109,7 +109,7 @@ def test_brief_counts_and_json_tells_all(tmp_path: Path, capsys: pytest.CaptureF
     assert "Conv 11 5 all all 60" in lines
     assert "Relu 14 5 all all -" in lines
     assert "5 BatchNormalization 15 inference 0.9 1e-05 5" in lines
-    assert "1, 4, 7 and 2 more" in lines
+    assert "nodes 1, 4, 7 and 2 more" in lines
     assert cli.main(["check", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["nodes"]) == 15

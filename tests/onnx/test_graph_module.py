@@ -1,0 +1,112 @@
+"""A loaded graph that is converted to another float type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+import minorm.onnx as mo
+from minorm import nn
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper  # noqa: E402
+
+
+class Net(nn.Module):
+    """Constants, scalars, types that are asked for, and lengths that become numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.norm, self.head = nn.LayerNorm(4), nn.Linear(4, 3)
+        self.shift = mn.tensor(np.linspace(0, 1, 4, dtype=np.float32).reshape(4, 1, 1))
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        x = F.relu(self.bn(self.conv(x))) * 0.5 + self.shift.to(x.dtype)
+        x = x.mean((2, 3)).clip(-1, 1) + mn.ones(4).to(x.dtype)
+        return self.head(self.norm(x) * x.shape[0])
+
+
+def loaded(training: bool = False) -> Any:
+    mn.manual_seed(0)
+    return mo.load(mo.export(Net(), mn.randn(3, 2, 6, 6), None, opset_version=13, training=training))
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside another"])
+def test_every_float_follows_the_parameters(dtype: Any, inside: bool) -> None:
+    x = mn.randn(3, 2, 6, 6)
+    want = loaded()(x)
+    graph = loaded()
+    parameters = list(graph.parameters())
+    model = nn.Sequential(graph).to(dtype) if inside else graph.to(dtype)
+    y = model(x.to(dtype))
+    assert y.dtype == dtype
+    tolerance = {"float16": 1e-2, "bfloat16": 8e-2}.get(str(np.dtype(dtype)), 1e-5)
+    np.testing.assert_allclose(y.data.astype(np.float64), want.data, rtol=tolerance, atol=tolerance)
+    y.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == dtype for p in parameters)
+    with pytest.raises(TypeError, match=r"input 'x' is float32; the graph was converted to .*; convert it: x.to\(mn"):
+        model(x)
+
+
+def test_there_and_back_is_the_same_graph() -> None:
+    x, graph = mn.randn(3, 2, 6, 6), loaded()
+    want = graph(x)
+    again = graph.to(mn.float64).to(mn.float32)(x)
+    np.testing.assert_array_equal(again.data, want.data)
+
+
+def test_a_converted_graph_trains_and_is_exported(proved: Any) -> None:
+    graph = loaded(training=True).to(mn.float64)
+    x = mn.randn(3, 2, 6, 6).to(mn.float64)
+    before = {name: buffer.data.copy() for name, buffer in graph.named_buffers()}
+    y, *_ = graph(x)
+    y.sum().backward()
+    assert any((buffer.data != before[name]).any() for name, buffer in graph.named_buffers())
+    graph.eval()
+    proto = mo.export(graph, x, None)
+    assert {t.data_type for t in proto.graph.initializer} <= {onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64}
+    np.testing.assert_allclose(mo.load(proto)(x)[0].data, graph(x)[0].data, rtol=1e-12)
+
+
+def test_scales_keep_the_precision_that_they_need(graph_of: Any) -> None:
+    """1025 / 1024 is 1 in float16: the result would be one element short."""
+    scales = np.array([1, 1, 1025 / 1024], np.float32)
+    proto = graph_of(
+        [
+            helper.make_node("Mul", ["x", "w"], ["h"]),
+            helper.make_node("Resize", ["h", "", "scales"], ["y"], mode="nearest"),
+        ],
+        {"x": (np.float32, [1, 1, 1024])},
+        ["y"],
+        {"w": np.ones(1, np.float32), "scales": scales},
+    )
+    model = mo.load(proto).to(mn.float16)
+    y = model(mn.ones(1, 1, 1024).to(mn.float16))
+    assert (y.shape, y.dtype) == ((1, 1, 1025), mn.float16)
+
+
+def test_numbers_made_of_lengths_and_casts_follow(graph_of: Any) -> None:
+    proto = graph_of(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Cast", ["shape"], ["lengths"], to=1),
+            helper.make_node("Greater", ["x", "w"], ["mask"]),
+            helper.make_node("Cast", ["mask"], ["zero_one"], to=1),
+            helper.make_node("Mul", ["zero_one", "w"], ["h"]),
+            helper.make_node("Div", ["h", "lengths"], ["y"]),
+        ],
+        {"x": (np.float32, ["n"])},
+        ["y"],
+        {"w": np.full(1, 2, np.float32)},
+    )
+    model = mo.load(proto).to(mn.float64)
+    y = model(mn.tensor(np.array([1.0, 3.0, 5.0])))
+    assert y.dtype == np.float64
+    np.testing.assert_allclose(y.data, np.array([0, 2, 2]) / 3)
