@@ -15,7 +15,9 @@ from minorm.onnx.precision import stretches
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import transpose
+from minorm.onnx.statistics import wide
 from minorm.ops.operands import axis_of
+from minorm.ops.special import Erf
 from minorm.tensor import Tensor
 
 Unary = Callable[[Tensor], Tensor]
@@ -209,17 +211,28 @@ P = 0.3275911
 POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
+def _erfc(g: Graph, z: Value) -> Value:
+    if z.dtype == dtypes.float64:
+        raise Decline("Erf exists from opset 9 on; before, it can be written for float32 and less only")
+    t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, z)), g.scalar(1, z)))
+    sum_ = g.scalar(0, z)
+    for factor in POLYNOMIAL:
+        sum_ = g.add("Mul", g.add("Add", sum_, g.scalar(factor, z)), t)
+    return g.add("Mul", sum_, g.add("Exp", g.add("Neg", g.add("Mul", z, z))))
+
+
 def _gelu_without_erf(g: Graph, x: Value) -> Value:
     """relu(x) - |x| / 2 * erfc(|x| / sqrt 2)"""
-    if x.dtype == dtypes.float64:
-        raise Decline("Erf exists from opset 9 on; before, gelu can be written for float32 and less only")
     z = g.add("Mul", g.add("Abs", x), g.scalar(math.sqrt(0.5), x))
-    t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, x)), g.scalar(1, x)))
-    sum_ = g.scalar(0, x)
-    for factor in POLYNOMIAL:
-        sum_ = g.add("Mul", g.add("Add", sum_, g.scalar(factor, x)), t)
-    tail = g.add("Mul", sum_, g.add("Exp", g.add("Neg", g.add("Mul", z, z))))
-    return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), tail))
+    return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), _erfc(g, z)))
+
+
+@lowers(Erf)
+def lower_erf(g: Graph, x: Value) -> Value:
+    """sign(x) * (1 - erfc(|x|)), before opset 9, which has no Sign either."""
+    y = wide(g, x)
+    sign = g.add("Clip", g.add("Mul", y, g.scalar(1e30, y)), min=-1.0, max=1.0)
+    return g.cast(g.add("Mul", sign, g.add("Sub", g.scalar(1, y), _erfc(g, g.add("Abs", y)))), x.dtype)
 
 
 @reads("Gelu", since=(20,))
