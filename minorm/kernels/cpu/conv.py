@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import minorm_ext
 from minorm.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.memory import empty
+from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import output_shape
@@ -62,7 +61,7 @@ def grad_weight(
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
     buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)
-    _kernel.weight_gradient(how, _plain(dy), _plain(x), dw, db, buffer, x.itemsize, threads)
+    _kernel.weight_gradient(how, plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
 
 
@@ -75,8 +74,8 @@ def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) 
     threads = minorm_ext.get_num_threads()
     y = empty(shape, x.dtype)
     buffer = empty((_kernel.correlate_buffer(how, threads),), x.dtype)
-    b = None if b is None else _plain(b)
-    _kernel.correlate(how, _plain(x), _plain(w), b, y, buffer, transposed, x.itemsize, threads)
+    b = None if b is None else plain(b)
+    _kernel.correlate(how, plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads)
     return y
 
 
@@ -88,8 +87,3 @@ def _covers(a: Any, b: Any) -> bool:
 def _wide(x: Any) -> Any:
     """A 16-bit array in float32."""
     return None if x is None else x.astype(float32)
-
-
-def _plain(x: Any) -> Any:
-    """In C order, aligned, native: itself nearly always."""
-    return x if x.flags.c_contiguous and x.flags.aligned else np.require(x, requirements=["C", "A"])

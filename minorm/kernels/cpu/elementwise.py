@@ -16,6 +16,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import memory
+from minorm.kernels.cpu.operands import is_plain, plain
 from minorm.kernels.cpu.softmax import (
     check_target,
     cross_entropy,
@@ -51,8 +52,8 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     dtype = a.dtype
     if (
         (dtype is _float32 or dtype is _float64)
-        and a.flags.c_contiguous
-        and (b is None or (b.dtype is dtype and b.shape == a.shape and b.flags.c_contiguous))
+        and is_plain(a)
+        and (b is None or (b.dtype is dtype and b.shape == a.shape and is_plain(b)))
     ):
         out = _empty(a.shape, dtype)
         _run(_number[name], a, b, out, a.size, dtype.itemsize, option or 0.0, _get_num_threads())
@@ -72,7 +73,7 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
         return fallback(*arguments)
     out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of what forward kept
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
-    a, b = (None if x is None else np.ascontiguousarray(x.transpose(order)) for x in (a, b))
+    a, b = (None if x is None else plain(x.transpose(order)) for x in (a, b))
     _run(_number[name], a, b, out.transpose(order), out.size, out.itemsize, option or 0.0, _get_num_threads())
     return out
 
@@ -119,8 +120,8 @@ def accumulate(total: Any, x: Any) -> None:
         (dtype is _float32 or dtype is _float64)
         and x.dtype is dtype
         and x.shape == total.shape
-        and x.flags.c_contiguous
-        and total.flags.c_contiguous
+        and is_plain(x)
+        and is_plain(total)
         and not np.may_share_memory(x, total)
     ):
         _run(_number["accumulate"], x, None, total, x.size, dtype.itemsize, 0.0, _get_num_threads())

@@ -16,6 +16,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import memory
+from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import matmul as reference
 
 _kernels: Any = minorm_ext.kernels("matmul")
@@ -45,8 +46,7 @@ def matmul(a: Any, b: Any) -> Any:
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     if not _covers(x, w) or (b is not None and b.dtype != x.dtype):
         return _other_types(linear, reference.linear, x, w, b)
-    if b is not None and not (b.flags.c_contiguous and b.flags.aligned):
-        b = b.copy()
+    b = None if b is None else plain(b)
     if x.ndim == 2:
         return _product(x, w.T, b)
     return _product(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T, b).reshape(*x.shape[:-1], len(w))

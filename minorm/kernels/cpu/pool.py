@@ -11,6 +11,7 @@ import numpy as np
 import minorm_ext
 from minorm.dtypes import float32, float64
 from minorm.kernels.cpu.memory import empty
+from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference
 from minorm.kernels.reference.pool import output_shape
 
@@ -30,7 +31,7 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     windows = _windows(x.shape[2:], out, kernel, stride, padding, dilation, True, None, x.dtype)
     shape, planes = x.shape[:2] + out, x.shape[0] * x.shape[1]
     y, indices = empty(shape, x.dtype), empty(shape, np.int32)
-    _kernel.max_forward(windows, _plain(x), y, indices, x.itemsize, planes, minorm_ext.get_num_threads())
+    _kernel.max_forward(windows, plain(x), y, indices, x.itemsize, planes, minorm_ext.get_num_threads())
     return y, indices
 
 
@@ -41,7 +42,7 @@ def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
     dx = empty(x_shape, dy.dtype)
     planes = x_shape[0] * x_shape[1]
     windows = _lengths(math.prod(x_shape[2:]), math.prod(dy.shape[2:]))
-    _kernel.max_backward(windows, _plain(dy), indices, dx, dy.itemsize, planes, minorm_ext.get_num_threads())
+    _kernel.max_backward(windows, plain(dy), indices, dx, dy.itemsize, planes, minorm_ext.get_num_threads())
     return dx
 
 
@@ -61,7 +62,7 @@ def avg_forward(
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     windows = _windows(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor, x.dtype)
     y = empty(x.shape[:2] + out, x.dtype)
-    _kernel.avg_forward(windows, _plain(x), y, x.itemsize, x.shape[0] * x.shape[1], minorm_ext.get_num_threads())
+    _kernel.avg_forward(windows, plain(x), y, x.itemsize, x.shape[0] * x.shape[1], minorm_ext.get_num_threads())
     return y
 
 
@@ -83,7 +84,7 @@ def avg_backward(
     )
     threads = minorm_ext.get_num_threads()
     dx, rows = empty(x_shape, dy.dtype), empty((threads, dy.shape[-1]), dy.dtype)
-    _kernel.avg_backward(windows, _plain(dy), dx, rows, dy.itemsize, x_shape[0] * x_shape[1], threads)
+    _kernel.avg_backward(windows, plain(dy), dx, rows, dy.itemsize, x_shape[0] * x_shape[1], threads)
     return dx
 
 
@@ -131,8 +132,3 @@ def _lengths(source: int, results: int) -> Any:
 def _covers(x: Any) -> bool:
     """Is there something to compute, of a type that the kernel knows?"""
     return x.dtype in (float32, float64) and x.size > 0
-
-
-def _plain(x: Any) -> Any:
-    """In C order and aligned: itself nearly always."""
-    return x if x.flags.c_contiguous and x.flags.aligned else np.require(x, requirements=["C", "A"])

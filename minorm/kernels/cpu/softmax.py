@@ -14,6 +14,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import memory
+from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import softmax as reference
 
 _kernels: Any = minorm_ext.kernels("softmax")
@@ -33,7 +34,7 @@ def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int) ->
     if axis not in (-1, a.ndim - 1):
         a, b = (None if x is None else np.moveaxis(x, axis, -1) for x in (a, b))
         return np.ascontiguousarray(np.moveaxis(_rows(name, fallback, a, b, -1), -1, axis))
-    a, b = (None if x is None else np.ascontiguousarray(x) for x in (a, b))
+    a, b = (None if x is None else plain(x) for x in (a, b))
     out = _empty(a.shape, dtype)
     n = a.shape[-1]
     _kernels.run(_kernels.numbers[name], a, b, out, a.size // n, n, dtype.itemsize, _get_num_threads())
@@ -61,7 +62,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
     if dtype not in (_float32, _float64) or x.size == 0:
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
     rows, n = x.shape
-    x, classes = np.ascontiguousarray(x), np.ascontiguousarray(target, np.int64)
+    x, classes = plain(x), plain(target.astype(np.int64, copy=False))
     loss, lse = np.empty(rows, dtype), np.empty(rows, np.float64)
     wrong = _kernels.losses(
         x, classes, loss, lse, rows, n, ignore_index, label_smoothing, dtype.itemsize, _get_num_threads()
@@ -78,7 +79,7 @@ def cross_entropy_grad(
     if dtype not in (_float32, _float64) or dy.dtype != dtype or x.size == 0:
         return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing)
     rows, n = x.shape
-    dy, x, classes = np.ascontiguousarray(dy), np.ascontiguousarray(x), np.ascontiguousarray(target, np.int64)
+    dy, x, classes = plain(dy), plain(x), plain(target.astype(np.int64, copy=False))
     dx = _empty(x.shape, dtype)
     _kernels.loss_grads(
         dy, x, classes, lse, dx, rows, n, ignore_index, label_smoothing, dtype.itemsize, _get_num_threads()

@@ -15,11 +15,10 @@ import functools
 from math import prod
 from typing import Any
 
-import numpy as np
-
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import memory
+from minorm.kernels.cpu.operands import is_plain, plain
 from minorm.kernels.reference import sums as reference
 
 _kernels: Any = minorm_ext.kernels("sums")
@@ -82,7 +81,7 @@ def _stages(shape: tuple[int, ...], summed: frozenset[int]) -> tuple[Stage, ...]
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
     """The sum or mean over some axes of an array that has elements, the kept axes in their order; of x's type."""
     dtype = x.dtype
-    if not x.flags.c_contiguous:
+    if not is_plain(x):
         return _other_order(x, summed, mean)
     if dtype in dtypes.HALVES:
         x = x.astype(_float32)
@@ -105,7 +104,7 @@ def _other_order(x: Any, summed: frozenset[int], mean: bool) -> Any:
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     kept = [axis for axis in order if axis not in summed]
     y = x[tuple(slice(0, 1) if axis in repeated else slice(None) for axis in range(x.ndim))]
-    y = np.ascontiguousarray(y.transpose(order))
+    y = plain(y.transpose(order))
     total = _total(y, frozenset(i for i, axis in enumerate(order) if axis in summed), mean)
     if repeated and not mean:  # the same numbers again and again, as in the gradient of a sum
         total = (total.astype(_float64) * prod(x.shape[axis] for axis in repeated)).astype(x.dtype)

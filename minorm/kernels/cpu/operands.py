@@ -1,0 +1,19 @@
+"""Arrays as kernels take them: elements in C order, without gaps, each at a multiple of its size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_plain(x: Any) -> bool:
+    """Can a kernel read it as it lies? Nearly always."""
+    flags = x.flags
+    return bool(flags.c_contiguous and flags.aligned)
+
+
+def plain(x: Any) -> Any:
+    """The array itself, or a copy that a kernel can read."""
+    flags = x.flags
+    return x if flags.c_contiguous and flags.aligned else np.require(x, requirements=["C", "A"])
