@@ -88,6 +88,17 @@ def test_unsupported_nodes_are_listed_and_fail(tmp_path: Path, capsys: pytest.Ca
     assert lines[-1].startswith("Failed: minorm")
 
 
+def test_onnxruntime_runs_what_minorm_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "m.onnx", [helper.make_node("Det", ["x"], ["y"])], ["n", 3, 3])
+    code, lines = check(capsys, path)
+    assert code == 1
+    assert "loads it; not run: give free axes a length with --shape" in " ".join(lines)
+    code, lines = check(capsys, path, "--shape", "x=2,3,3")
+    assert code == 1
+    assert any(line.startswith("onnxruntime ok onnxruntime") for line in lines)
+    assert lines[-1] == "Failed: minorm."
+
+
 def test_a_training_graph_with_dropout_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.onnx"
     mo.export(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), mn.randn(5, 4), path, training=True)
