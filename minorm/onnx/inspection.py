@@ -136,7 +136,7 @@ def _rows(
     active = set(parameters) | {e.name for e in proto.graph.input if _is_float(e.type.tensor_type.elem_type)}
     rows, counted = [], set[str]()
     for index, node in enumerate(nodes):
-        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find)
+        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find, refused=module is None)
         fixed = () if why else registry.READERS[node.operator, node.since].fixed_inputs(node)
         trains = not why and any(name in active and place not in fixed for place, name in enumerate(node.inputs))
         if trains:
@@ -155,13 +155,15 @@ def _is_float(kind: int) -> bool:
     return dtype is not None and bool(dtypes.is_float(dtype))
 
 
-def _why_not(node: Node, find: _Arrays) -> str:
+def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
     """Why minorm has no way to run this node, as far as it can be told from the node alone."""
     if node.domain:
         return f"domain {node.domain!r} is not ONNX's own, nor a function of the model"
     if (node.operator, node.since) not in registry.READERS:
         known = {name for name, _ in registry.READERS}
         return "minorm has no such version" if node.operator in known else "minorm has no such operator"
+    if not refused:
+        return ""
     node.constants = {name: array for name in node.inputs if name and (array := find(name)) is not None}
     try:
         registry.READERS[node.operator, node.since].rule(node)
