@@ -115,6 +115,21 @@ def test_a_training_graph_with_dropout_is_not_compared(tmp_path: Path, capsys: p
     assert "agreement - not compared: dropout is random" in lines
 
 
+def test_what_onnxruntime_is_known_to_get_wrong_is_not_held_against_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = batch_norm(tmp_path / "m.onnx")
+    model = onnx.load(path)
+    names = ["mean_", "var_", "saved_mean", "saved_var"]
+    model.graph.node[0].output.extend(names)
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in names)
+    model.opset_import[0].version = 9
+    onnx.save(model, path)
+    code, lines = check(capsys, path)
+    assert code == 0
+    assert "not compared: saved_var, which onnxruntime gives as 1/std" in " ".join(lines)
+
+
 def test_brief_counts_and_json_tells_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.onnx"
     layers = [layer for _ in range(5) for layer in (nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU())]
