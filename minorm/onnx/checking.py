@@ -87,7 +87,10 @@ def compare(
     runtime = sandbox.version("onnxruntime")
     wanted = [np.asarray(getattr(value, "data", value)) for value in expected]
     worst, relative = 0.0, 0.0
+    wrong = wrong_in_onnxruntime(proto)
     for entry, got, want in zip(proto.graph.output, outputs, wanted, strict=False):
+        if entry.name in wrong:
+            continue
         if got.shape != want.shape or got.dtype != want.dtype:
             raise VerifyError(
                 f"verify: {entry.name} is {got.dtype}{got.shape} in {runtime}, {want.dtype}{want.shape} in the model"
@@ -101,6 +104,13 @@ def compare(
             )
         worst, relative = max(worst, difference), max(relative, difference / scale)
     return worst, relative
+
+
+def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
+    """The outputs that it computes otherwise than ONNX says: saved_var of BatchNormalization 7 and 9, as 1 / std."""
+    return {
+        node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
+    } - {""}
 
 
 def _compare(got: Any, want: Any) -> tuple[float, float]:

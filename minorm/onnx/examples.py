@@ -64,6 +64,15 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
     raise ValueError(f"the model does not run on random inputs of the shapes it declares ({tried}): {first}") from first
 
 
+def exact(inputs: Sequence[Input], shapes: Shapes) -> tuple[Tensor, ...] | None:
+    """Inputs of the shapes that are declared or given; None where an axis is free: nobody says what it may be."""
+    if any(entry.shape is None and entry.name not in shapes for entry in inputs) or any(
+        free_axes(inputs, shapes).values()
+    ):
+        return None
+    return tuple(_random(entry, _shape(entry, shapes, {entry.name: {}}, {})) for entry in inputs)
+
+
 def _shape(
     entry: Input, shapes: Shapes, free: Mapping[str, Mapping[int, str]], lengths: Mapping[str, int]
 ) -> tuple[Any, ...]:

@@ -179,6 +179,8 @@ class GraphModule(Module):
             if layer.training and not layer.frozen and running.is_updating():
                 np.copyto(buffer.data, values[slot].data)
                 buffer.version.count += 1
+            elif not layer.training or layer.frozen:
+                values[slot] = buffer.clone()  # nothing is blended in
         results = tuple(values[slot] for slot in self._output_slots)
         return results[0] if len(results) == 1 else results
 

@@ -18,7 +18,7 @@ from minorm import dtypes
 from minorm.onnx import building, oddities, registry, tensors, versions
 from minorm.onnx.errors import LoadError, Unsupported
 from minorm.onnx.flattening import Flattener, opset_table
-from minorm.onnx.graph_module import GraphModule
+from minorm.onnx.graph_module import GraphModule, Input
 from minorm.onnx.loading import load
 from minorm.onnx.reading import Node
 from minorm.onnx.tensors import Budget
@@ -45,6 +45,7 @@ class Inspection:
     rows: list[Row]
     norms: list[oddities.Norm]
     proto: onnx.ModelProto
+    inputs: list[Input]  # none, where they are no tensors of minorm's types
     module: GraphModule | None
     error: str = ""  # why load refused it
     unsupported: list[Row] = field(default_factory=list)
@@ -63,7 +64,7 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspectio
     rows = _rows(nodes, proto, module, missing, find)
     unsupported = [row for row in rows if row.why]
     norms = _norms(nodes, proto, find)
-    return Inspection(_facts(proto, path, module), rows, norms, proto, module, error, unsupported)
+    return Inspection(_facts(proto, path, module), rows, norms, proto, _inputs(proto), module, error, unsupported)
 
 
 def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
@@ -135,7 +136,7 @@ def _rows(
     active = set(parameters) | {e.name for e in proto.graph.input if _is_float(e.type.tensor_type.elem_type)}
     rows, counted = [], set[str]()
     for index, node in enumerate(nodes):
-        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find)
+        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find, refused=module is None)
         fixed = () if why else registry.READERS[node.operator, node.since].fixed_inputs(node)
         trains = not why and any(name in active and place not in fixed for place, name in enumerate(node.inputs))
         if trains:
@@ -154,13 +155,15 @@ def _is_float(kind: int) -> bool:
     return dtype is not None and bool(dtypes.is_float(dtype))
 
 
-def _why_not(node: Node, find: _Arrays) -> str:
+def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
     """Why minorm has no way to run this node, as far as it can be told from the node alone."""
     if node.domain:
         return f"domain {node.domain!r} is not ONNX's own, nor a function of the model"
     if (node.operator, node.since) not in registry.READERS:
         known = {name for name, _ in registry.READERS}
         return "minorm has no such version" if node.operator in known else "minorm has no such operator"
+    if not refused:
+        return ""
     node.constants = {name: array for name in node.inputs if name and (array := find(name)) is not None}
     try:
         registry.READERS[node.operator, node.since].rule(node)
@@ -193,6 +196,22 @@ def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays) -> list
 
 
 # What the file says about itself
+
+
+def _inputs(proto: onnx.ModelProto) -> list[Input]:
+    known = {tensor.name for tensor in proto.graph.initializer}
+    found = []
+    for entry in proto.graph.input:
+        kind = entry.type.tensor_type
+        if entry.name in known:
+            continue
+        if kind.elem_type not in tensors.DTYPES:
+            return []
+        shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
+        found.append(
+            Input(entry.name, tensors.DTYPES[kind.elem_type], tuple(shape) if kind.HasField("shape") else None)
+        )
+    return found
 
 
 def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphModule | None) -> dict[str, Any]:

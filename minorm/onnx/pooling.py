@@ -26,6 +26,7 @@ from minorm.onnx.reading import Node
 from minorm.onnx.registry import Rule, lowers, reads, writes
 from minorm.onnx.sizes import Shape, Size
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from minorm.ops.stepwise import Quotient
 from minorm.tensor import Tensor
 
 Ints = Sequence[int]
@@ -222,8 +223,11 @@ def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> 
     planes, size = math.prod(shape[:2]), shape[2:]
     offsets = np.arange(planes).reshape(*shape[:2], *(1,) * len(size)) * math.prod(size)
     if by_columns:
-        rows = np.unravel_index(places.data, size)
-        places = Tensor(np.ravel_multi_index(rows[::-1], size[::-1]))
+        rest, places = places, Tensor(np.zeros((), np.int64))
+        for i in reversed(range(len(size))):  # the last axis moves fastest in `rest`, the first one in the result
+            above = Quotient.apply(rest, Tensor(np.asarray(size[i], np.int64)))
+            places = places + (rest - above * size[i]) * math.prod(size[:i])
+            rest = above
     return places + Tensor(offsets.astype(dtypes.int64))
 
 

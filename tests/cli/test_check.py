@@ -88,6 +88,21 @@ def test_unsupported_nodes_are_listed_and_fail(tmp_path: Path, capsys: pytest.Ca
     assert lines[-1].startswith("Failed: minorm")
 
 
+def test_onnxruntime_runs_what_minorm_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [helper.make_node("Det", ["x"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])]
+    path = write(tmp_path / "m.onnx", nodes, [1, 3, 3])
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(model, path)
+    code, lines = check(capsys, path)
+    assert code == 1
+    assert "loads it; not run: give free axes a length with --shape" in " ".join(lines)
+    code, lines = check(capsys, path, "--shape", "x=1,3,3")
+    assert code == 1
+    assert any(line.startswith("onnxruntime ok onnxruntime") for line in lines)
+    assert lines[-1] == "Failed: minorm."
+
+
 def test_a_training_graph_with_dropout_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.onnx"
     mo.export(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), mn.randn(5, 4), path, training=True)
@@ -98,6 +113,21 @@ def test_a_training_graph_with_dropout_is_not_compared(tmp_path: Path, capsys: p
     code, lines = check(capsys, str(path))
     assert code == 0
     assert "agreement - not compared: dropout is random" in lines
+
+
+def test_what_onnxruntime_is_known_to_get_wrong_is_not_held_against_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = batch_norm(tmp_path / "m.onnx")
+    model = onnx.load(path)
+    names = ["mean_", "var_", "saved_mean", "saved_var"]
+    model.graph.node[0].output.extend(names)
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in names)
+    model.opset_import[0].version = 9
+    onnx.save(model, path)
+    code, lines = check(capsys, path)
+    assert code == 0
+    assert "not compared: saved_var, which onnxruntime gives as 1/std" in " ".join(lines)
 
 
 def test_brief_counts_and_json_tells_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,14 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     assert rows["Relu"].runs
 
 
+def test_a_node_that_nothing_needs_is_listed_too(tmp_path: Path, graph_of: Any) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Det", ["x"], ["unread"])]
+    onnx.save(graph_of(nodes, {"x": (np.float32, [2, 2])}, ["y"]), tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert found.module is not None
+    assert [row.runs for row in found.rows] == [True, False]
+
+
 def test_a_damaged_model_is_described_as_far_as_it_goes(tmp_path: Path, graph_of: Any) -> None:
     graph = graph_of([helper.make_node("Relu", ["nowhere"], ["y"])], {"x": (np.float32, [2])}, ["y"])
     onnx.save(graph, tmp_path / "m.onnx")

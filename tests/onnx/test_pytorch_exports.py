@@ -102,6 +102,18 @@ def test_outputs(kind: Any, dynamo: bool, optimise: bool, free: bool) -> None:
     assert set(again.state_dict()) == set(loaded.state_dict())
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_converted_to_other_opsets_onnxruntime_computes_the_same(training: bool) -> None:
+    proto = written(Net().train(training), torch.randn(2, 3, 16, 16), False, True, free=True, training=training)
+    for opset in (9, 22):
+        new = mo.convert(proto, opset_version=opset, verify=True)
+        names = [[entry.name for entry in getattr(m.graph, part)] for part in ("input", "output") for m in (proto, new)]
+        assert names[0] == names[1]
+        assert names[2] == names[3]
+        held = {name for name, _ in mo.load(proto).named_parameters()}
+        assert held <= {tensor.name for tensor in new.graph.initializer}
+
+
 def test_training_goes_on_as_in_pytorch() -> None:
     torch.manual_seed(1)
     model, x = Net(), torch.randn(4, 3, 16, 16)

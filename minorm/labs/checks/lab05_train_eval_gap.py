@@ -1,0 +1,271 @@
+"""Lab 5: accuracies in both modes, running statistics taken anew, five repairs to a target, fine-tuning of two.
+
+Models stay in the student's process; what comes out is a state dict, which is put into a model of ours and measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import no_grad
+from minorm.creation import tensor
+from minorm.labs import gap
+from minorm.labs.comparing import Wrong, close, equal, true
+from minorm.labs.lab import Lab
+from minorm.running import no_stats_update
+
+LAB = Lab(
+    5,
+    "lab05_train_eval_gap",
+    "The gap between training and evaluation",
+    "When do training and evaluation mode disagree, and how is a model with wrong statistics repaired?",
+    minutes=75,
+)
+TARGET = 95.0
+TUNED = 65.0
+MIRRORED = 400  # labelled images for fine-tuning
+STATISTICS = ("running_mean", "running_var")
+
+
+def _share(model: Any, x: Any, labels: Any) -> float:
+    """Percent right in the mode that the model is in."""
+    with no_grad(), no_stats_update():
+        found = model(tensor(x)).numpy().argmax(axis=1)
+    return float(100 * np.mean(found == labels))
+
+
+def _trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
+    """A model, and test images and labels."""
+    x, labels, x_test, labels_test = gap.images()
+    return gap.train(gap.network(seed), x, labels, epochs=epochs, seed=seed), x, x_test, labels_test
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Everything that a model has learned, as arrays."""
+    return {name: value.numpy().copy() for name, value in model.state_dict().items()}
+
+
+def _loaded(found: Any, what: str) -> Any:
+    """A model of ours with the state that came back."""
+    model = gap.network()
+    try:
+        model.load_state_dict(found)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Wrong(what, "a model with the same parameters", str(error)) from None
+    return model.eval()
+
+
+def _same(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
+    for name in names:
+        equal(found[name], expected[name], f"{name} {what}")
+
+
+def measured(module: Any, function: str, seed: int, count: int, batch_size: int, training: bool) -> dict[str, Any]:
+    """What the student's function says of a model, and how the model was before and after."""
+    model, _, x, labels = _trained(seed)
+    model.train(training)
+    before = state(model)
+    options = (batch_size,) if batch_size else ()
+    answer = getattr(module, function)(model, x[:count], labels[:count], *options)
+    return {"answer": answer, "before": before, "after": state(model), "training": model.training}
+
+
+def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int = 0, trace: bool = False) -> None:
+    seed, training = int(rng.integers(5)), bool(rng.integers(2))
+    options = {"seed": seed, "count": count, "batch_size": batch_size, "training": training}
+    found = student.drive("measured", function=function, **options)
+    model, _, x, labels = _trained(seed)
+    if batch_size:
+        model.train()
+        starts = range(0, count - batch_size + 1, batch_size)
+        parts = [slice(start, start + batch_size) for start in starts]
+        right = float(np.mean([_share(model, x[part], labels[part]) for part in parts]))
+    else:
+        right = _share(model.eval(), x[:count], labels[:count])
+    what = f"{function} of {count} images" + (f" in batches of {batch_size}" if batch_size else "")
+    if trace:
+        _same(found["after"], found["before"], found["before"], f"after {what}")
+        equal(found["training"], training, f"model.training after {what}")
+    else:
+        close(found["answer"], right, what, rtol=0, atol=1e-6)
+
+
+@LAB.check("5.1", "accuracy in evaluation mode", visible=True)
+def evaluation(student: Any, rng: np.random.Generator) -> None:
+    _measure(student, rng, "accuracy", 359)
+
+
+@LAB.check("5.1", "accuracy in training mode", points=2, visible=True)
+def training(student: Any, rng: np.random.Generator) -> None:
+    _measure(student, rng, "accuracy_in_training", 40, 4)
+    _measure(student, rng, "accuracy_in_training", 100, 16)
+
+
+@LAB.check("5.1", "no trace is left", points=2)
+def no_trace(student: Any, rng: np.random.Generator) -> None:
+    for _ in range(3):
+        _measure(student, rng, "accuracy", 50, trace=True)
+        _measure(student, rng, "accuracy_in_training", 50, 8, trace=True)
+
+
+@LAB.check("5.2", "spread of the means", visible=True)
+def spreads(student: Any, rng: np.random.Generator) -> None:
+    for m in (2, 7, 64):
+        close(student.spread_of_batch_mean(m), 1 / np.sqrt(m), f"spread_of_batch_mean({m})")
+        weights = 0.1 * 0.9 ** np.arange(2000)
+        right = np.sqrt((weights**2).sum() / m)
+        close(student.spread_of_running_mean(m, 0.9), right, f"spread_of_running_mean({m}, 0.9)")
+
+
+@LAB.check("5.2", "variance and largest xhat", visible=True)
+def bounds(student: Any, rng: np.random.Generator) -> None:
+    for m in (2, 5, 64):
+        close(student.expected_variance(m), 1 - 1 / m, f"expected_variance({m})")
+        row = np.array([1.0] + [0.0] * (m - 1))
+        close(student.largest_xhat(m), (1 - row.mean()) / row.std(), f"largest_xhat({m})")
+
+
+@LAB.check("5.2", "another momentum")
+def other_momentum(student: Any, rng: np.random.Generator) -> None:
+    for momentum in (0.0, 0.1, 0.99):
+        weights = (1 - momentum) * momentum ** np.arange(5000)
+        right = np.sqrt((weights**2).sum() / 3)
+        close(student.spread_of_running_mean(3, momentum), right, f"spread_of_running_mean(3, {momentum:g})", rtol=1e-6)
+
+
+def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
+    """A model before and after the student's recalibration."""
+    model, x, _, _ = _trained(seed)
+    for layer in gap.norms(model):
+        layer.momentum = momentum
+    model.train(training)
+    before = state(model)
+    module.recalibrate(model, x[:600], batch_size)
+    momenta = [layer.momentum for layer in gap.norms(model)]
+    return {"before": before, "after": state(model), "momenta": momenta, "training": model.training}
+
+
+def _averages(seed: int, batch_size: int) -> dict[str, Any]:
+    """The plain average of mean and var of every batch, by hooks of our own: the layers' inputs."""
+    model, x, _, _ = _trained(seed)
+    model.train()
+    layers = list(model.children())
+    sums: dict[str, Any] = {}
+    starts = range(0, 600 - batch_size + 1, batch_size)
+    for start in starts:
+        value = tensor(x[start : start + batch_size])
+        for place, layer in enumerate(layers):
+            if layer in gap.norms(model):
+                rows = value.numpy().astype(np.float64)
+                for name, row in zip(STATISTICS, (rows.mean(axis=0), rows.var(axis=0)), strict=True):
+                    key = f"{place}.{name}"
+                    sums[key] = sums.get(key, 0) + row / len(starts)
+            with no_grad(), no_stats_update():
+                value = layer(value)
+    return sums
+
+
+@LAB.check("5.3", "running statistics", points=2, visible=True)
+def statistics(student: Any, rng: np.random.Generator) -> None:
+    for batch_size in (200, 250):
+        seed = int(rng.integers(5))
+        found = student.drive("recalibrated", seed=seed, batch_size=batch_size, momentum=0.9, training=True)["after"]
+        for name, right in _averages(seed, batch_size).items():
+            close(found[name], right, f"{name} after batches of {batch_size}", rtol=1e-3, atol=1e-4)
+
+
+@LAB.check("5.3", "weights, momentum and mode stay")
+def untouched(student: Any, rng: np.random.Generator) -> None:
+    for training, momentum in ((True, 0.8), (False, 0.95)):
+        found = student.drive(
+            "recalibrated", seed=int(rng.integers(5)), batch_size=100, momentum=momentum, training=training
+        )
+        weights = [name for name in found["before"] if name.endswith(("weight", "bias"))]
+        _same(found["after"], found["before"], weights, "after recalibrate")
+        equal(found["momenta"], [momentum] * 3, "momentum of the layers after recalibrate")
+        equal(found["training"], training, "model.training after recalibrate")
+
+
+def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
+    """A broken model after the student's repair."""
+    model, x, _, _ = gap.broken(kind, seed)
+    module.repair(model, x)
+    return {"after": state(model), "training": model.training}
+
+
+def _repair(student: Any, kind: str, seed: int) -> None:
+    found = student.drive("repaired", kind=kind, seed=seed)
+    broken, _, x_test, labels_test = gap.broken(kind, seed)
+    what = f'the model "{kind}" after repair'
+    mine = _loaded(found["after"], what)
+    share = _share(mine, x_test, labels_test)
+    true(share >= TARGET, what, f"at least {TARGET:g} % of the test digits", f"{share:.1f} %")
+    weights = {name: value for name, value in state(broken).items() if name.endswith(("weight", "bias"))}
+    for name, value in weights.items():
+        close(found["after"][name], value, f"{name} of {what}", rtol=1e-4, atol=1e-5)
+    equal(found["training"], False, f"model.training of {what}")
+
+
+for _kind in gap.BROKEN:
+
+    @LAB.check("5.4", f"repair: {_kind}", points=2 if _kind == "frozen" else 1, visible=True)
+    def repair(student: Any, rng: np.random.Generator, kind: str = _kind) -> None:
+        _repair(student, kind, int(rng.integers(5)))
+
+
+def tuned(module: Any, seed: int, train: bool = True) -> dict[str, Any]:
+    """A model for mirrored digits before and after fine-tuning with batches of two, frozen by the student."""
+    model, x, _, _ = _trained(seed, epochs=4)
+    x, labels = gap.mirrored(x), gap.images()[1]
+    for layer in gap.norms(model):
+        layer.momentum = None
+        layer.reset_running_stats()
+    with no_grad():
+        for start in range(0, 1400, 350):
+            model(tensor(x[start : start + 350]))
+    for layer in gap.norms(model):
+        layer.momentum = 0.9
+    model.eval()
+    before = state(model)
+    module.freeze_norms(model)
+    if train:
+        gap.train(model, x[:MIRRORED], labels[:MIRRORED], batch_size=2, epochs=3, lr=0.03, seed=seed)
+    after = state(model)
+    for layer in gap.norms(model):
+        layer.unfreeze()
+    grads = [bool(parameter.requires_grad) for parameter in model.parameters()]
+    model.train()
+    with no_grad():
+        model(tensor(x[:64]))
+    return {"before": before, "after": after, "unfrozen": state(model), "grads": grads}
+
+
+@LAB.check("5.5", "fine-tuning reaches its target", points=2, visible=True)
+def fine_tuning(student: Any, rng: np.random.Generator) -> None:
+    found = student.drive("tuned", seed=int(rng.integers(5)))
+    _, _, x_test, labels_test = gap.images()
+    share = _share(_loaded(found["after"], "the tuned model"), gap.mirrored(x_test), labels_test)
+    true(share >= TUNED, "the tuned model on mirrored digits", f"at least {TUNED:g} % right", f"{share:.1f} %")
+
+
+@LAB.check("5.5", "statistics, scale and bias stand still, weights move", visible=True)
+def standing(student: Any, rng: np.random.Generator) -> None:
+    found = student.drive("tuned", seed=int(rng.integers(5)))
+    places = [name.rsplit(".", 1)[0] for name in found["before"] if name.endswith("running_mean")]
+    still = [f"{place}.{name}" for place in places for name in (*STATISTICS, "weight", "bias")]
+    _same(found["after"], found["before"], still, "after fine-tuning")
+    for name in found["before"]:
+        if name.endswith("weight") and name not in still:
+            moved = not np.array_equal(found["before"][name], found["after"][name])
+            true(moved, f"{name} after fine-tuning", "a change", "none")
+
+
+@LAB.check("5.5", "unfreeze follows")
+def unfreezing(student: Any, rng: np.random.Generator) -> None:
+    found = student.drive("tuned", seed=int(rng.integers(5)), train=False)
+    equal(all(found["grads"]), True, "every parameter learns again after unfreeze")
+    name = next(name for name in found["before"] if name.endswith("running_mean"))
+    moved = not np.array_equal(found["after"][name], found["unfrozen"][name])
+    true(moved, f"{name} after unfreeze and a batch in training mode", "a change", "none")
