@@ -1,0 +1,123 @@
+"""Lab 6: typically wrong answers lose the points they should, and no others; weak tests find fewer bugs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+UNITS, EDGES, ERRORS = "units in the last place", "powers of two, tiny numbers and 0", "errors in ulp"
+NEAREST, TIES, ODD = "to the nearest", "ties go to the even one", "NaN, infinity, overflow, denormals"
+ROOT, OVERFLOW, NO_WIDER = (
+    "the root of the mean square",
+    "no overflow, no underflow",
+    "float64, zeros and rows of their own",
+)
+HALVES, LARGE = "half an ulp in float16 and bfloat16", "large numbers"
+WIDER, MIXED = "float32 in float64", "parameters of other types, or none"
+LAYER, OTHERS = "your forward in LayerNorm", "in GroupNorm and RMSNorm"
+TOWARDS_0 = "bug: rounded towards 0"
+RIGHT = "your tests pass on the right implementation"
+BUGS = {
+    "bug: sums in 16 bits",
+    "bug: squares in 16 bits",
+    "bug: the mean in 16 bits",
+    "bug: eps in 16 bits",
+    "bug: rounded three times",
+    TOWARDS_0,
+    "bug: the variance divides by m - 1",
+    "bug: eps outside the root",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # one binade too high, and so is the bound of the tests
+        ([("np.frexp(v)[1] - 1", "np.frexp(v)[1]")], {UNITS, EDGES, ERRORS, TOWARDS_0}),
+        # the spacing goes on shrinking towards 0
+        (
+            [
+                ("np.maximum(np.frexp(v)[1] - 1, SMALLEST[name])", "np.frexp(v)[1] - 1"),
+                ("np.where(np.asarray(v) == 0, SMALLEST[name], exponent)", "exponent"),
+            ],
+            {EDGES},
+        ),
+        # cut off: rounding towards 0
+        ([("(bits + 0x7FFF + (bits >> 16 & 1)) >> 16", "bits >> 16")], {NEAREST, TIES, ODD}),
+        # ties away from 0
+        ([("(bits + 0x7FFF + (bits >> 16 & 1)) >> 16", "(bits + 0x8000) >> 16")], {TIES, ODD}),
+        # NaN forgotten
+        ([("np.where(np.isnan(x), 0x7FC0, rounded)", "rounded")], {ODD}),
+        # the value, not the bits
+        ([("(bits.astype(np.uint32) << 16).view(np.float32)", "bits.astype(np.float32)")], {"and back"}),
+        # nothing scaled
+        (
+            [("    scaled = np.ldexp(x, -exponent)\n", "    exponent = 0 * exponent\n    scaled = x\n")],
+            {OVERFLOW, NO_WIDER},
+        ),
+        # a wider type, and there is none beyond float64
+        (
+            [
+                (
+                    "    exponent = np.frexp(np.abs(x).max(axis=-1, keepdims=True))[1]\n",
+                    "    return np.sqrt((np.float64(x) ** 2).mean(axis=-1, keepdims=True)).astype(x.dtype)\n",
+                ),
+                ("    scaled = np.ldexp(x, -exponent)\n", "    scaled, exponent = x, 0\n"),
+            ],
+            {NO_WIDER},
+        ),
+        # one exponent for all rows
+        ([("np.abs(x).max(axis=-1, keepdims=True))[1]", "np.abs(x).max())[1]")], {NO_WIDER}),
+        # computed in the type of x
+        ([("wide = DTYPES[compute]", "wide = x.dtype")], {HALVES, LARGE, WIDER, MIXED}),
+        # always float32
+        ([("wide = DTYPES[compute]", 'wide = DTYPES["float32"]')], {LARGE, WIDER}),
+        # xhat rounded before scale and bias
+        (
+            [("y = c / np.sqrt(var + wide.type(eps))", "y = (c / np.sqrt(var + wide.type(eps))).astype(x.dtype)")],
+            {HALVES, LARGE, WIDER, MIXED},
+        ),
+        # never rounded
+        ([("return y.astype(x.dtype)", "return y")], {HALVES, LARGE, WIDER, MIXED}),
+        # a bias of None not thought of
+        (
+            [("    if b is not None:\n        y = y + b.astype(wide)", "    y = y + b.astype(wide)")],
+            {MIXED},
+        ),
+        # dtype not asked
+        ([("    if dtype is None:\n        dtype =", "    if True:\n        dtype =")], {LAYER, OTHERS}),
+        # always float32
+        ([("np.float32 if x.dtype.itemsize == 2 else x.dtype", "np.float32")], {OTHERS}),
+        # centered whatever the equation says
+        ([(" if equation.centered else np.zeros((*c.shape[:2], 1, 1), dtype)", "")], {OTHERS}),
+    ],
+)
+def test_wrong_answers(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
+    assert lost(6, *changes) == expected
+
+
+LONG = "((4, 4096), 1, 2, 1e-5),"
+SMALL, GUARDED = "((4, 64), 1e-3, 0, 1e-8),", "((4, 64), 0.1, 0, 1e-2),"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # a variance of 1 and the usual eps
+        ([(SMALL, ""), (GUARDED, "")], {"bug: eps in 16 bits"}),
+        # and short rows
+        ([(SMALL, ""), (GUARDED, ""), (LONG, "")], {"bug: eps in 16 bits", "bug: eps outside the root"}),
+        # a loose bound
+        ([("0.5 * ulp", "1.5 * ulp")], {TOWARDS_0}),
+        # a quarter of a unit: nobody can do that
+        ([("0.5 * ulp", "0.25 * ulp")], {RIGHT, *BUGS}),
+        # compared with N - 1: a wrong test
+        (
+            [("(c * c).mean(axis=-1, keepdims=True) + eps", "c.var(axis=-1, keepdims=True, ddof=1) + eps")],
+            {RIGHT, *BUGS},
+        ),
+    ],
+)
+def test_weak_and_wrong_tests(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
+    assert lost(6, *changes) == expected
