@@ -32,7 +32,7 @@ from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_o
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
     SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
-    STREAM = 9 << 20  # bytes of a result that is written around the cache; from here on that pays even if it is read next
+    STREAM = 9 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
     NEAR = 1 << 17  # bytes of a row that may be asked for ahead of its turn
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
@@ -209,7 +209,7 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
         + (w.fold - 1) * w.fold_param
     )
     cdef double* total
-    cdef Py_ssize_t row, lane, run, slot, tile, i, at
+    cdef Py_ssize_t row, lane, _run, _slot, tile, i, at
     cdef Py_ssize_t added = 0
     cdef const double* sums
     cdef Py_ssize_t pieces
@@ -239,8 +239,8 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
         for row in range(w.rows):
             at = row_param(&w.nest, row)
             rstd = w.rstd[row]
-            for run in range(w.slots // pieces):
-                for slot in range(pieces):
+            for _run in range(w.slots // pieces):
+                for _slot in range(pieces):
                     total[2 * at] += sums[1] * rstd
                     total[2 * at + 1] += sums[0]
                     sums += 2
@@ -304,7 +304,8 @@ def form(bytes code):
 
 
 def forward(
-    bytes code, Type type, bint single, x, s, b, y, stats, double eps, bint centered, bint guard, bint moments, int threads
+    bytes code, Type type, bint single, x, s, b, y, stats,
+    double eps, bint centered, bint guard, bint moments, int threads
 ):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
