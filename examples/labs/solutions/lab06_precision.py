@@ -240,7 +240,7 @@ for panel, name in zip(panels, ("float16", "bfloat16"), strict=True):
     picture = panel.imshow(np.log10(errors), cmap="cividis", vmin=-0.5, vmax=4.2, aspect="auto")
     for (row, column), error in np.ndenumerate(errors):
         text = f"{error:.2g}" if error < 100 else f"{error:,.0f}"
-        panel.text(column, row, text, ha="center", va="center", color="white" if error < 30 else "black")
+        panel.text(column, row, text, ha="center", va="center", color="white" if error < 200 else "black")
     panel.set_xticks(range(len(LENGTHS)), LENGTHS)
     panel.set_yticks(range(len(RECIPES)), list(RECIPES))
     panel.set(title=name, xlabel="elements of a row, m")
