@@ -8,7 +8,7 @@
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
-from minorm import functional, nn, optim
+from minorm import cuda, functional, nn, optim
 from minorm.autograd import enable_grad, is_grad_enabled, no_grad
 from minorm.checkpoint import load, save
 from minorm.config import __version__, get_num_threads, set_num_threads, show_config

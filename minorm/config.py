@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import minorm_ext
+from minorm.kernels import select
 from minorm.kernels.cpu import memory
 
 __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
@@ -54,7 +55,23 @@ def _facts() -> dict[str, Any]:
         "threads": get_num_threads(),
         "blas": _blas(),
         "memory": _memory(),
+        "cuda": _cuda(),
     }
+
+
+def _cuda() -> str:
+    """The GPUs and what drives them, or why there are none."""
+    try:
+        cupy = select.library()
+    except RuntimeError as error:
+        return f"no: {str(error).removeprefix('cuda: ')}"
+    runtime = cupy.cuda.runtime
+    names = [runtime.getDeviceProperties(i)["name"] for i in range(runtime.getDeviceCount())]
+    driver_, built = (
+        select.driver.name(number) for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
+    )
+    listed = ", ".join(name.decode() if isinstance(name, bytes) else str(name) for name in names)
+    return f"{listed}; CuPy {cupy.__version__} for CUDA {built}, driver for {driver_}"
 
 
 def _memory() -> str:

@@ -21,7 +21,7 @@ TOP = names("""
     zeros_like ones_like full_like cat stack split where pad maximum minimum matmul exp log sqrt sin cos abs clip clamp
     gather sum mean var argmax flatten reshape transpose permute allclose no_grad enable_grad is_grad_enabled
     manual_seed set_num_threads get_num_threads save load show_config explain empty_cache no_stats_update
-    float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional
+    float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
 """)
 
 FUNCTIONAL = {
@@ -82,6 +82,11 @@ TENSOR = names("""
     exp log sqrt sin cos abs pow matmul clip clamp fill_ zero_ copy_ add_ mul_ __array__ __dlpack__ __dlpack_device__
 """)
 
+CUDA = names("""
+    is_available device_count current_device set_device get_device_name synchronize empty_cache
+    memory_stats memory_allocated memory_reserved mem_get_info
+""")
+
 MODULE = names("""
     parameters named_parameters buffers named_buffers state_dict load_state_dict train eval to freeze unfreeze
     register_buffer register_parameter named_modules modules named_children children zero_grad apply requires_grad_
@@ -91,6 +96,17 @@ MODULE = names("""
 @pytest.mark.parametrize("name", TOP)
 def test_top_level(name: str) -> None:
     assert hasattr(mn, name)
+
+
+@pytest.mark.parametrize("name", CUDA)
+def test_cuda(name: str) -> None:
+    assert callable(getattr(mn.cuda, name))
+
+
+@pytest.mark.parametrize("name", CUDA)
+def test_cuda_has_torchs_names(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    assert hasattr(torch.cuda, name)
 
 
 @pytest.mark.parametrize("name", FUNCTIONAL)

@@ -1,0 +1,87 @@
+"""The GPUs of this machine and their memory. Names are PyTorch's.
+
+Nothing here is needed to compute: `x.to("cuda")` and `model.to("cuda")` are enough. Where a function takes a device,
+it is a number, a name as "cuda:1", or None for the current one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.kernels import select
+
+
+def is_available() -> bool:
+    """True where CuPy, a driver that it can use and a GPU are there; never raises."""
+    try:
+        return int(select.library().cuda.runtime.getDeviceCount()) > 0
+    except RuntimeError:
+        return False
+
+
+def device_count() -> int:
+    """How many GPUs can be used; 0 where CUDA is not available."""
+    return int(select.library().cuda.runtime.getDeviceCount()) if is_available() else 0
+
+
+def current_device() -> int:
+    """The number of the GPU that "cuda" means in this thread."""
+    return int(select.library().cuda.runtime.getDevice())
+
+
+def set_device(device: Any) -> None:
+    """Let "cuda" mean this GPU in this thread from now on."""
+    _device(device).use()
+
+
+def get_device_name(device: Any = None) -> str:
+    """What the GPU is called."""
+    name = select.library().cuda.runtime.getDeviceProperties(_device(device).id)["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until everything that was started on the GPU is done; a failure in a kernel shows here at the latest."""
+    _device(device).synchronize()
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Bytes in use by arrays, and bytes held in all, idle buffers included, under PyTorch's names."""
+    with _device(device):
+        pool = select.library().get_default_memory_pool()
+        return {
+            "allocated_bytes.all.current": int(pool.used_bytes()),
+            "reserved_bytes.all.current": int(pool.total_bytes()),
+        }
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes in use by arrays."""
+    return memory_stats(device)["allocated_bytes.all.current"]
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes held: those in use, and idle buffers that the next arrays are served from."""
+    return memory_stats(device)["reserved_bytes.all.current"]
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """(free, total) bytes of the GPU, whatever program uses them."""
+    free, total = _device(device).mem_info
+    return int(free), int(total)
+
+
+def empty_cache() -> None:
+    """Give idle buffers back to the driver; nothing where CUDA is not available."""
+    if is_available():
+        select.library().get_default_memory_pool().free_all_blocks()
+
+
+def _device(device: Any) -> Any:
+    cuda = select.library().cuda
+    if device is None:
+        return cuda.Device()
+    index = device if isinstance(device, int) else select.device_index(device)
+    if index is None:
+        raise ValueError(f"cuda: {device!r} is no GPU; expected a number or a name as 'cuda:0'")
+    return cuda.Device(index)

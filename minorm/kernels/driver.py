@@ -1,0 +1,57 @@
+"""The NVIDIA driver of this machine, asked without CuPy, and which of minorm's extras goes with it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
+def version() -> int | None:
+    """The newest CUDA that the driver runs, 12080 for 12.8; None without a driver."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+        number = ctypes.c_int(0)
+        return number.value if library.cuDriverGetVersion(ctypes.byref(number)) == 0 else None
+    except (OSError, AttributeError):
+        return None
+
+
+def extra(driver: int) -> str | None:
+    """The extra with the CuPy for this driver; None where it is too old for both."""
+    return "cuda13" if driver >= 13000 else "cuda12" if driver >= 12000 else None
+
+
+def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
+    """Why there is no GPU to compute on, and what to do.
+
+    driver   what `version` gave
+    missing  the error of `import cupy`; None where CuPy is there and finds no device
+    runtime  the CUDA that the CuPy which is there was built for
+    """
+    if driver is None:
+        return (
+            f"cuda: no NVIDIA driver was found ({LIBRARY} cannot be loaded); install the driver of the GPU, then "
+            "minorm[cuda12] or minorm[cuda13], as the driver is; or compute on 'cpu'"
+        )
+    fitting = extra(driver)
+    if fitting is None:
+        return f"cuda: the NVIDIA driver is for CUDA {name(driver)}; expected 12.0 or newer; update the driver"
+    install = f"pip install 'minorm[{fitting}]'"
+    if missing is not None:
+        return f"cuda: CuPy is not there ({missing}); the NVIDIA driver is for CUDA {name(driver)}: {install}"
+    if runtime // 1000 > driver // 1000:
+        return (
+            f"cuda: the CuPy that is installed is for CUDA {name(runtime)}, the NVIDIA driver for {name(driver)}; "
+            f"pip uninstall cupy-cuda{runtime // 1000}x, then {install}"
+        )
+    return (
+        f"cuda: the NVIDIA driver for CUDA {name(driver)} shows no GPU; nvidia-smi should list one, and "
+        "CUDA_VISIBLE_DEVICES must not hide it"
+    )
+
+
+def name(version: int) -> str:
+    """12080 as people say it: 12.8."""
+    return f"{version // 1000}.{version % 1000 // 10}"
