@@ -1,3 +1,1 @@
-"""Backend gpu: CuPy arrays. A family without kernels here is the reference's, whose NumPy functions CuPy answers."""
-
-from minorm.kernels.reference import conv, elementwise, matmul, memory, norm, pool, sums, update
+"""Backend gpu: CuPy arrays, and kernels of our own. `backend` has its modules; sources and launches need no CuPy."""

@@ -1,0 +1,40 @@
+"""CUDA kernels, compiled when first asked for and kept: in this process by name, on disk by CuPy.
+
+    rows = Program("norm_rows.cu")
+    kernel = rows.kernel("row_forward", dtypes.float16, dtypes.float32, 8)    # row_forward<__half, float, 8>
+    kernel(grid, block, arguments)
+
+Looking a kernel up again is one look into a dictionary by the arguments themselves; no text is formatted for it. CuPy
+compiles with -ftz=true: float32 numbers below 1.2e-38 count as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from minorm.kernels.gpu.source import expression, source
+
+OPTIONS = ("-std=c++17",)
+
+
+class Program:
+    """One .cu file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._kernels: dict[tuple[Any, ...], Callable[..., None]] = {}
+
+    def kernel(self, *key: Any) -> Callable[..., None]:
+        """The kernel `key[0]` with these template arguments; called as (grid, block, arguments), on any device."""
+        found = self._kernels.get(key)
+        return self._compile(key) if found is None else found
+
+    def _compile(self, key: tuple[Any, ...]) -> Callable[..., None]:
+        name = expression(*key)
+        module = cupy.RawModule(code=source(self.name), options=OPTIONS, name_expressions=[name])
+        kernel: Callable[..., None] = module.get_function(name)
+        self._kernels[key] = kernel
+        return kernel

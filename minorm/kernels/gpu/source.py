@@ -1,0 +1,57 @@
+"""The text of the .cu files, and C++ names; needs no CuPy, so that tests compile the kernels where there is none."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+
+FOLDER = Path(__file__).parent
+C_NAMES = {
+    dtypes.float16: "__half",
+    dtypes.bfloat16: "__nv_bfloat16",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+    dtypes.int8: "signed char",
+    dtypes.uint8: "unsigned char",
+    dtypes.int16: "short",
+    dtypes.uint16: "unsigned short",
+    dtypes.int32: "int",
+    dtypes.uint32: "unsigned",
+    dtypes.int64: "long long",
+    dtypes.uint64: "unsigned long long",
+    dtypes.bool: "bool",
+}
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The text of a .cu file with our own headers in the place of their #include lines, each once."""
+    return _pasted(name, set())
+
+
+def _pasted(name: str, seen: set[str]) -> str:
+    def header(match: re.Match[str]) -> str:
+        if match[1] in seen:
+            return ""
+        seen.add(match[1])
+        return _pasted(match[1], seen)
+
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    return re.sub(r'^#include "([\w.]+)"$', header, text, flags=re.MULTILINE)
+
+
+def expression(name: str, *arguments: Any) -> str:
+    """`name<arguments>` in C++, of types, numbers and booleans: row_forward<__half, float, 8, true>."""
+    return f"{name}<{', '.join(map(_word, arguments))}>" if arguments else name
+
+
+def _word(argument: Any) -> str:
+    if isinstance(argument, np.dtype):
+        return C_NAMES[argument]
+    return str(argument).lower()  # True is true

@@ -1,0 +1,62 @@
+// What cuda_fp16.h, cuda_bf16.h and the vector types give to kernels, for g++. Conversions round to the nearest even.
+#include <cstdint>
+
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+
+struct __half { unsigned short bits; };
+struct __nv_bfloat16 { unsigned short bits; };
+
+inline unsigned long long double_bits(double v) { unsigned long long u; std::memcpy(&u, &v, 8); return u; }
+
+// A double as a float of `mantissa` bits and exponents from `lowest` on, ties to even: so many bits of the quotient.
+inline unsigned short narrowed(double v, int mantissa, int lowest, int highest) {
+    unsigned sign = (double_bits(v) >> 63) << 15;
+    if (std::isnan(v)) return sign | 0x7fff;
+    v = std::fabs(v);
+    int exponent = v > 0 ? std::max(std::ilogb(v), lowest) : lowest;
+    double units = std::isinf(v) ? INFINITY : std::nearbyint(std::ldexp(v, mantissa - exponent));
+    if (units >= (2 << mantissa)) { units /= 2; exponent++; }
+    if (exponent > highest || std::isinf(units)) return sign | (unsigned)(highest - lowest + 2) << mantissa;
+    if (units < (1 << mantissa)) return sign | (unsigned)units;  // subnormal
+    return sign | (((unsigned)(exponent - lowest) << mantissa) + (unsigned)units);  // units has the leading one
+}
+
+inline double widened(unsigned short bits, int mantissa, int lowest, int highest) {
+    int exponent = (bits & 0x7fff) >> mantissa, fraction = bits & ((1 << mantissa) - 1);
+    double sign = bits & 0x8000 ? -1.0 : 1.0;
+    if (exponent == highest - lowest + 2) return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * std::ldexp((double)fraction, lowest - mantissa);
+    return sign * std::ldexp((double)(fraction + (1 << mantissa)), lowest + exponent - 1 - mantissa);
+}
+
+inline __half __float2half_rn(float v) { return {narrowed(v, 10, -14, 15)}; }
+inline __half __double2half(double v) { return {narrowed(v, 10, -14, 15)}; }
+inline float __half2float(__half v) { return widened(v.bits, 10, -14, 15); }
+inline __nv_bfloat16 __float2bfloat16_rn(float v) { return {narrowed(v, 7, -126, 127)}; }
+inline __nv_bfloat16 __double2bfloat16(double v) { return {narrowed(v, 7, -126, 127)}; }
+inline float __bfloat162float(__nv_bfloat16 v) { return widened(v.bits, 7, -126, 127); }
+
+
+inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
+inline double rsqrt(double v) { return 1.0 / std::sqrt(v); }
+
+namespace shim {
+// Arguments as cuLaunchKernel takes them: one pointer to each. `sizes` tells how many bytes each should have.
+template <class... A, size_t... I>
+void invoke(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+    kernel(*(typename std::remove_cv<A>::type*)arguments[I]...);
+}
+template <class... A>
+int launch(void (*kernel)(A...), unsigned* grid, int threads, unsigned seed, void** arguments) {
+    return run(dim3(grid[0], grid[1], grid[2]), threads, seed,
+               [=] { invoke(kernel, arguments, std::index_sequence_for<A...>()); });
+}
+template <class... A>
+int sizes(void (*)(A...), int* out) {
+    int values[] = {(int)sizeof(A)..., 0};
+    std::copy(values, values + sizeof...(A), out);
+    return sizeof...(A);
+}
+}

@@ -1,0 +1,153 @@
+"""CUDA kernels of the library on the CPU: a stand-in for cupy.RawModule that g++ compiles and fibers run.
+
+    kernel = Module(code=text, name_expressions=["f<float>"]).get_function("f<float>")
+    kernel(grid, block, args, shared_mem=0)
+
+Arguments are what CuPy takes: arrays, NumPy scalars of the parameter's very size, structs as arrays of no axes, None.
+Kernels work on copies between walls of 0xFF (NaN in every float type): reading there shows in the result, and writing
+there is an error. Threads run in an order that `seed` decides, `barriers` counts what was waited for. The fibers are
+those of the labs, minorm/labs/cuda_shim.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minorm.labs
+
+FIBERS = Path(minorm.labs.__file__).with_name("cuda_shim.h")
+TYPES = Path(__file__).with_name("cuda_types.h")
+WALL = 256  # bytes on both sides of an array
+FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing")
+
+available = shutil.which("g++") is not None
+
+
+class KernelError(RuntimeError):
+    """The kernel did what no kernel may."""
+
+
+class State:
+    """The seed of the next launches, and what the last ones did."""
+
+    seed = 0
+    launches = 0
+
+
+class Module:
+    """The part of cupy.RawModule that minorm uses."""
+
+    def __init__(self, *, code: str, options: tuple[str, ...] = (), name_expressions: Any = ()) -> None:
+        assert "-std=c++17" in options
+        self.names = list(name_expressions)
+        self.library = _compiled(_text(code, self.names))
+
+    def get_function(self, name: str) -> Function:
+        return Function(name, self.library, self.names.index(name))
+
+
+class Function:
+    """One kernel; called as cupy.RawKernel is."""
+
+    def __init__(self, name: str, library: ctypes.CDLL, index: int) -> None:
+        self.name, self.library = name, library
+        self.run = getattr(library, f"launch_{index}")
+        sizes = (ctypes.c_int * 64)()
+        self.sizes = list(sizes[: getattr(library, f"sizes_{index}")(sizes)])
+
+    def __call__(self, grid: Any, block: Any, args: tuple[Any, ...], *, shared_mem: int = 0) -> None:
+        if shared_mem:
+            raise KernelError(f"{self.name}: {shared_mem} bytes of dynamic shared memory; the shim has none")
+        if len(args) != len(self.sizes):
+            raise KernelError(f"{self.name} has {len(self.sizes)} parameters; got {len(args)} arguments")
+        if (len(block) > 1 and max(block[1:]) > 1) or not 0 < block[0] <= 1024 or min(grid) < 1:
+            raise KernelError(f"{self.name}: grid {grid}, block {block}; expected at least one block of up to 1024")
+        rooms: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        cells = [_cell(self.name, arg, size, rooms) for arg, size in zip(args, self.sizes, strict=True)]
+        pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(cell) for cell in cells])
+        grid = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
+        State.launches += 1
+        if self.run(grid, ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers) < 0:
+            raise KernelError(f"{self.name}: {self.library.shim_message().decode()}")
+        for array, room in rooms.values():
+            _bring_back(self.name, array, room)
+
+
+def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
+    """One argument in memory of its own, as wide as the kernel reads it."""
+    arg = getattr(arg, "memory", arg)  # of an array of the double of CuPy
+    if isinstance(arg, np.ndarray) and arg.ndim == 0 and arg.dtype.fields:
+        content = arg.tobytes()
+    elif arg is None or isinstance(arg, np.ndarray):
+        address = 0 if arg is None else _room(arg, rooms)
+        content = np.uint64(address).tobytes()
+    elif isinstance(arg, (np.generic, bool, int, float)):
+        content = np.asarray(arg).tobytes()
+    else:
+        raise KernelError(f"{name}: an argument is a {type(arg).__name__}")
+    if len(content) != size:
+        raise KernelError(f"{name}: an argument of {len(content)} bytes ({arg!r}) for a parameter of {size} bytes")
+    return ctypes.create_string_buffer(content, size)
+
+
+def _room(array: np.ndarray, rooms: dict[int, Any]) -> int:
+    """The address of a copy of the array's memory between walls, as far from a multiple of 16 as the array itself."""
+    start = array.ctypes.data
+    low, high = np.lib.array_utils.byte_bounds(array) if array.size else (start, start)
+    if start != low:
+        raise KernelError("an array with negative steps")
+    if (start, high) not in rooms:
+        room = np.full(high - low + 2 * WALL + 256, 0xFF, np.uint8)
+        at = -room.ctypes.data % 256 + WALL + start % 16
+        ctypes.memmove(room.ctypes.data + at, start, high - low)
+        rooms[start, high] = array, room[at - WALL : at + (high - low) + WALL]
+    return rooms[start, high][1].ctypes.data + WALL
+
+
+def _bring_back(name: str, array: np.ndarray, room: np.ndarray) -> None:
+    if not ((room[:WALL] == 0xFF).all() and (room[-WALL:] == 0xFF).all()):
+        raise KernelError(f"{name}: it writes outside of an array of {array.shape}, {array.dtype}")
+    inside = room[WALL:-WALL]
+    if array.flags.writeable:
+        ctypes.memmove(array.ctypes.data, inside.ctypes.data, inside.nbytes)
+
+
+def _text(code: str, names: list[str]) -> str:
+    code = re.sub(r"^#include <[^\n]*$", "", code, flags=re.MULTILINE)
+    launchers = [
+        f'extern "C" int launch_{i}(unsigned* grid, int threads, unsigned seed, void** arguments) '
+        f"{{ return shim::launch({name}, grid, threads, seed, arguments); }}\n"
+        f'extern "C" int sizes_{i}(int* out) {{ return shim::sizes({name}, out); }}'
+        for i, name in enumerate(names)
+    ]
+    return "\n".join(
+        [FIBERS.read_text(), TYPES.read_text(), '#line 1 "kernel.cu"', code, '#line 1 "launcher"', *launchers]
+    )
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="shim")
+
+
+@functools.cache
+def _compiled(text: str) -> ctypes.CDLL:
+    source = Path(_folder().name) / f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+    source.write_text(text)
+    target = source.with_suffix(".so")
+    result = subprocess.run(["g++", *FLAGS, source, "-o", target], check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise KernelError("g++ says: " + "\n".join(result.stderr.splitlines()[:12]))
+    library = ctypes.CDLL(str(target))
+    library.shim_message.restype = ctypes.c_char_p
+    return library
