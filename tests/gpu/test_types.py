@@ -24,7 +24,9 @@ template <class T, class C> __global__ void wide(const T* x, C* y, int n) {
     if (i < n) y[i] = widen<C>(x[i]);
 }
 template <class A> __global__ void total(const A* x, A* y) { y[threadIdx.x] = row_sum<false>(x[threadIdx.x]); }
-template <class T, int V> __global__ void copied(const T* x, T* y) { put(y, V * threadIdx.x, fetch<T, V>(x, V * threadIdx.x)); }
+template <class T, int V> __global__ void copied(const T* x, T* y) {
+    put(y, V * threadIdx.x, fetch<T, V>(x, V * threadIdx.x));
+}
 """
 )
 STORED = {"__half": dtypes.float16, "__nv_bfloat16": dtypes.bfloat16, "float": dtypes.float32, "double": dtypes.float64}
@@ -48,9 +50,7 @@ def test_rounding_to_nearest_even(stored: str, computed: str, values: list[float
     with np.errstate(over="ignore"):
         x = np.array([*values, *edges]).astype(COMPUTED[computed])
         expected = x.astype(STORED[stored])
-        if (
-            STORED[stored] == dtypes.bfloat16 and computed == "double"
-        ):  # ml_dtypes goes through float32, and rounds twice
+        if STORED[stored] == dtypes.bfloat16 and computed == "double":  # ml_dtypes rounds twice
             x = x.astype(np.float32).astype(np.float64)
             expected = x.astype(STORED[stored])
     y = np.empty(len(x), STORED[stored])
@@ -89,5 +89,5 @@ def test_a_write_outside_of_an_array_is_an_error() -> None:
 
 
 def test_an_argument_of_the_wrong_size_is_an_error() -> None:
-    with pytest.raises(shim.KernelError, match="8 bytes .* parameter of 4 bytes"):
+    with pytest.raises(shim.KernelError, match=r"8 bytes .* parameter of 4 bytes"):
         run("narrow<float, float>", np.zeros(3, np.float32), np.zeros(3, np.float32), 3)
