@@ -56,7 +56,7 @@ def build(*pieces: str) -> ModuleType:
 @functools.cache
 def _built(text: str) -> ModuleType:
     name = "kernels_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    source = _folder() / f"{name}.pyx"
+    source = folder() / f"{name}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)
     target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
@@ -103,7 +103,8 @@ def _errors(said: str, source: Path) -> list[str]:
 
 
 @functools.cache
-def _folder() -> Path:
+def folder() -> Path:
+    """Where this process compiles; gone with it."""
     folder = tempfile.TemporaryDirectory(prefix="kernels", ignore_cleanup_errors=True)
     atexit.register(folder.cleanup)
     sys.path_importer_cache.pop(folder.name, None)

@@ -1,0 +1,165 @@
+"""CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides in which order they run.
+
+A block's threads run one after the other, each up to its next barrier or shuffle; when all have come there, the next
+round begins, in another order. So a result that depends on the order, because a barrier is missing or an atomic adds
+floats, differs from seed to seed. Threads that wait at different barriers, or for threads that have ended, are an
+error that names the lines; so is a write outside of an array. What lies around arrays is NaN, so reading there shows.
+
+Blocks are one-dimensional; `__shared__` arrays have a constant size. It tells nothing about speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels import select
+from minorm.labs.compiling import CompileError, folder
+
+MOST = 1024  # threads of a block
+GUARD = 64  # elements of NaN on both sides of an array
+LINE = 300  # characters of an error of a kernel
+C_TYPES = {"int": ctypes.c_int, "float": ctypes.c_float}
+KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(([^)]*)\)")
+
+SHIM = Path(__file__).with_name("cuda_shim.h")
+
+
+class KernelError(RuntimeError):
+    """The kernel did what no kernel may."""
+
+
+class Program:
+    """Some CUDA text, compiled for the CPU: pieces that follow each other, with kernels `__global__ void f(...)`.
+
+    Kernels take `float*`, `const float*`, `int` and `float`. CompileError says what the compiler says.
+    """
+
+    def __init__(self, *pieces: str) -> None:
+        source = "\n".join(pieces)
+        found = {name: " ".join(text.split()) for name, text in KERNEL.findall(source)}
+        if not found:
+            raise CompileError("there is no kernel in it: nothing begins with __global__ void")
+        self.parameters = {name: [_parameter(name, p) for p in text.split(",")] for name, text in found.items()}
+        launchers = [_launcher(name, text, self.parameters[name]) for name, text in found.items()]
+        shim = SHIM.read_text(encoding="utf-8")
+        self.library = _compiled("\n".join([shim, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers]))
+
+    def launch(self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0) -> int:
+        """Run a kernel; arrays of float32 are changed in place. Returns how many barriers all blocks came through.
+
+        KernelError for a barrier that not all threads reach, and for a write outside of an array.
+        """
+        if name not in self.parameters:
+            raise CompileError(f"there is no kernel {name}; found {', '.join(self.parameters)}")
+        if not (blocks >= 1 and 1 <= threads <= MOST):
+            raise ValueError(
+                f"launch: blocks={blocks}, threads={threads}; expected at least 1 block of 1 to {MOST} threads"
+            )
+        parameters = self.parameters[name]
+        if len(arguments) != len(parameters):
+            raise TypeError(f"launch: {name} takes {len(parameters)} arguments; got {len(arguments)}")
+        passed, guarded = [], []
+        for (kind, label), value in zip(parameters, arguments, strict=True):
+            if kind in C_TYPES:
+                passed.append(C_TYPES[kind](value))
+                continue
+            if not isinstance(value, np.ndarray) or value.dtype != np.float32:
+                raise TypeError(f"launch: {label} of {name} is a {type(value).__name__}; expected an array of float32")
+            room = np.full(value.size + 2 * GUARD, np.nan, np.float32)
+            room[GUARD : GUARD + value.size] = value.ravel()
+            guarded.append((label, value, room))
+            passed.append(ctypes.c_void_p(room.ctypes.data + 4 * GUARD))
+        function = getattr(self.library, f"launch_{name}")
+        barriers = int(function(ctypes.c_int(blocks), ctypes.c_int(threads), ctypes.c_uint(seed), *passed))
+        if barriers < 0:
+            raise KernelError(f"{name}: {self.library.shim_message().decode()}")
+        for label, value, room in guarded:
+            if not (np.isnan(room[:GUARD]).all() and np.isnan(room[GUARD + value.size :]).all()):
+                raise KernelError(f"{name}: it writes outside of {label}, which has {value.size} elements")
+            value[...] = room[GUARD : GUARD + value.size].reshape(value.shape)
+        return barriers
+
+
+class OnGpu:
+    """The same text, compiled for the GPU and launched there; RuntimeError where there is no GPU or no CuPy.
+
+    A GPU's results do not tell that a barrier is missing: they may be right for years. Check with Program.
+    """
+
+    def __init__(self, *pieces: str) -> None:
+        self.library = select.library()
+        source = "\n".join(pieces)
+        self.kernels = [name for name, _ in KERNEL.findall(source)]
+        options = ("-std=c++17",)
+        self.module = self.library.RawModule(code=source, options=options, name_expressions=self.kernels)
+
+    def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        """Program.launch, without a seed: arrays of the GPU, of NumPy's float32 and int32 numbers where no array is."""
+        narrow = [
+            np.int32(a) if isinstance(a, int) else np.float32(a) if isinstance(a, float) else a for a in arguments
+        ]
+        self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
+
+
+def without_barrier(source: str, which: int) -> str:
+    """The source with one `__syncthreads();` less, counted from 0; lines stay where they are."""
+    parts = source.split("__syncthreads();")
+    if not 0 <= which < len(parts) - 1:
+        raise ValueError(f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1}")
+    return "__syncthreads();".join(parts[: which + 1]) + ";" + "__syncthreads();".join(parts[which + 1 :])
+
+
+def _parameter(kernel: str, text: str) -> tuple[str, str]:
+    """("float*", "x") of "const float* __restrict__ x"."""
+    words = text.replace("*", " * ").split()
+    kind = "float*" if "float" in words and "*" in words else next((word for word in words if word in C_TYPES), "")
+    if not kind or ("*" in words and kind != "float*"):
+        raise CompileError(f"{kernel} has a parameter `{text.strip()}`; expected float*, const float*, int or float")
+    return kind, words[-1]
+
+
+def _launcher(name: str, parameters: str, parsed: list[tuple[str, str]]) -> str:
+    call = ", ".join(label for _, label in parsed)
+    return (
+        f'extern "C" int launch_{name}(int blocks_, int threads_, unsigned seed_, {parameters}) '
+        f"{{ return shim::run(blocks_, threads_, seed_, [=] {{ {name}({call}); }}); }}"
+    )
+
+
+@functools.cache
+def _compiled(text: str) -> ctypes.CDLL:
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise CompileError("there is no C++ compiler (g++) on this machine")
+    source = folder() / f"cuda_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+    source.write_text(text, encoding="utf-8")
+    target = source.with_suffix(".so")
+    command = [
+        compiler,
+        "-std=c++17",
+        "-O1",
+        "-w",
+        "-ffp-contract=off",
+        "-fPIC",
+        "-shared",
+        str(source),
+        "-o",
+        str(target),
+    ]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
+    if result.returncode:
+        said = result.stderr.replace(f"{source.parent}/", "").splitlines()
+        errors = [line for line in said if "error" in line] or said
+        raise CompileError("the compiler says: " + "\n".join(line[:LINE] for line in errors[:5]))
+    library = ctypes.CDLL(str(target))
+    library.shim_message.restype = ctypes.c_char_p
+    return library
