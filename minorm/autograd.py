@@ -19,7 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from minorm import trace
+from minorm.trace import check_devices
 
 _serials = itertools.count()
 
@@ -94,7 +97,14 @@ class Function:
         function = cls()
         wanted = _mode.recording and cls.differentiable
         function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
-        result = function.forward(*[None if x is None else x.data for x in inputs], **options)
+        arrays = [None if x is None else x.data for x in inputs]
+        if type(arrays[0]) is not np.ndarray:  # on a GPU: a kernel cannot tell a wrong address
+            check_devices(cls.__name__, cls.forward, (function, *inputs), options)
+        try:
+            result = function.forward(*arrays, **options)
+        except (TypeError, ValueError, AttributeError, BufferError):  # NumPy and CuPy refuse each other's arrays
+            check_devices(cls.__name__, cls.forward, (function, *inputs), options)
+            raise
         creator = function if True in needs else None
         spawn = inputs[0].spawn
         several = type(result) is tuple

@@ -19,6 +19,7 @@ import numpy as np
 
 from minorm import tensorfile
 from minorm.atomic import FilePath
+from minorm.kernels import select
 from minorm.tensor import Tensor
 from minorm.tensorfile import Array
 
@@ -33,7 +34,8 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     metadata    texts by name, for the file's header
 
     The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
-    error, it stays as it was. A symbolic link stays one: the file it points at is replaced.
+    error, it stays as it was. A symbolic link stays one: the file it points at is replaced. What is on a GPU is written
+    like what is on the CPU; nothing in the file tells where it was.
     """
     arrays = {}
     for name, value in state_dict.items():
@@ -106,9 +108,11 @@ def _state_of(part: Any) -> Any:
 
 def _array_of(value: Any) -> Array | None:
     """The NumPy array in `value`, None where there is none."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, Tensor):
+        value = value.data
+    if isinstance(value, np.generic):
         return np.asarray(value)
-    return value.numpy() if isinstance(value, Tensor) else None
+    return select.to_device(value, "cpu") if select.is_array(value) else None
 
 
 # The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
@@ -133,7 +137,7 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
         while entry in arrays:  # {"a.b": x, "a": {"b": y}}
             entry += "'"
         arrays[entry] = array
-        tag = "$tensor" if isinstance(value, Tensor) else "$array" if isinstance(value, np.ndarray) else "$scalar"
+        tag = "$tensor" if isinstance(value, Tensor) else "$array" if select.is_array(value) else "$scalar"
         return {tag: entry}
     if isinstance(value, (list, tuple)):
         items = [_pack(item, f"{name}.{i}", arrays, depth - 1) for i, item in enumerate(value)]

@@ -1,4 +1,8 @@
-"""Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's."""
+"""Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's.
+
+`device` is "cpu" or None, "cuda" or "cuda:1". Random numbers are drawn on the CPU and then moved, so that a seed gives
+the same ones everywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, random
+from minorm.kernels import select
 from minorm.ops.operands import sizes_of
 from minorm.tensor import Tensor
 
@@ -14,15 +19,21 @@ from minorm.tensor import Tensor
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of `data`: numbers, nested lists, an array or a Tensor.
 
-    Python floats become float32; arrays keep their type. `device` is "cpu".
+    Python floats become float32; arrays keep their type. It is made on `device`; None is where the data is.
     """
     source = data.data if isinstance(data, Tensor) else data
+    if select.is_array(source) and not isinstance(source, np.ndarray):
+        kind = source.dtype if dtype is None else dtypes.check(dtype)
+        moved = source if device is None else select.to_device(source, device)
+        return Tensor(moved.astype(kind, copy=moved is source), requires_grad)
     array = np.array(source, dtype=None if dtype is None else dtypes.check(dtype), order="C")
     if dtype is None:
         python_floats = not hasattr(source, "dtype") and array.dtype == np.float64 and not _holds_arrays(source)
         array = array.astype(dtypes.float32 if python_floats else dtypes.check(array.dtype), copy=False)
-    result = Tensor(array, requires_grad)
-    return result if device is None else result.to(device)
+    return Tensor(array if device is None else select.to_device(array, device), requires_grad)
+
+
+_CUDA = (2, 13)  # DLPack's numbers for memory of a GPU, and for memory that GPU and CPU share
 
 
 def _holds_arrays(data: Any) -> bool:
@@ -47,91 +58,115 @@ def from_numpy(array: Any) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A Tensor around another library's CPU array, sharing its memory through DLPack."""
+    """A Tensor around another library's array, on the CPU or a GPU, sharing its memory through DLPack.
+
+    On a GPU the current stream waits for what the other library's stream has still to do, and the host waits for none.
+    """
+    if source.__dlpack_device__()[0] in _CUDA:
+        return Tensor(select.library().from_dlpack(source))
     return Tensor(np.from_dlpack(source))
 
 
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type."""
-    result = data if isinstance(data, Tensor) else from_numpy(data) if isinstance(data, np.ndarray) else tensor(data)
+    if isinstance(data, Tensor):
+        result = data
+    elif isinstance(data, np.ndarray):
+        result = from_numpy(data)
+    else:
+        result = Tensor(data) if select.is_array(data) else tensor(data)
     return result if dtype is None else result.to(dtype)
 
 
-def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """`size` elements of `fill_value`; float32 unless `dtype` says otherwise."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    return Tensor(np.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
+    with select.on(device) as xp:
+        return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
 
 
-def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` zeros, float32 unless `dtype` says otherwise."""
-    return full(sizes_of("zeros", size), 0, dtype, requires_grad)
+    return full(sizes_of("zeros", size), 0, dtype, requires_grad, device=device)
 
 
-def ones(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` ones, float32 unless `dtype` says otherwise."""
-    return full(sizes_of("ones", size), 1, dtype, requires_grad)
+    return full(sizes_of("ones", size), 1, dtype, requires_grad, device=device)
 
 
-def empty(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uninitialised memory."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    return Tensor(np.empty(sizes_of("empty", size), kind), requires_grad)
+    with select.on(device) as xp:
+        return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of x's shape and, unless given, type."""
-    return full(x.shape, 0, dtype or x.dtype, requires_grad)
+def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Zeros of x's shape and, unless given, type and device."""
+    return full_like(x, 0, dtype, requires_grad, device=device)
 
 
-def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones of x's shape and, unless given, type."""
-    return full(x.shape, 1, dtype or x.dtype, requires_grad)
+def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Ones of x's shape and, unless given, type and device."""
+    return full_like(x, 1, dtype, requires_grad, device=device)
 
 
-def full_like(x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """`fill_value` in x's shape and, unless given, type."""
-    return full(x.shape, fill_value, dtype or x.dtype, requires_grad)
+def full_like(
+    x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
+) -> Tensor:
+    """`fill_value` in x's shape and, unless given, type and device."""
+    where = x.device if device is None else device
+    return full(x.shape, fill_value, dtype or x.dtype, requires_grad, device=where)
 
 
-def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
+def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
     """start, start + step, ... below end; int64 for integers, float32 otherwise."""
     first, last = (0, start) if end is None else (start, end)
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
     kind = (dtypes.int64 if whole else dtypes.float32) if dtype is None else dtypes.check(dtype)
-    return Tensor(np.arange(first, last, step).astype(kind))
+    with select.on(device) as xp:
+        return Tensor(xp.arange(first, last, step).astype(kind))
 
 
-def linspace(start: float, end: float, steps: int, dtype: Any = None) -> Tensor:
+def linspace(start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`steps` numbers from start to end, both included."""
-    return Tensor(np.linspace(start, end, steps).astype(dtypes.float32 if dtype is None else dtypes.check(dtype)))
+    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    with select.on(device) as xp:
+        return Tensor(xp.linspace(start, end, steps).astype(kind))
 
 
-def eye(n: int, m: int | None = None, dtype: Any = None) -> Tensor:
+def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Ones on the diagonal of n rows and m columns (m = n unless given)."""
-    return Tensor(np.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
+    with select.on(device) as xp:
+        return Tensor(xp.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 
-def randn(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def randn(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Normal with mean 0 and variance 1, drawn from minorm's generator (`manual_seed`)."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    return Tensor(np.asarray(random.generator().standard_normal(sizes_of("randn", size))).astype(kind), requires_grad)
+    return _drawn(random.generator().standard_normal(sizes_of("randn", size)), kind, device, requires_grad)
 
 
-def rand(*size: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def rand(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uniform on [0, 1), drawn from minorm's generator."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
     # float32 from the start: a float64 just below 1 would round to 1 in float32
     source = np.float64 if kind == dtypes.float64 else np.float32
-    return Tensor(np.asarray(random.generator().random(sizes_of("rand", size), source)).astype(kind), requires_grad)
+    return _drawn(random.generator().random(sizes_of("rand", size), source), kind, device, requires_grad)
 
 
-def randint(low: int, high: int, size: Any, dtype: Any = None) -> Tensor:
+def randint(low: int, high: int, size: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Integers from low to high - 1, drawn from minorm's generator."""
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    return Tensor(random.generator().integers(low, high, sizes_of("randint", (size,))).astype(kind))
+    return _drawn(random.generator().integers(low, high, sizes_of("randint", (size,))), kind, device)
 
 
-def randperm(n: int) -> Tensor:
+def randperm(n: int, *, device: Any = None) -> Tensor:
     """0 to n - 1 in random order, drawn from minorm's generator."""
-    return Tensor(random.generator().permutation(n))
+    return _drawn(random.generator().permutation(n), dtypes.int64, device)
+
+
+def _drawn(numbers: Any, kind: Any, device: Any, requires_grad: bool = False) -> Tensor:
+    array = np.asarray(numbers).astype(kind, copy=False)
+    return Tensor(array if device is None else select.to_device(array, device), requires_grad)

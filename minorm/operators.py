@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minorm import autograd, dtypes
+from minorm.kernels import select
 from minorm.ops import elementwise, indexing, reduction, shape
 from minorm.ops.matmul import MatMul
 from minorm.ops.operands import axes_of, axis_of, operands, sizes_of
@@ -329,6 +330,9 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
             return function.apply(self, index=where)
         except IndexError as error:
             raise IndexError(f"index: {error}; x.shape is {self.shape}") from None
+        except TypeError:
+            _check_index(where, self)
+            raise
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.ndim == 0:
@@ -338,7 +342,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     def gather(self, dim: int, index: Any) -> Tensor:
         """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on."""
         axis = axis_of("gather", dim, self)
-        where = index if hasattr(index, "spawn") else self.spawn(np.asarray(index), None, 0)
+        where = index if hasattr(index, "spawn") else self.spawn(select.as_array(index), None, 0)
         if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
             raise ValueError(
                 f"gather: index is {where.dtype} of shape {where.shape}; "
@@ -353,6 +357,16 @@ def _compare(relation: str, a: Any, b: Any) -> Tensor:
 
 def _real(x: Any) -> Tensor:
     return x if x.data.dtype in dtypes.FLOATS else x.to(dtypes.float32)
+
+
+def _check_index(index: Any, x: Any) -> None:
+    """RuntimeError where an array of the index is on a GPU and x is not; the other way NumPy's arrays are copied."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if select.is_array(part) and select.device_of(part) not in ("cpu", x.device):
+            raise RuntimeError(
+                f"index: x is on {x.device}, the index on {select.device_of(part)}; expected one device; "
+                f"use index.to({x.device!r})"
+            )
 
 
 def _filled(operation: str, x: Any) -> Tensor:

@@ -16,6 +16,7 @@ import numpy as np
 
 from minorm import autograd, dtypes
 from minorm.autograd import Version
+from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.operators import Operators, plain
 from minorm.ops import elementwise
@@ -33,9 +34,10 @@ class Tensor(Operators):
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
-        if not isinstance(data, np.ndarray):
+        if not select.is_array(data):
             raise TypeError(
-                f"Tensor: data is {type(data).__name__}; expected a NumPy array (minorm.tensor(data) makes one)"
+                f"Tensor: data is {type(data).__name__}; expected an array of NumPy or of CuPy "
+                "(minorm.tensor(data) makes one)"
             )
         if requires_grad and data.dtype not in dtypes.FLOATS:
             raise TypeError(
@@ -52,7 +54,7 @@ class Tensor(Operators):
     def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
         """The Tensor of a result: how autograd, which does not know this class, makes one."""
         self = Tensor.__new__(Tensor)
-        self.data = array if type(array) is np.ndarray else np.asarray(array)
+        self.data = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
         self.grad = None
         self.creator = creator
@@ -65,7 +67,7 @@ class Tensor(Operators):
         """Add two arrays, into `total` where its memory is the backward walk's own."""
         kernels = backend(total).elementwise
         if not owned:
-            return np.asarray(kernels.add(total, gradient))
+            return select.as_array(kernels.add(total, gradient))
         kernels.accumulate(total, gradient)
         return total
 
@@ -88,8 +90,13 @@ class Tensor(Operators):
 
     @property
     def device(self) -> str:
-        """Where the elements are: "cpu" for a NumPy array."""
-        return "cpu"
+        """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
+        return select.device_of(self.data)
+
+    @property
+    def is_cuda(self) -> bool:
+        """True where the elements are on a GPU."""
+        return self.device != "cpu"
 
     @property
     def is_leaf(self) -> bool:
@@ -114,8 +121,10 @@ class Tensor(Operators):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        body = np.array2string(self.data, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
-        notes = "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
+        elements = select.to_device(self.data, "cpu")
+        body = np.array2string(elements, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
+        notes = "" if self.device == "cpu" else f", device='{self.device}'"
+        notes += "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
         if self.creator is not None:
             notes += f", creator={type(self.creator).__name__}"
         elif self.requires_grad:
@@ -125,7 +134,11 @@ class Tensor(Operators):
     # Out to other libraries
 
     def numpy(self) -> Any:
-        """The array itself, not a copy, whether or not the tensor requires grad."""
+        """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU."""
+        if backend(self.data) is not select.cpu:
+            raise TypeError(
+                f"numpy: the tensor is on {self.device!r}, NumPy's arrays are on the CPU; use x.cpu().numpy()"
+            )
         return self.data
 
     def item(self) -> Any:
@@ -139,14 +152,16 @@ class Tensor(Operators):
         return self.data.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(self.data, dtype=dtype, copy=copy)
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
+        array = self.data
+        if backend(array) is not select.cpu:  # CuPy lets the consumer's stream wait for its own current one
+            return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
-        array = self.data
         if any(step < 0 for step in array.strides) or not array.flags.writeable:
             array = array.copy()  # a consumer may abort on a negative stride, and must not write to read-only memory
         return array.__dlpack__(**options)
@@ -192,15 +207,26 @@ class Tensor(Operators):
                     f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
-            weights = np.ones(self.shape, self.dtype)
+            weights = np.ones_like(self.data)
         else:
-            weights = gradient.data if isinstance(gradient, Tensor) else np.asarray(gradient, self.dtype)
+            weights = gradient.data if isinstance(gradient, Tensor) else self._array(gradient)
+            if select.device_of(weights) != self.device:
+                raise RuntimeError(
+                    f"backward: gradient is on {select.device_of(weights)}, the tensor on {self.device}; "
+                    f"use gradient.to({self.device!r})"
+                )
             if weights.shape != self.shape or weights.dtype != self.dtype:
                 raise ValueError(
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
                 )
         autograd.backward(self, weights, retain_graph)
+
+    def _array(self, value: Any) -> Any:
+        """`value` as an array of this tensor's type, on its device."""
+        if select.is_array(value) and value.dtype == self.dtype:
+            return value
+        return select.beside(np.asarray(value, self.dtype), self.data)
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
@@ -235,12 +261,25 @@ class Tensor(Operators):
         self.version.count += 1
         return self.data
 
+    def _value(self, operation: str, value: Any) -> Any:
+        """What is written into this tensor: a number, or an array on its device."""
+        value = plain(value)
+        if backend(self.data) is not select.cpu and isinstance(value, (list, tuple)):
+            value = select.beside(np.asarray(value, self.dtype), self.data)
+        if select.is_array(value) and select.device_of(value) != self.device:
+            raise RuntimeError(
+                f"{operation}: the tensor is on {self.device}, the value on {select.device_of(value)}; expected one "
+                f"device; use value.to({self.device!r})"
+            )
+        return value
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._change("x[index] = value")[plain(index)] = plain(value)
+        self._change("x[index] = value")[plain(index)] = self._value("x[index] = value", value)
 
     def copy_(self, source: Any) -> Tensor:
-        """Overwrite with the values of `source`, broadcast and cast to this type."""
-        self._change("copy_")[...] = plain(source)
+        """Overwrite with the values of `source`, broadcast and cast to this type; it may be on another device."""
+        values = select.as_array(plain(source))
+        self._change("copy_")[...] = select.to_device(values, self.device)
         return self
 
     def fill_(self, value: Real) -> Tensor:
@@ -254,12 +293,12 @@ class Tensor(Operators):
 
     def add_(self, other: Any, *, alpha: Real = 1) -> Tensor:
         """Add alpha * other."""
-        self._change("add_")[...] += self.dtype.type(alpha) * plain(other)
+        self._change("add_")[...] += self.dtype.type(alpha) * self._value("add_", other)
         return self
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply by `other`."""
-        self._change("mul_")[...] *= plain(other)
+        self._change("mul_")[...] *= self._value("mul_", other)
         return self
 
     # Types and devices
@@ -267,17 +306,14 @@ class Tensor(Operators):
     def to(self, *targets: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """The same values in another element type or on another device; self where nothing changes."""
         for target in targets:
-            if isinstance(target, str) and target.split(":")[0] in ("cpu", "cuda"):
-                device = target
-            elif isinstance(target, Tensor):
+            if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
+            elif select.is_device(target):
+                device = target
             else:
                 dtype = target
-        if device is not None and device != self.device:
-            raise RuntimeError(
-                f"to: device {device!r} is not available; this build computes on 'cpu'. "
-                "The CUDA backend will need CuPy: pip install 'minorm[cuda12]' or 'minorm[cuda13]', as your driver is"
-            )
+        if device is not None and device != self.device and (name := select.device_name(device)) != self.device:
+            return elementwise.Move.apply(self, device=name).to(dtype)
         if dtype is None or dtypes.check(dtype) == self.dtype:
             return self
         if dtypes.is_float(dtypes.check(dtype)):
@@ -305,6 +341,10 @@ class Tensor(Operators):
         """On the CPU."""
         return self.to("cpu")
 
+    def cuda(self, device: Any = None) -> Tensor:
+        """On the GPU of this number or name; on the current one unless told otherwise."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
     def clone(self) -> Tensor:
         """The same values in memory of their own; gradients pass through."""
         return elementwise.Copy.apply(self)
@@ -315,5 +355,5 @@ class Tensor(Operators):
 
 
 def as_tensor(value: Any) -> Tensor:
-    """`value` itself if it is a Tensor, else a Tensor around np.asarray(value)."""
-    return value if isinstance(value, Tensor) else Tensor(np.asarray(value))
+    """`value` itself if it is a Tensor, else a Tensor around the array, or around np.asarray(value)."""
+    return value if isinstance(value, Tensor) else Tensor(select.as_array(value))

@@ -65,6 +65,23 @@ def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     return bound.arguments
 
 
+def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """RuntimeError where the Tensors among the arguments are not all on one device."""
+    try:
+        named = named_arguments(function, args, kwargs)
+    except TypeError:
+        return
+    places = {}
+    for key, value in named.items():
+        several = enumerate(value) if isinstance(value, (tuple, list)) else ()
+        for place, tensor in ((key, value), *((f"{key}[{i}]", item) for i, item in several)):
+            if hasattr(tensor, "spawn"):
+                places[place] = tensor.device
+    if len(set(places.values())) > 1:
+        listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
+        raise RuntimeError(f"{name}: {listed}; expected one device; move them with .to(device)") from None
+
+
 def operation(function: AnyCallable) -> AnyCallable:
     """Decorate a public function so that a trace shows it as one call with children."""
 
@@ -72,7 +89,11 @@ def operation(function: AnyCallable) -> AnyCallable:
     def run(*args: Any, **kwargs: Any) -> Any:
         calls = state.calls
         if calls is None:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, AttributeError, RuntimeError):
+                check_devices(function.__name__, function, args, kwargs)
+                raise
         call = Call(run, named_arguments(function, args, kwargs))
         calls.append(call)
         state.calls = call.children

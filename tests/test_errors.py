@@ -301,11 +301,10 @@ TENSORS = [
         "bool: the truth of 3 elements is ambiguous; use x.all() or x.any()",
     ),
     Case(
-        "a device that is not there",
-        lambda: nn.Linear(2, 2).to("cuda"),
-        RuntimeError,
-        "to: device 'cuda' is not available; this build computes on 'cpu'. The CUDA backend will need CuPy: pip "
-        "install 'minorm[cuda12]' or 'minorm[cuda13]', as your driver is",
+        "a device that is none",
+        lambda: nn.Linear(2, 2).to("cuda:x"),
+        ValueError,
+        "device: 'cuda:x' is none; expected 'cpu', 'cuda' or 'cuda:0'",
     ),
     Case(
         "gradients of integers",

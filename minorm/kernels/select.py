@@ -30,7 +30,7 @@ def _backend_of(kind: type) -> Any:
     """The same for a type met for the first time: NumPy's scalars and subclasses, and CuPy's array."""
     found: Any = cpu
     if any(base.__module__.partition(".")[0] == "cupy" for base in kind.__mro__):
-        from minorm.kernels import gpu  # it imports CuPy, which takes a second and is not there everywhere
+        from minorm.kernels.gpu import backend as gpu  # it imports CuPy: that takes a second, and is not everywhere
 
         found = gpu
     _backends[kind] = found
@@ -77,7 +77,7 @@ def device_of(array: Any) -> str:
 
 def is_device(value: Any) -> bool:
     """True for what names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
-    return str(value).partition(":")[0] in ("cpu", "cuda")
+    return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")
 
 
 def device_index(device: Any) -> int | None:
@@ -92,6 +92,12 @@ def device_index(device: Any) -> int | None:
     if index >= runtime.getDeviceCount():
         raise RuntimeError(f"device: {device!r} is not there; this machine has {runtime.getDeviceCount()} GPU(s)")
     return index
+
+
+def device_name(device: Any) -> str:
+    """The full name of a device: "cpu", or "cuda:0" for "cuda" while the first GPU is the current one."""
+    index = device_index(device)
+    return "cpu" if index is None else f"cuda:{index}"
 
 
 @contextmanager

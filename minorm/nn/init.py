@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from minorm import random
+from minorm.kernels import select
 from minorm.tensor import Tensor
 
 
@@ -20,7 +21,7 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"init: tensor is a {type(tensor).__name__}; expected a Tensor or Parameter")
     data = tensor.data
-    data[...] = values if isinstance(values, float) else values.astype(data.dtype)
+    data[...] = values if isinstance(values, float) else select.beside(values.astype(data.dtype), data)
     tensor.version.count += 1
     return tensor
 

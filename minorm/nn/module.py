@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from minorm import dtypes
+from minorm.kernels import select
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
@@ -189,7 +190,7 @@ class Module(Attributes):
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
         """
         for value in args:
-            if isinstance(value, str) and value.split(":")[0] in ("cpu", "cuda"):
+            if select.is_device(value):
                 device = value
             else:
                 dtype = value
@@ -202,6 +203,14 @@ class Module(Attributes):
         for _, tensor in self._named("", True, PARAMETER, *BUFFERS):
             _convert(tensor, device, dtype)
         return self
+
+    def cuda(self: Self, device: Any = None) -> Self:
+        """Move to the GPU of this number or name; to the current one unless told otherwise."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    def cpu(self: Self) -> Self:
+        """Move to the CPU."""
+        return self.to("cpu")
 
     def half(self: Self) -> Self:
         """Convert float parameters and buffers to float16."""
@@ -251,7 +260,7 @@ def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
     if dtype is not None and dtypes.is_float(tensor.dtype):
         tensor.data = tensor.data.astype(dtype, copy=False)
     if device is not None:
-        tensor.data = tensor.detach().to(device).data
+        tensor.data = select.to_device(tensor.data, device)
     if tensor.grad is not None:
         _convert(tensor.grad, device, dtype)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.kernels import select
 from minorm.tensor import Tensor
 
 
@@ -35,8 +36,8 @@ class Parameter(Tensor):
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
     """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
-    tensor = Tensor(np.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
-    return Parameter(tensor if device is None else tensor.to(device=device))
+    with select.on(device) as xp:
+        return Parameter(xp.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 
 def check_sizes(layer: str, **sizes: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from minorm.kernels import select
 from minorm.tensor import Tensor
 
 
@@ -51,7 +50,7 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
-        tensor.data[...] = array
+        tensor.data[...] = select.to_device(array, tensor.device)
         tensor.version.count += 1
     return LoadResult(missing, unexpected)
 
@@ -60,8 +59,8 @@ def _array(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.data
     if hasattr(value, "detach"):  # a PyTorch tensor refuses to become an array while it requires grad
-        value = value.detach()
-    return np.asarray(value)
+        value = value.detach().cpu()
+    return select.as_array(value)
 
 
 def _fix(missing: list[str], unexpected: list[str], problems: list[str]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels import select
 from minorm.kernels.select import backend
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
@@ -275,6 +276,17 @@ class Cast(Function):
 
     def backward(self, dy: Any) -> Any:
         return dy.astype(self.dtype)
+
+
+class Move(Function):
+    """The same values on another device; the gradient is moved back."""
+
+    def forward(self, x: Any, *, device: str) -> Any:
+        self.device = select.device_of(x)
+        return select.to_device(x, device)
+
+    def backward(self, dy: Any) -> Any:
+        return select.to_device(dy, self.device)
 
 
 class Copy(Function):

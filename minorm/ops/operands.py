@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.kernels import select
 from minorm.ops.elementwise import Cast
 
 
@@ -67,9 +68,19 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "spawn"):
         return value if value.data.dtype == dtype else Cast.apply(value, dtype=dtype)
-    if not isinstance(value, (numbers.Number, np.ndarray, np.generic, list, tuple)):
+    if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
         raise TypeError(f"{operation}: operand is {type(value).__name__}; expected a Tensor, an array or a number")
-    return like.spawn(np.asarray(value, dtype), None, 0)
+    if type(like.data) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
+        return like.spawn(np.asarray(value, dtype), None, 0)
+    if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
+        return like.spawn(np.full_like(like.data, value, dtype=dtype, shape=()), None, 0)
+    array = select.as_array(value)
+    if (there := select.device_of(array)) != like.device:
+        raise RuntimeError(
+            f"{operation}: operands are on {like.device} and {there}; expected one device; "
+            f"use minorm.tensor(array, device={like.device!r})"
+        )
+    return like.spawn(array.astype(dtype, copy=False), None, 0)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels import select
 from minorm.tensor import Tensor
 
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
@@ -31,6 +32,7 @@ class Optimizer:
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = {}
+        self._places: dict[int, set[str]] = {}  # of a group's parameters at its last step
         self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, (Tensor, np.ndarray, dict, str)) or not isinstance(params, Iterable):
             raise TypeError(
@@ -114,6 +116,7 @@ class Optimizer:
             if parameters:
                 gradients = [p.grad.data for p in parameters]
                 self._check_gradients(parameters, gradients)
+                self._follow(group, parameters)
                 self._update(group, parameters, gradients)
                 for p in parameters:
                     p.version.count += 1
@@ -127,6 +130,22 @@ class Optimizer:
                     f"{self._name}: the gradient of a parameter is {g.dtype} of shape {g.shape}; "
                     f"expected {data.dtype} of shape {data.shape}, as the parameter; set p.grad to None to drop it"
                 )
+
+    def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Bring the state to where the parameters are, where model.to(device) has moved them since the last step."""
+        places = {p.device for p in parameters}
+        if places == self._places.get(id(group["params"])):
+            return
+        for p, g in zip(parameters, [p.grad for p in parameters], strict=True):
+            if g is not None and g.device != p.device:
+                raise RuntimeError(
+                    f"{self._name}: a parameter is on {p.device}, its gradient on {g.device}; expected one device; "
+                    "move the model before the backward pass"
+                )
+            for name, value in self.state.get(p, {}).items():
+                if select.is_array(value):
+                    self.state[p][name] = select.to_device(value, p.device)
+        self._places[id(group["params"])] = places
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         raise NotImplementedError(f"{self._name} has no _update")
@@ -194,14 +213,15 @@ class Optimizer:
         array = value.data if isinstance(value, Tensor) else value
         if name == "step":
             return int(array)  # PyTorch keeps it as a tensor of one float
-        if not isinstance(array, np.ndarray):
+        if not select.is_array(array):
             return array
         if array.shape != parameter.shape:
             raise ValueError(
                 f"{self._name}.load_state_dict: {name} of parameter {key} has shape {array.shape}; "
                 f"expected {parameter.shape}, as the parameter"
             )
-        return np.array(array, parameter.dtype, order="C")
+        moved = select.to_device(array, parameter.device)
+        return moved.astype(parameter.dtype, order="C", copy=moved is array)
 
     def __repr__(self) -> str:
         groups = []

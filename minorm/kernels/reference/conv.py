@@ -36,7 +36,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     dtype = compute_type(x.dtype)
     out = output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)
     padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
-    y = np.zeros((x.shape[0], groups, w.shape[0] // groups, math.prod(out)), dtype)
+    y = np.zeros_like(x, dtype, shape=(x.shape[0], groups, w.shape[0] // groups, math.prod(out)))
     for tap, view in _taps(w.shape[2:], out, stride, dilation):
         y += _by_group(w[tap].astype(dtype), groups) @ _flat(padded[view], groups)
     if b is not None:
@@ -51,7 +51,7 @@ def grad_input(
     dtype = compute_type(dy.dtype)
     low = tuple(pair[0] for pair in padding)
     size = tuple(x + sum(pair) for x, pair in zip(x_shape[2:], padding, strict=True))
-    padded: Any = np.zeros((*x_shape[:2], *size), dtype)
+    padded: Any = np.zeros_like(dy, dtype, shape=(*x_shape[:2], *size))
     flat = _flat(dy.astype(dtype), groups)
     for tap, view in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
         part = _by_group(w[tap].astype(dtype), groups).swapaxes(1, 2) @ flat
@@ -69,7 +69,7 @@ def grad_weight(
     dtype = compute_type(x.dtype)
     padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
     flat = _flat(dy.astype(dtype), groups)
-    dw = np.empty(w_shape, dtype)
+    dw = np.empty_like(x, dtype, shape=w_shape)
     for tap, view in _taps(w_shape[2:], dy.shape[2:], stride, dilation):
         dw[tap] = (flat @ _flat(padded[view], groups).swapaxes(2, 3)).sum(axis=0).reshape(w_shape[:2])
     return dw.astype(x.dtype), grad_bias(dy)

@@ -24,9 +24,9 @@ def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Ar
     """k, d, var: two passes, the second about the mean."""
     x4 = _computed(four(nest, x), dtype)
     if not centered:
-        zero = np.zeros(nest.rows)
+        zero = np.zeros_like(x, np.float64, shape=nest.rows)
         return zero, zero, _mean(np.square(x4, dtype=np.float64))
-    k = np.asarray(_mean(x4), x4.dtype)
+    k = _mean(x4).astype(x4.dtype)
     t = x4 - kept(nest, k)
     d = _mean(t)
     return k.astype(np.float64), d, _mean(np.square(t - kept(nest, d)))
@@ -166,7 +166,7 @@ def kept(nest: Nest, statistic: Array) -> Array:
 
 def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any) -> Array:
     x4 = _computed(four(nest, x), dtype)
-    k, d, rstd = (kept(nest, np.asarray(v, x4.dtype)) for v in (stats.k, stats.d, stats.rstd))
+    k, d, rstd = (kept(nest, v.astype(x4.dtype, copy=False)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 

@@ -39,8 +39,8 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     size = x.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
     lowest = -np.inf if x.dtype in FLOATS else np.iinfo(x.dtype).min
-    y = np.full((*x.shape[:2], *out), lowest, x.dtype)
-    indices = np.full(y.shape, -1, np.int32)
+    y = np.full_like(x, lowest, shape=(*x.shape[:2], *out))
+    indices = np.full_like(x, -1, np.int32, shape=y.shape)
     for inside, places, view in _taps(x, kernel, out, stride, padding, dilation):
         part = y[inside]
         better = (indices[inside] < 0) | (view > part) | (view != view)
@@ -52,7 +52,7 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
 def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
     """Each dy goes to the place its maximum came from."""
     planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
-    dx = np.zeros((planes, plane), compute_type(dy.dtype))
+    dx = np.zeros_like(dy, compute_type(dy.dtype), shape=(planes, plane))
     flat = indices.reshape(planes, math.prod(dy.shape[2:]))
     row, column = np.nonzero(flat >= 0)
     np.add.at(dx, (row, flat[row, column]), dy.reshape(flat.shape)[row, column].astype(dx.dtype))
@@ -71,10 +71,10 @@ def avg_forward(
 ) -> Any:
     """The mean over every window; padding counts as zeros that are there (count_include_pad) or that are not."""
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
-    y = np.zeros((*x.shape[:2], *out), compute_type(x.dtype))
+    y = np.zeros_like(x, compute_type(x.dtype), shape=(*x.shape[:2], *out))
     for inside, _, view in _taps(x, kernel, out, stride, padding, dilation):
         y[inside] += view
-    divisors = counts(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
+    divisors = counts(x.shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor, x)
     return (y / divisors).astype(x.dtype)
 
 
@@ -90,8 +90,9 @@ def avg_backward(
 ) -> Any:
     """Each dy, divided, goes to every place its window met."""
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
-    share = dy.astype(dtype) / counts(x_shape[2:], out, kernel, stride, padding, dilation, count_include_pad, divisor)
-    dx = np.zeros(x_shape, dtype)
+    windows = kernel, stride, padding, dilation
+    share = dy.astype(dtype) / counts(x_shape[2:], out, *windows, count_include_pad, divisor, dy)
+    dx = np.zeros_like(dy, dtype, shape=x_shape)
     for inside, _, view in _taps(dx, kernel, out, stride, padding, dilation):
         view += share[inside]
     return dx.astype(dy.dtype)
@@ -102,7 +103,7 @@ def _taps(
 ) -> Iterator[tuple[Any, Any, Any]]:
     """For every tap: the windows that meet x with it, the places in the plane they meet, and the view of x there."""
     size = x.shape[2:]
-    place = np.arange(math.prod(size), dtype=np.int32).reshape(size)
+    place = np.arange(math.prod(size), dtype=np.int32, like=x).reshape(size)
     for tap in itertools.product(*map(range, kernel)):
         inside, met = [], []
         for k, n, o, s, (low, _), d in zip(tap, size, out, stride, padding, dilation, strict=True):
@@ -124,13 +125,15 @@ def counts(
     dilation: Ints,
     count_include_pad: bool,
     divisor: int | None,
+    like: Any = None,
 ) -> Any:
-    """What every window's sum is divided by, of shape `out`."""
+    """What every window's sum is divided by, of shape `out`, on the device of `like`."""
     if divisor is not None:
         return divisor
-    result: Any = np.ones((), np.int64)
+    like = np.empty(0) if like is None else like
+    result = np.ones_like(like, np.int64, shape=())
     for n, o, k, s, (low, high), d in zip(size, out, kernel, stride, padding, dilation, strict=True):
-        at = np.arange(o)[:, None] * s + np.arange(k) * d - low
+        at = np.arange(o, like=like)[:, None] * s + np.arange(k, like=like) * d - low
         counted = (at < n + high) if count_include_pad else (at >= 0) & (at < n)
         result = result[..., None] * counted.sum(axis=1)
     return np.maximum(result, 1)

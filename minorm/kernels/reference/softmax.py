@@ -49,7 +49,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
     top = x.max(axis=1, keepdims=True)
     shifted = x - top
     size = np.log(np.exp(shifted).sum(axis=1))
-    chosen = shifted[np.arange(len(x)), np.where(counted, target, 0)]
+    chosen = shifted[np.arange(len(x), like=x), np.where(counted, target, 0)]
     loss = (1 - label_smoothing) * (size - chosen)
     if label_smoothing:
         loss = loss + label_smoothing * (size - shifted.mean(axis=1))
@@ -64,7 +64,7 @@ def cross_entropy_grad(
     rows, classes = x.shape
     counted = target != ignore_index
     dx = np.exp((x - lse[:, None]).astype(x.dtype)) - x.dtype.type(label_smoothing / classes)
-    dx[np.arange(rows), np.where(counted, target, 0)] -= x.dtype.type(1 - label_smoothing)
+    dx[np.arange(rows, like=x), np.where(counted, target, 0)] -= x.dtype.type(1 - label_smoothing)
     return np.where(counted[:, None], dx * dy[:, None], x.dtype.type(0))
 
 

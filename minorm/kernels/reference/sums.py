@@ -37,4 +37,5 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
 def _total(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.dtype in dtypes.HALVES:
         x = x.astype(np.float32)  # NumPy has no sum of bfloat16 in another type
-    return np.asarray(x.sum(axis=axes, keepdims=keepdims, dtype=np.float64))
+    total = x.sum(axis=axes, keepdims=True, dtype=np.float64)
+    return total if keepdims else total.reshape([n for i, n in enumerate(x.shape) if i not in axes])

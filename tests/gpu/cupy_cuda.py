@@ -1,0 +1,144 @@
+"""The part of cupy.cuda that minorm uses, for the double: devices, memory and streams of a machine that is not there.
+
+There are two devices. `transfers` counts what a test of speed wants to be none.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+import numpy as np
+
+
+class Transfers:
+    """What went between host and device since `clear`."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.to_host = 0  # copies that the host waits for, and numbers that it asks for
+        self.to_device = 0
+        self.atomics = 0  # sums of floats in an order of their own
+        self.streams: list[Any] = []  # what consumers of DLPack asked for
+
+
+transfers = Transfers()
+
+
+class Current:
+    """The current device."""
+
+    index = 0
+
+
+class Device:
+    """cupy.cuda.Device."""
+
+    COUNT = 2
+    mem_info = (3 << 30, 4 << 30)
+
+    def __init__(self, device: int | None = None) -> None:
+        self.id = Current.index if device is None else device
+        self._before: list[int] = []
+
+    def use(self) -> None:
+        assert 0 <= self.id < self.COUNT
+        Current.index = self.id
+
+    def synchronize(self) -> None:
+        transfers.to_host += 1
+
+    def __enter__(self) -> Device:
+        self._before.append(Current.index)
+        self.use()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        Current.index = self._before.pop()
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+
+class MemoryPointer:
+    """Where an array begins: `ptr` is the address in the host's memory."""
+
+    def __init__(self, memory: np.ndarray, device: int) -> None:
+        self.ptr = memory.ctypes.data
+        self.device_id = device
+        self.mem = memory
+
+
+class Pool:
+    """cupy.get_default_memory_pool(): the bytes of arrays; what they leave stays until free_all_blocks."""
+
+    def __init__(self) -> None:
+        self.used = self.held = 0
+
+    def took(self, memory: np.ndarray) -> None:
+        size = memory.nbytes
+        self.used += size
+        self.held = max(self.held, self.used)
+        weakref.finalize(memory, self._left, size)
+
+    def _left(self, size: int) -> None:
+        self.used -= size
+
+    def used_bytes(self) -> int:
+        return self.used
+
+    def total_bytes(self) -> int:
+        return self.held
+
+    def free_bytes(self) -> int:
+        return self.held - self.used
+
+    def free_all_blocks(self) -> None:
+        self.held = self.used
+
+
+pool = Pool()
+
+
+class Stream:
+    """cupy.cuda.Stream: everything happens at once."""
+
+    ptr = 0
+
+    def use(self) -> Stream:
+        return self
+
+    def synchronize(self) -> None:
+        transfers.to_host += 1
+
+
+def submodule() -> types.ModuleType:
+    """cupy.cuda."""
+    runtime = types.ModuleType("cupy.cuda.runtime")
+    runtime.__dict__.update(
+        getDevice=lambda: Current.index,
+        setDevice=lambda index: Device(index).use(),
+        getDeviceCount=lambda: Device.COUNT,
+        getDeviceProperties=lambda index: {"name": b"NVIDIA Double", "multiProcessorCount": 4, "major": 9, "minor": 0},
+        driverGetVersion=lambda: 12080,
+        runtimeGetVersion=lambda: 12090,
+    )
+    cuda = types.ModuleType("cupy.cuda")
+    cuda.__dict__.update(
+        runtime=runtime,
+        Device=Device,
+        MemoryPointer=MemoryPointer,
+        Stream=Stream,
+        get_current_stream=Stream,
+        is_available=lambda: True,
+    )
+    return cuda

@@ -1,0 +1,322 @@
+"""A double of the module cupy for machines without a GPU: arrays in NumPy's memory that are as strict as CuPy's.
+
+What NumPy allows and CuPy refuses is refused: NumPy arrays among the arguments, arguments that CuPy's functions lack,
+loops for types that CuPy has none for, implicit conversion to NumPy. What differs is as CuPy has it: reductions give
+arrays without axes, never numbers; where() of bfloat16 is float32; fresh memory holds NaN. Every copy between host and
+device is counted, and so is everything that makes the host wait for a number. Kernels run on the shim.
+The tables are in cupy_types.py, functions in cupy_functions.py, devices in cupy_cuda.py.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import cupy_cuda
+import cupy_types
+import ml_dtypes
+import numpy as np
+from cupy_cuda import Device, MemoryPointer, transfers
+
+HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def dtype_of(letter: str) -> np.dtype[Any]:
+    return HALVES[1] if letter == "E" else np.dtype(letter)
+
+
+class Flags:
+    """There is neither `aligned` nor `writeable`."""
+
+    def __init__(self, flags: Any) -> None:
+        self.c_contiguous, self.f_contiguous, self.owndata = flags.c_contiguous, flags.f_contiguous, flags.owndata
+        self.forc, self.fnc = flags.forc, flags.fnc
+
+    def __getitem__(self, name: str) -> bool:
+        return {"C_CONTIGUOUS": self.c_contiguous, "F_CONTIGUOUS": self.f_contiguous, "OWNDATA": self.owndata}[name]
+
+
+class ndarray:
+    """cupy.ndarray: `memory` is the NumPy array that holds the elements, which nothing but the shim may ask for."""
+
+    __slots__ = ("__weakref__", "base", "device", "memory")
+    __array_priority__ = 100
+    __module__ = "cupy"
+
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
+        self.device = Device()
+        self.base = None
+        if memptr is None:
+            assert strides is None
+            self.memory = np.empty(shape, dtype, order)  # type: ignore[call-overload]
+            poison(self.memory)
+            cupy_cuda.pool.took(self.memory)
+        else:
+            raise NotImplementedError("ndarray: memptr")
+
+    # What it is
+
+    dtype = property(lambda self: self.memory.dtype)
+    shape = property(lambda self: self.memory.shape)
+    ndim = property(lambda self: self.memory.ndim)
+    size = property(lambda self: self.memory.size)
+    itemsize = property(lambda self: self.memory.itemsize)
+    nbytes = property(lambda self: self.memory.nbytes)
+    strides = property(lambda self: self.memory.strides)
+    flags = property(lambda self: Flags(self.memory.flags))
+    data = property(lambda self: MemoryPointer(self.memory, self.device.id))
+    T = property(lambda self: view(self.memory.T, self))
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    # To the host
+
+    def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
+        assert (stream, out, blocking) == (None, None, True)
+        transfers.to_host += 1
+        return np.array(self.memory, order=order)  # type: ignore[call-overload]
+
+    def item(self) -> Any:
+        return self.get().item()
+
+    def tolist(self) -> Any:
+        return self.get().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def __int__(self) -> int:
+        return int(self.get())
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __repr__(self) -> str:
+        return repr(self.get())
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. "
+            "Please use `.get()` to construct a NumPy array explicitly."
+        )
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        transfers.streams.append(stream)
+        if dl_device == (1, 0):
+            transfers.to_host += 1
+            return self.memory.copy().__dlpack__()
+        if dl_device not in (None, self.__dlpack_device__()) or copy:
+            raise BufferError("unsupported device requested.")
+        return self.memory.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.device.id
+
+    # Elements
+
+    def __getitem__(self, index: Any) -> ndarray:
+        place = indices_of(index)
+        result = self.memory[place]
+        parts = place if isinstance(place, tuple) else (place,)
+        if any(isinstance(p, np.ndarray) for p in parts):
+            transfers.to_host += any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts)  # how many are true?
+            return fresh(result, self.device)
+        return view(np.asarray(result) if not isinstance(result, np.generic) else self.memory[(*parts, ...)], self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, (list, tuple)):
+            raise TypeError(f"Unsupported type {type(value)}")
+        with np.errstate(all="ignore"):
+            self.memory[indices_of(index)] = content("x[index] = value", self.device, value)
+
+    def __iter__(self) -> Iterator[ndarray]:
+        return (self[i] for i in range(len(self.memory)))
+
+    def fill(self, value: Any) -> None:
+        self.memory.fill(content("fill", self.device, value))
+
+    # Copies and views
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
+    ) -> ndarray:
+        if self.dtype == dtype and not copy:
+            return self
+        with np.errstate(all="ignore"):
+            return fresh(self.memory.astype(dtype, order), self.device)  # type: ignore[arg-type]
+
+    def copy(self, order: str = "C") -> ndarray:
+        return fresh(self.memory.copy(order), Device())  # type: ignore[arg-type]  on the current device
+
+    def reshape(self, *shape: Any, order: str = "C") -> ndarray:
+        return view(self.memory.reshape(*shape, order=order), self)  # type: ignore[call-overload]
+
+    def ravel(self, order: str = "C") -> ndarray:
+        return view(self.memory.ravel(order), self)  # type: ignore[arg-type]
+
+    def flatten(self, order: str = "C") -> ndarray:
+        return fresh(self.memory.flatten(order), self.device)  # type: ignore[arg-type]
+
+    def transpose(self, *axes: Any) -> ndarray:
+        return view(self.memory.transpose(*axes), self)
+
+    def swapaxes(self, axis1: int, axis2: int) -> ndarray:
+        return view(self.memory.swapaxes(axis1, axis2), self)
+
+    def squeeze(self, axis: Any = None) -> ndarray:
+        return view(self.memory.squeeze(axis), self)
+
+    def view(self, dtype: Any = None) -> ndarray:
+        return view(self.memory.view(self.dtype if dtype is None else dtype), self)
+
+    # Dispatch from NumPy
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        found = getattr(module, function.__name__, None)
+        if found is None:
+            return NotImplemented
+        if "out" in options:
+            (options["out"],) = options["out"]
+        return (found if method == "__call__" else getattr(found, method))(*inputs, **options)
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, options: Any) -> Any:
+        found = getattr(module, function.__name__, None)
+        if found is None or function.__module__ != "numpy":
+            return NotImplemented
+        return found(*args, **options)
+
+
+def poison(memory: np.ndarray) -> None:
+    """NaN in every float type, -1 in integers: what reads before it writes shows."""
+    if memory.size:
+        memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
+
+
+def fresh(memory: Any, device: Device) -> ndarray:
+    """An array with memory of its own."""
+    result = ndarray.__new__(ndarray)
+    result.memory = np.array(memory, copy=None)
+    if result.memory.base is not None or not result.memory.flags.writeable:
+        result.memory = result.memory.copy("K")
+    result.device, result.base = device, None
+    cupy_cuda.pool.took(result.memory)
+    return result
+
+
+def view(memory: np.ndarray, of: ndarray) -> ndarray:
+    """An array around memory of another, if it still is that."""
+    if not np.may_share_memory(memory, of.memory) and memory.size:
+        return fresh(memory, of.device)
+    result = ndarray.__new__(ndarray)
+    result.memory, result.device = memory, of.device
+    result.base = of if of.base is None else of.base
+    return result
+
+
+def content(name: str, device: Device, value: Any) -> Any:
+    """The NumPy side of an argument; TypeError for NumPy arrays, which CuPy never copies by itself."""
+    if isinstance(value, ndarray):
+        if value.device != device:
+            raise ValueError(f"{name}: the arrays are on {device} and {value.device}; peer access would be slow")
+        return value.memory
+    if isinstance(value, (list, tuple)):
+        return type(value)(content(name, device, item) for item in value)
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)} in {name}")
+    return value
+
+
+def indices_of(index: Any) -> Any:
+    """An index with the memory of CuPy arrays; lists and NumPy arrays are copied to the device."""
+    if isinstance(index, tuple):
+        return tuple(indices_of(part) for part in index)
+    if isinstance(index, ndarray):
+        return index.memory
+    if isinstance(index, (list, np.ndarray)):
+        transfers.to_device += 1
+        return np.asarray(index)
+    return index
+
+
+class Ufunc:
+    """A function of elements with CuPy's loops."""
+
+    def __init__(self, name: str, function: Any, text: str) -> None:
+        self.__name__, self.function = name, function
+        self.loops = cupy_types.loops(text)
+        self.nin = len(self.loops[0][0])
+        self.types = ["->".join(loop) for loop in self.loops]
+
+    def __call__(self, *args: Any, out: Any = None, dtype: Any = None, casting: str = "same_kind") -> Any:
+        if len(args) != self.nin:
+            raise TypeError(f"Wrong number of arguments for {self.__name__!r}: {len(args)}, expected {self.nin}")
+        device = next(a.device for a in (*args, out) if isinstance(a, ndarray))
+        values = [content(self.__name__, device, a) for a in args]
+        for value in values:
+            if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+                raise TypeError(f"Unsupported type {type(value)} in {self.__name__}")
+        taken, given = self.loop(values, dtype)
+        with np.errstate(all="ignore"):
+            result = self.function(*[np.asarray(v).astype(t, copy=False) for v, t in zip(values, taken, strict=True)])
+            result = np.asarray(result).astype(given, copy=False)
+        if out is None:
+            return fresh(result, device)
+        if not np.can_cast(given, out.dtype, casting):  # type: ignore[arg-type]
+            raise TypeError(f"output (typecode '{given}') could not be coerced to '{out.dtype}' in {self.__name__}")
+        if np.broadcast_shapes(result.shape, out.shape) != out.shape:
+            raise ValueError(f"Out shape is mismatched in {self.__name__}")
+        out.memory[...] = result
+        return out
+
+    def loop(self, values: list[Any], dtype: Any) -> tuple[list[np.dtype[Any]], np.dtype[Any]]:
+        """The first loop that all values can be cast to; Python's numbers take part only in what kind it is."""
+        strong = [v.dtype for v in values if hasattr(v, "dtype")]
+        weak = [v for v in values if not hasattr(v, "dtype")]
+        common = np.result_type(*strong, *weak)
+        for letters, result in self.loops:
+            taken, given = [dtype_of(letter) for letter in letters], dtype_of(result)
+            if dtype is not None:
+                if given == dtype:
+                    return taken, given
+            elif all(
+                np.can_cast(getattr(v, "dtype", common if common not in strong else t), t)
+                for v, t in zip(values, taken, strict=True)
+            ):
+                return taken, given
+        raise TypeError(f"Wrong type ({dtype or [v.dtype for v in map(np.asarray, values)]}) for {self.__name__}")
+
+    def at(self, a: ndarray, index: Any, b: Any = None) -> None:
+        kinds = {"add": "iIlLqQefd", "maximum": "iIlLqQfd", "minimum": "iIlLqQfd"}.get(self.__name__, "")
+        if a.dtype.char not in kinds:
+            raise TypeError(f"cupy.{self.__name__}.at has no {a.dtype}")
+        transfers.atomics += a.dtype.kind == "f"  # sums in an order of its own each time
+        self.function.at(a.memory, indices_of(index), content("at", a.device, b))
+
+    def reduce(self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        if self.__name__ not in ("add", "multiply"):
+            raise NotImplementedError(f"`cupy_{self.__name__}.reduce` is not supported yet")
+        return Reduction("sum" if self.__name__ == "add" else "prod")(array, axis, dtype, out, keepdims)
+
+
+class Reduction:
+    """Over some axes, in CuPy's types; 16-bit floats are added up in float32."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.loops = name, cupy_types.loops(cupy_types.REDUCTIONS[name])
+
+    def __call__(self, a: ndarray, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        assert out is None
+        given = None if dtype is None else np.dtype(dtype)
+        if given is None:
+            given = next(dtype_of(result) for taken, result in self.loops if np.can_cast(a.dtype, dtype_of(taken)))
+        compute = np.dtype(np.float32) if given in HALVES else given
+        with np.errstate(all="ignore"):
+            result = getattr(np, self.name)(a.memory.astype(compute, copy=False), axis=axis, keepdims=keepdims)
+        return fresh(np.asarray(result).astype(given), a.device)
+
+
+module = types.ModuleType("cupy")  # cupy_functions.py fills it

@@ -1,0 +1,325 @@
+"""The functions of the double of cupy, the module itself, and how it takes CuPy's place.
+
+    with installed() as cupy:
+        x = minorm.ones(3).to("cuda")        # x.data is a cupy.ndarray
+        assert cupy.transfers.to_device == 1
+
+Names that minorm does not use are missing, and using them shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cupy_cuda
+import cupy_types
+import numpy as np
+import shim
+from cupy_cuda import Device, transfers
+from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, view
+
+from minorm.kernels import driver, select
+
+Array = Any
+
+
+def signature_of(text: str) -> inspect.Signature:
+    plain = re.sub("<class '([a-z]+)'>", r"\1", text)
+    return inspect.signature(eval(f"lambda {plain}: 0"))
+
+
+def function(name: str, run: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """CuPy's function of that name, with CuPy's arguments and no others: `run`, or NumPy's on the arrays' memory."""
+    signature = signature_of(cupy_types.SIGNATURES[name])
+
+    def call(*args: Any, **options: Any) -> Any:
+        signature.bind(*args, **options)
+        if run is not None:
+            return run(*args, **options)
+        given = [*args, *options.values()]
+        arrays = [a for g in given for a in (g if isinstance(g, (list, tuple)) else [g]) if isinstance(a, ndarray)]
+        device = arrays[0].device if arrays else Device()
+        values = [content(name, device, a) for a in args]
+        named = {key: content(name, device, value) for key, value in options.items()}
+        with np.errstate(all="ignore"):
+            result = getattr(np, name)(*values, **named)
+        if isinstance(result, (list, tuple)):
+            return type(result)(wrapped(r, arrays, device) for r in result)
+        return None if result is None else wrapped(result, arrays, device)
+
+    call.__name__ = name
+    return call
+
+
+def wrapped(result: Any, arrays: list[Array], device: Device) -> Array:
+    """The array of a result: a view where it shares memory with an argument."""
+    for array in arrays:
+        if isinstance(result, np.ndarray) and np.may_share_memory(result, array.memory):
+            return view(result, array)
+    return fresh(result, device)
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, blocking: bool = False) -> Array:
+    if isinstance(a, ndarray):
+        return a if dtype is None else a.astype(dtype, copy=False)
+    return array(a, dtype, order=order or "K")
+
+
+def array(obj: Any, dtype: Any = None, copy: Any = True, order: str = "K") -> Array:
+    if isinstance(obj, ndarray):
+        return obj.astype(obj.dtype if dtype is None else dtype, copy=bool(copy))
+    transfers.to_device += 1
+    return fresh(np.array(obj, dtype, order=order), Device())  # type: ignore[call-overload]
+
+
+def asnumpy(a: Any) -> np.ndarray:
+    return a.get() if isinstance(a, ndarray) else np.asarray(a)
+
+
+def from_dlpack(array: Any, device: Any = None, copy: Any = None) -> Array:
+    kind, index = array.__dlpack_device__()
+    if kind != 2:
+        raise TypeError("CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`.")
+    capsule = array.__dlpack__(stream=1)
+    memory = np.from_dlpack(_Capsule(capsule))
+    result = ndarray.__new__(ndarray)
+    result.memory, result.device, result.base = memory, Device(index), None
+    return result
+
+
+class _Capsule:
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def _where(condition: Array, x: Any = None, y: Any = None) -> Any:
+    if x is None:
+        return _nonzero(condition)
+    return _where_loops(condition.astype(bool, copy=False), x, y)
+
+
+def _clip(a: Array, a_min: Any, a_max: Any, out: Any = None) -> Array:
+    assert out is None
+    low, high = (a.dtype.type(v) if isinstance(v, (int, float)) else v for v in (a_min, a_max))
+    if low is None or high is None:
+        text = cupy_types.UFUNCS["maximum" if high is None else "minimum"]
+        one = Ufunc("clip", np.maximum if high is None else np.minimum, text)
+        return one(a, low if high is None else high)
+    return _clip_loops(a, low, high)
+
+
+def _extreme(name: str) -> Callable[..., Array]:
+    def run(a: Array, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Array:
+        assert (dtype, out) == (None, None)
+        return fresh(getattr(np, name)(a.memory, axis=axis, keepdims=keepdims), a.device)
+
+    return run
+
+
+def _argsort(a: Array, axis: int = -1, kind: Any = None) -> Array:
+    _check_sorted(a, kind)
+    return fresh(np.argsort(a.memory, axis, kind="stable"), a.device)
+
+
+def _sort(a: Array, axis: int = -1, kind: Any = None) -> Array:
+    _check_sorted(a, kind)
+    return fresh(np.sort(a.memory, axis, kind="stable"), a.device)
+
+
+def _check_sorted(a: Array, kind: Any) -> None:
+    if kind not in (None, "stable"):
+        raise ValueError(f"kind is {kind}; CuPy knows 'stable' alone")
+    if a.dtype.char not in "?bBhHiIlLqQefd":
+        raise NotImplementedError(f"Sorting arrays with dtype '{a.dtype}' is not supported")
+
+
+def _running(name: str) -> Callable[..., Array]:
+    def run(a: Array, axis: Any = None, dtype: Any = None, out: Any = None) -> Array:
+        assert out is None
+        if np.dtype(dtype or a.dtype).char == "E":
+            raise TypeError(f"cupy.{name} has no bfloat16")
+        return fresh(getattr(np, name)(a.memory, axis, dtype), a.device)
+
+    return run
+
+
+def _nonzero(a: Array) -> tuple[Array, ...]:
+    transfers.to_host += 1  # how many are there?
+    return tuple(fresh(part, a.device) for part in np.nonzero(a.memory))
+
+
+def _argwhere(a: Array) -> Array:
+    transfers.to_host += 1
+    return fresh(np.argwhere(a.memory), a.device)
+
+
+def _created(name: str) -> Callable[..., Array]:
+    def run(*args: Any, **options: Any) -> Array:
+        return fresh(getattr(np, name)(*[content(name, Device(), a) for a in args], **options), Device())
+
+    return run
+
+
+def _like(name: str) -> Callable[..., Array]:
+    def run(a: Array, *value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None) -> Array:
+        if not isinstance(a, ndarray):
+            raise TypeError(f"{name}: {type(a)} is no array of CuPy")
+        if name == "full_like":
+            value, (dtype, *_) = value[:1], (*value[1:], dtype)
+        elif value:
+            value, dtype = (), value[0]
+        given = [content(name, a.device, v) for v in value]
+        if name == "empty_like":
+            like = np.empty_like(a.memory, dtype, order, shape=shape)
+            result = ndarray.__new__(ndarray)
+            result.__init__(like.shape, like.dtype)  # type: ignore[misc]
+            result.memory = like
+            like[...] = ndarray(like.shape, like.dtype).memory
+            result.device = a.device
+            return result
+        return fresh(getattr(np, name)(a.memory, *given, dtype=dtype, order=order, shape=shape), a.device)
+
+    return run
+
+
+def _matmul(a: Array, b: Array, out: Any = None) -> Array:
+    assert out is None
+    x, y = (content("matmul", a.device, v) for v in (a, b))
+    if x.ndim == 0 or y.ndim == 0:
+        raise ValueError("matmul: Scalar operands are not allowed, use '*' instead")
+    kind = np.promote_types(x.dtype, y.dtype)
+    compute = np.float32 if kind.itemsize == 2 else kind
+    return fresh(np.asarray(x.astype(compute) @ y.astype(compute)).astype(kind), a.device)
+
+
+_where_loops = Ufunc("where", np.where, cupy_types.WHERE)
+_clip_loops = Ufunc("clip", np.clip, cupy_types.CLIP)
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    **{name: _created(name) for name in ("zeros", "ones", "full", "eye", "arange", "linspace", "indices")},
+    **{name: _like(name) for name in ("empty_like", "zeros_like", "ones_like", "full_like")},
+    **{name: _running(name) for name in ("cumsum", "cumprod")},
+    **{name: Reduction(name) for name in cupy_types.REDUCTIONS},
+    "amax": Reduction("max"),
+    "amin": Reduction("min"),
+    "argmax": _extreme("argmax"),
+    "argmin": _extreme("argmin"),
+    "argsort": _argsort,
+    "argwhere": _argwhere,
+    "clip": _clip,
+    "empty": ndarray,
+    "nonzero": _nonzero,
+    "sort": _sort,
+    "where": _where,
+}
+METHODS = [  # x.f(...) is f(x, ...)
+    "all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "dot", "max", "mean", "min", "nonzero",
+    "prod", "repeat", "sum", "take",
+]  # fmt: skip
+OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+COMPARISONS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+
+
+def _binary(function: Any, swapped: bool = False) -> Callable[[Array, Any], Array]:
+    def run(self: Array, other: Any) -> Array:
+        if getattr(other, "__array_ufunc__", self) is None:
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    return run
+
+
+def _in_place(function: Any) -> Callable[[Array, Any], Array]:
+    return lambda self, other: function(self, other, out=self)
+
+
+def _fill() -> None:
+    for name, text in cupy_types.UFUNCS.items():
+        setattr(module, name, Ufunc(name, getattr(np, name), text))
+    for alias, name in cupy_types.ALIASES.items():
+        setattr(module, alias, getattr(module, name))
+    for name in cupy_types.SIGNATURES:
+        setattr(module, name, function(name, SPECIAL.get(name)))
+    for item in (asarray, array, asnumpy, from_dlpack, ndarray):
+        setattr(module, item.__name__, item)
+    module.__dict__.update(
+        matmul=_matmul,
+        cuda=cupy_cuda.submodule(),
+        RawModule=shim.Module,
+        get_default_memory_pool=lambda: cupy_cuda.pool,
+        transfers=transfers,
+        newaxis=None,
+        __version__="14.2.0",
+    )
+    for name in METHODS:
+        setattr(ndarray, name, _method(getattr(module, name)))
+    for short, name in OPERATORS.items():
+        setattr(ndarray, f"__{short}__", _binary(getattr(module, name)))
+        setattr(ndarray, f"__r{short}__", _binary(getattr(module, name), swapped=True))
+        if short != "matmul":
+            setattr(ndarray, f"__i{short}__", _in_place(getattr(module, name)))
+    for short, name in COMPARISONS.items():
+        setattr(ndarray, f"__{short}__", _binary(getattr(module, name)))
+    for short, name in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+        setattr(ndarray, f"__{short}__", _method(getattr(module, name)))
+
+
+def _method(function: Any) -> Callable[..., Any]:
+    return lambda self, *args, **options: function(self, *args, **options)  # noqa: PLW0108  only functions bind to self
+
+
+_fill()
+
+_gpu: dict[str, Any] = {}  # minorm.kernels.gpu and its modules, imported with the double; kept, kernels and all
+
+
+@contextmanager
+def installed() -> Iterator[Any]:
+    """The double in the place of cupy, and minorm as it is on a machine with two GPUs."""
+    parent = sys.modules["minorm.kernels"]
+    theirs = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("minorm.kernels.gpu")}
+    before = sys.modules.get("cupy"), dict(select._backends), list(select._found), parent.__dict__.pop("gpu", None)
+    version, driver.version = driver.version, lambda: 12080
+    sys.modules["cupy"] = module
+    sys.modules.update(_gpu)
+    if "minorm.kernels.gpu" in _gpu:
+        parent.gpu = _gpu["minorm.kernels.gpu"]  # type: ignore[attr-defined]
+    select._found.clear()
+    transfers.clear()
+    cupy_cuda.Current.index = 0
+    try:
+        yield module
+    finally:
+        driver.version = version
+        for name in list(sys.modules):
+            if name.startswith("minorm.kernels.gpu"):
+                _gpu[name] = sys.modules.pop(name)
+        parent.__dict__.pop("gpu", None)
+        sys.modules.update(theirs)
+        cupy, backends, found, gpu = before
+        if gpu is not None:
+            parent.gpu = gpu  # type: ignore[attr-defined]
+        select._backends.clear()
+        select._backends.update(backends)
+        select._found[:] = found
+        if cupy is None:
+            del sys.modules["cupy"]
+        else:
+            sys.modules["cupy"] = cupy
