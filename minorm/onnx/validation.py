@@ -1,7 +1,8 @@
 """Is this a model at all? What is checked before anything of it is believed, computed or allocated.
 
-The checker of the onnx package comes afterwards, where it is sound: it refuses some models that are right
-(GroupNormalization 18), and it is C++ that reads a foreign file.
+The checker of the onnx package has no part in this: it is C++ that reads a foreign file in this process, with shape
+inference a small one can crash it (SECURITY.md), and it refuses some models that are right (GroupNormalization 18).
+What it asks of nodes, names and attributes is asked here; `minorm check` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -137,35 +138,3 @@ def _check_range(node: Node, name: str, value: Any) -> None:
     numbers = value if isinstance(value, list) else [value]
     if least is not None and not all(isinstance(n, int) and least <= n <= _MOST for n in numbers):
         raise LoadError(f"load: {node}: {name} is {value}; expected at least {least} and at most {_MOST}")
-
-
-# The onnx package's own opinion
-
-# It refuses these even where they are right: deprecated in the schema, or ill-typed in the published function body.
-_REFUSED_WRONGLY = frozenset(("GroupNormalization", "MeanVarianceNormalization", "Upsample"))
-
-
-def check_with_onnx(model: Any) -> None:
-    """Ask the checker of the onnx package about the nodes; weights stay out of it, they have been checked."""
-    bodies = [model.graph.node, *(function.node for function in model.functions)]
-    if any(node.op_type in _REFUSED_WRONGLY for body in bodies for node in body):
-        return
-    try:
-        bare = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
-        bare.opset_import.extend(model.opset_import or [onnx.helper.make_opsetid("", 1)])
-        bare.graph.name = model.graph.name or "graph"
-        bare.graph.node.extend(model.graph.node)
-        bare.graph.input.extend(model.graph.input)
-        bare.graph.output.extend(model.graph.output)
-        for entry in (*bare.graph.input, *bare.graph.output):  # it insists on types and shapes that nobody needs
-            if not entry.type.WhichOneof("value"):
-                entry.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-            if entry.type.HasField("tensor_type"):
-                entry.type.tensor_type.shape.SetInParent()
-        inputs = {entry.name for entry in model.graph.input}
-        for tensor in model.graph.initializer:
-            if tensor.name not in inputs:
-                bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-        onnx.checker.check_model(bare)
-    except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
-        raise LoadError(f"load: the checker of onnx {onnx.__version__} refuses the model: {error}") from error
