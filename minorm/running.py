@@ -70,14 +70,9 @@ class RunningStats:
         """
         if count == 0 or not _mode.updating:
             return
-        if self.momentum is None:
-            seen = int(self.batches.reshape(-1)[0])
-            keep = seen / (seen + 1)
-        else:
-            keep = self.momentum
-        share = 1.0 - keep
+        keep, share, share_var = self.rates(count)
         new_mean = self.mean * keep + mean * share
-        new_var = self.var * keep + var * (share * (count / max(count - 1, 1)) if self.unbiased else share)
+        new_var = self.var * keep + var * share_var
         if new_mean.shape != self.mean.shape or new_var.shape != self.var.shape:
             raise ValueError(
                 f"RunningStats.update: the batch has statistics of shape {mean.shape}, "
@@ -87,4 +82,24 @@ class RunningStats:
         self.var[...] = new_var
         if self.batches is not None:
             self.batches += 1
+        self.changed = True
+
+    def rates(self, count: int) -> tuple[Any, Any, Any]:
+        """How much of the old values is kept, and how much of the batch's mean and of its variance comes in."""
+        if self.momentum is None:
+            seen = self.batches.reshape(-1)[0]  # not a Python number: a GPU need not be waited for
+            keep = (seen / (seen + 1)).astype(self.mean.dtype)
+        else:
+            keep = self.momentum
+        share = 1.0 - keep
+        return keep, share, share * (count / max(count - 1, 1)) if self.unbiased else share
+
+    def suits_a_kernel(self, rows: int) -> bool:
+        """Can a kernel that has the batch's `rows` statistics update these arrays itself? It then calls `updated`."""
+        plain = all(array.size == rows and array.flags.c_contiguous for array in (self.mean, self.var))
+        counts = self.batches is None or self.batches.dtype.char in "lq"  # int64
+        return _mode.updating and self.momentum is not None and plain and counts and self.mean.dtype == self.var.dtype
+
+    def updated(self) -> None:
+        """A kernel has done what `update` does."""
         self.changed = True

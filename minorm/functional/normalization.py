@@ -101,9 +101,8 @@ def batch_norm(
     running = running_stats(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    observe = None if running is None else running.update
     y = Normalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=equation(eps), observe=observe, backend=backend
+        x, weight, bias, axes=axes, param=param, equation=equation(eps), running=running, backend=backend
     )
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y

@@ -24,7 +24,8 @@ class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
 
     axes, num_groups, param  as in `nest.plan`
-    observe                  called as observe(mean, var, count) when y is done, the statistics in the kept axes' shape
+    running                  RunningStats, updated when y is done; a kernel that can does it on its way
+    observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
@@ -39,6 +40,7 @@ class Normalize(Function):
         num_groups: int = 1,
         param: tuple[int, ...] = (),
         equation: Equation,
+        running: Any = None,
         observe: Callable[[Array, Array, int], None] | None = None,
         compute_dtype: Any = None,
         backend: Any = None,
@@ -49,13 +51,18 @@ class Normalize(Function):
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
         if x.size == 0:
             return np.empty_like(x)
+        options = self.dtype
+        if running is not None:
+            if (
+                getattr(self.norm, "UPDATES_RUNNING", False)
+                and layout.in_order
+                and running.suits_a_kernel(layout.nest.rows)
+            ):
+                options = {**options, "running": running}
+            else:
+                observe = running.update
         y, self.stats = self.norm.forward(
-            layout.nest,
-            layout.data(x),
-            layout.parameter(scale),
-            layout.parameter(bias),
-            equation,
-            **self.dtype,
+            layout.nest, layout.data(x), layout.parameter(scale), layout.parameter(bias), equation, **options
         )
         if observe is not None:
             observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), layout.nest.columns)
@@ -137,7 +144,7 @@ class NormalizeWith(Function):
 
 def given_statistics(mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
     """What moments would have returned: mean split into k, a number of the type computed in, and the rest."""
-    block = np.empty((4, mean.size))
+    block = np.empty_like(mean, np.float64, shape=(4, mean.size))
     block[0] = mean.astype(dtype, copy=False)
     block[1] = 0 if mean.dtype == dtype else mean - block[0]
     block[2] = var

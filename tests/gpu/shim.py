@@ -28,7 +28,7 @@ import minorm.labs
 FIBERS = Path(minorm.labs.__file__).with_name("cuda_shim.h")
 TYPES = Path(__file__).with_name("cuda_types.h")
 WALL = 256  # bytes on both sides of an array
-FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing")
+FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing")
 
 available = shutil.which("g++") is not None
 
@@ -130,22 +130,30 @@ def _text(code: str, names: list[str]) -> str:
         f'extern "C" int sizes_{i}(int* out) {{ return shim::sizes({name}, out); }}'
         for i, name in enumerate(names)
     ]
-    return "\n".join(
-        [FIBERS.read_text(), TYPES.read_text(), '#line 1 "kernel.cu"', code, '#line 1 "launcher"', *launchers]
-    )
+    return "\n".join(['#include "base.h"', '#line 1 "kernel.cu"', code, '#line 1 "launcher"', *launchers])
+
+
+_kept: list[Any] = []  # folders that go with the process
 
 
 @functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="shim")
+def _folder() -> Path:
+    """Where sources are compiled; what all of them begin with has been compiled already."""
+    _kept.append(tempfile.TemporaryDirectory(prefix="shim"))
+    folder = Path(_kept[-1].name)
+    (folder / "base.h").write_text(FIBERS.read_text() + TYPES.read_text())
+    subprocess.run(["g++", *FLAGS, "-x", "c++-header", folder / "base.h", "-o", folder / "base.h.gch"], check=True)
+    return folder
 
 
 @functools.cache
 def _compiled(text: str) -> ctypes.CDLL:
-    source = Path(_folder().name) / f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+    source = _folder() / f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
     source.write_text(text)
     target = source.with_suffix(".so")
-    result = subprocess.run(["g++", *FLAGS, source, "-o", target], check=False, capture_output=True, text=True)
+    result = subprocess.run(
+        ["g++", *FLAGS, "-shared", source, "-o", target], check=False, capture_output=True, text=True
+    )
     if result.returncode:
         raise KernelError("g++ says: " + "\n".join(result.stderr.splitlines()[:12]))
     library = ctypes.CDLL(str(target))

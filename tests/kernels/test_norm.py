@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import types
 
+import bridge
 import ml_dtypes
 import numpy as np
 import pytest
+import shim
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -24,12 +26,18 @@ from minorm.nest import plan
 LEVELS = minorm_ext.levels()
 
 
-@pytest.fixture(params=["reference", *[f"cpu-{level}" for level in LEVELS]])
+@pytest.fixture(params=["reference", *[f"cpu-{level}" for level in LEVELS], "gpu"])
 def backend(request, monkeypatch):
     if request.param == "reference":
-        return reference.norm
-    monkeypatch.setattr(cpu.norm, "_kernels", minorm_ext.kernels("norm", request.param[4:]))
-    return cpu.norm
+        yield reference.norm
+    elif request.param == "gpu":  # its kernels run on the CPU, see tests/gpu
+        if not shim.available:
+            pytest.skip("no g++")
+        with bridge.gpu_norm() as norm:
+            yield norm
+    else:
+        monkeypatch.setattr(cpu.norm, "_kernels", minorm_ext.kernels("norm", request.param[4:]))
+        yield cpu.norm
 
 
 @pytest.fixture
@@ -43,6 +51,7 @@ class Problem:
     """Data, parameters and the expected results, all from formulas on whole arrays in float64."""
 
     def __init__(self, shape, axes, groups, param, order, dtype, seed, scale=True, bias=True, offset=3.0):
+        self.given = shape, axes, groups, param, order, np.dtype(dtype).name, seed, scale, bias
         rng = np.random.default_rng(seed)
         memory = rng.standard_normal([shape[i] for i in order])
         self.x = (memory.transpose(np.argsort(order)) * 2 + offset).astype(dtype)
@@ -57,6 +66,9 @@ class Problem:
         self.s = rng.standard_normal(wide).astype(dtype) if scale else None
         self.b = rng.standard_normal(wide).astype(dtype) if bias else None
         self.flat_s, self.flat_b = self.flat(self.s), self.flat(self.b)
+
+    def __repr__(self):
+        return f"Problem{self.given}"
 
     def flat(self, parameter):
         """A parameter in the nest's order."""
@@ -279,6 +291,7 @@ LAYOUTS = {  # shape, axes, groups, axes of the parameters, memory order
 }
 
 
+@pytest.mark.parametrize("backend", ["reference", *[f"cpu-{level}" for level in LEVELS]], indirect=True)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("stored", "computed"), [
     ("float16", None), ("bfloat16", None), ("float16", "float64"), ("bfloat16", "float64"), ("float32", "float64"),

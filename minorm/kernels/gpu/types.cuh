@@ -34,15 +34,26 @@ template <class A> __device__ inline A warp_sum(A v) {
     return v;
 }
 
-// The same over a block of up to 1024 threads, a multiple of 32: warps first, then their sums by each warp for itself.
-template <class A> __device__ inline A block_sum(A v) {
-    __shared__ A of_warp[32];
-    v = warp_sum(v);
-    __syncthreads();  // what was read of the last sum has been read
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+// The sums of a and of b over the threads that share a row: a warp, or a block of up to 1024 threads, a multiple of 32.
+// In a block each warp leaves its sums in shared memory, and then adds up those of all warps for itself.
+template <bool WARP, class A> __device__ inline void add_up(A& a, A& b) {
+    a = warp_sum(a);
+    b = warp_sum(b);
+    if (WARP) return;
+    __shared__ A of_warp[2][32];
+    __syncthreads();  // what was read of the last sums has been read
+    if (threadIdx.x % 32 == 0) {
+        of_warp[0][threadIdx.x / 32] = a;
+        of_warp[1][threadIdx.x / 32] = b;
+    }
     __syncthreads();
-    return warp_sum(threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : A(0));
+    const int warp = threadIdx.x % 32;
+    a = warp_sum(warp < blockDim.x / 32 ? of_warp[0][warp] : A(0));
+    b = warp_sum(warp < blockDim.x / 32 ? of_warp[1][warp] : A(0));
 }
 
-// Over the threads that share a row: a warp, or the block.
-template <bool WARP, class A> __device__ inline A row_sum(A v) { return WARP ? warp_sum(v) : block_sum(v); }
+template <bool WARP, class A> __device__ inline A row_sum(A a) {
+    A nothing = 0;
+    add_up<WARP>(a, nothing);
+    return a;
+}
