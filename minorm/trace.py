@@ -75,7 +75,7 @@ def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...]
     for key, value in named.items():
         several = enumerate(value) if isinstance(value, (tuple, list)) else ()
         for place, tensor in ((key, value), *((f"{key}[{i}]", item) for i, item in several)):
-            if hasattr(tensor, "spawn"):
+            if hasattr(tensor, "requires_grad"):
                 places[place] = tensor.device
     if len(set(places.values())) > 1:
         listed = ", ".join(f"{key} is on {place}" for key, place in places.items())

@@ -195,6 +195,8 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
             f"{name}: target has shape {labels.shape}, input has shape {shape}; expected {wanted}, one class an example"
             + (hint if labels.shape == shape else "")
         )
+    if type(labels) is not np.ndarray:
+        return  # on a GPU the host would have to wait for the answer: the kernels give such a label a loss of NaN
     outside = labels.view(f"u{labels.itemsize}") >= classes  # as unsigned, a negative label is a huge one
     if np.count_nonzero(outside):
         _check_ignored(name, shape, labels, outside & (labels != ignore_index), ignore_index, classes)
@@ -226,12 +228,13 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
-) -> tuple[Tensor, float]:
+) -> tuple[Tensor, Any]:
     """What each class of each example weighs, and what the mean divides by: the weights of the labels, summed."""
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)
     factors = weight.astype(compute).reshape([classes if i == axis else 1 for i in range(input.ndim)])
     counted = np.expand_dims(labels != ignore_index, axis)
-    chosen = np.expand_dims(labels, axis) == np.arange(classes).reshape(factors.shape)
+    chosen = np.expand_dims(labels, axis) == np.arange(classes, like=weight).reshape(factors.shape)
     q = factors * (chosen * compute.type(1 - label_smoothing) + compute.type(label_smoothing / classes)) * counted
-    return Tensor(q.astype(compute)), float((factors * chosen * counted).sum(dtype=np.float64))
+    total = (factors * chosen * counted).sum(dtype=np.float64)
+    return Tensor(q.astype(compute)), float(total) if type(weight) is np.ndarray else total

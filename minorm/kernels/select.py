@@ -47,6 +47,11 @@ def as_array(value: Any) -> Any:
     return value if is_array(value) else np.asarray(value)
 
 
+def contiguous(array: Any) -> Any:
+    """The array itself if it lies in row-major order, else a copy that does; np.ascontiguousarray refuses CuPy's."""
+    return array if array.flags.c_contiguous else array.copy("C")
+
+
 def namespace(array: Any) -> Any:
     """The module whose functions make arrays beside this one: numpy or cupy."""
     return np if backend(array) is cpu else library()

@@ -26,6 +26,8 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
     """`rule(*arrays)` summed to `shape`; a large one in blocks along its longest axis, in a fixed order."""
+    if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
+        return sum_to(rule(*arrays).astype(arrays[0].dtype, copy=False), shape)
     full = np.broadcast_shapes(*[a.shape for a in arrays])
     if full == shape or np.prod(full, dtype=np.int64) <= BLOCK:
         return sum_to(rule(*arrays), shape)
@@ -160,10 +162,10 @@ class Where(Function):
 
     def forward(self, condition: Any, a: Any, b: Any) -> Any:
         self.condition, self.shapes = condition, (a.shape, b.shape)
-        return np.where(condition, a, b)
+        return np.where(condition, a, b).astype(a.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
-        zero = np.zeros((), dy.dtype)
+        zero = dy.dtype.type(0)
         a, b = self.shapes
         return (
             None,
@@ -183,7 +185,7 @@ class Clip(Function):
 
     def backward(self, dy: Any) -> Any:
         x, bound = self.x, self.x.dtype.type
-        inside = np.ones(x.shape, bool)
+        inside = np.ones_like(x, bool)
         if self.low is not None:
             inside &= x >= bound(self.low)
         if self.high is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 
 
 def is_basic(index: Any) -> bool:
@@ -25,7 +26,7 @@ class GetItem(Function):
         return x[index]
 
     def backward(self, dy: Any) -> Any:
-        dx = np.zeros(self.shape, dy.dtype)
+        dx = np.zeros_like(dy, shape=self.shape)
         dx[self.index] = dy
         return dx
 
@@ -38,9 +39,7 @@ class Take(Function):
         return x[index]
 
     def backward(self, dy: Any) -> Any:
-        dx = np.zeros(self.shape, dy.dtype)
-        np.add.at(dx, self.index, dy)
-        return dx
+        return backend(dy).indexing.add_at(dy, self.index, self.shape)
 
 
 class Gather(Function):
@@ -54,8 +53,4 @@ class Gather(Function):
         return tuple(slice(None) if i == self.axis else slice(0, n) for i, n in enumerate(index.shape))
 
     def backward(self, dy: Any) -> Any:
-        dx = np.zeros(self.shape, dy.dtype)
-        where = list(np.indices(self.index.shape, sparse=True))
-        where[self.axis] = self.index
-        np.add.at(dx, tuple(where), dy)
-        return dx, None
+        return backend(dy).indexing.add_along(dy, self.index, self.axis, self.shape), None

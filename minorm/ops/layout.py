@@ -51,7 +51,7 @@ class Layout:
             return None
         if self.param_order is not None:
             s = s.reshape(self.param_shape).transpose(self.param_order)
-        return s if s.flags.c_contiguous and s.flags.aligned else s.copy("C")
+        return s if s.flags.c_contiguous and is_aligned(s) else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         """ds or db in the shape and type of the parameter."""
@@ -108,6 +108,11 @@ class CopiedLayout(Layout):
         return statistics.reshape(-1)
 
 
+def is_aligned(x: Array) -> bool:
+    """True where every element lies at a multiple of its size, as in CuPy it always does."""
+    return type(x) is not np.ndarray or x.flags.aligned
+
+
 @functools.lru_cache(maxsize=4096)
 def layout_of(
     shape: tuple[int, ...],
@@ -123,18 +128,18 @@ def layout_of(
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
     """The layout for this array, and the array itself or a gapless copy."""
-    flags = x.flags
-    if flags.c_contiguous and flags.aligned:
+    aligned = is_aligned(x)
+    if aligned and x.flags.c_contiguous:
         return layout_of(x.shape, None, axes, num_groups, param), x
     strides = tuple([step // x.itemsize for step in x.strides])
-    if flags.aligned and prod(x.shape) and is_dense(x.shape, strides):
+    if aligned and prod(x.shape) and is_dense(x.shape, strides):
         return layout_of(x.shape, strides, axes, num_groups, param), x
     return layout_of(x.shape, None, axes, num_groups, param), x.copy("C")
 
 
 def same_order(dy: Array, x: Array) -> Array:
     """dy with its elements in memory where x has its own: itself, or a copy."""
-    if (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)) and dy.flags.aligned:
+    if (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)) and is_aligned(dy):
         return dy
     copy = np.empty_like(x)
     copy[...] = dy

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import backend, contiguous
 
 
 def wide(x):
@@ -31,7 +31,9 @@ def reduced(losses, reduction, count, dtype):
 
 
 def over(total, count):
-    """total / count, where 0 / 0 is NaN and no warning."""
+    """total / count, where 0 / 0 is NaN and no warning. On a GPU count may be an array: the host never asks for it."""
+    if type(total) is not np.ndarray and not isinstance(total, np.generic):
+        return total / (count.astype(total.dtype) if hasattr(count, "dtype") else total.dtype.type(count))
     if count:
         return total / total.dtype.type(count)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -63,7 +65,7 @@ class CrossEntropy(Function):
     def backward(self, dy):
         x, classes = self.x, self.target.reshape(-1).astype(np.int64, copy=False)
         dlosses = share(dy, self.reduction, self.count).reshape(-1)
-        dlosses = np.ascontiguousarray(np.broadcast_to(dlosses, classes.shape))
+        dlosses = contiguous(np.broadcast_to(dlosses, classes.shape))
         rows = class_rows(wide(x))
         dx = backend(x).elementwise.cross_entropy_grad(dlosses, rows, classes, self.lse, **self.options)
         return class_axis(dx, x.shape).astype(x.dtype, copy=False), None
@@ -72,7 +74,7 @@ class CrossEntropy(Function):
 def class_rows(x):
     """x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
     if x.ndim <= 2:
-        return np.ascontiguousarray(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
+        return contiguous(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
     return np.moveaxis(x, 1, -1).reshape(x.size // max(1, x.shape[1]), x.shape[1])
 
 
@@ -133,7 +135,7 @@ class NLL(Function):
         return reduced(-weighted(self.weights, chosen), reduction, self.count, x.dtype)
 
     def backward(self, dy):
-        dx = np.zeros(self.shape, self.dtype)
+        dx = np.zeros_like(dy, self.dtype, shape=self.shape)
         dlosses = -weighted(self.weights, share(dy, self.reduction, self.count))
         np.put_along_axis(dx, self.index, np.expand_dims(dlosses, self.axis).astype(self.dtype), self.axis)
         return dx, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import backend, contiguous, device_of, to_device
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -68,22 +69,23 @@ class AdaptiveAvgPool(Function):
         compute = dtypes.compute_type(x.dtype)
         y = x.astype(compute, copy=False)
         for axis, (n, o) in enumerate(zip(x.shape[2:], output, strict=True), start=2):
-            y = _along(y, _averages(n, o).astype(compute), axis)
-        return np.ascontiguousarray(y.astype(x.dtype, copy=False))
+            y = _along(y, _averages(n, o, compute, device_of(x)), axis)
+        return contiguous(y.astype(x.dtype, copy=False))
 
     def backward(self, dy: Any) -> Any:
         compute = dtypes.compute_type(dy.dtype)
         dx = dy.astype(compute, copy=False)
         for axis, (n, o) in enumerate(zip(self.shape[2:], self.output, strict=True), start=2):
-            dx = _along(dx, _averages(n, o).T.astype(compute), axis)
-        return np.ascontiguousarray(dx.astype(dy.dtype, copy=False))
+            dx = _along(dx, _averages(n, o, compute, device_of(dy)).T, axis)
+        return contiguous(dx.astype(dy.dtype, copy=False))
 
 
-def _averages(n: int, o: int) -> Any:
+@functools.lru_cache(maxsize=64)
+def _averages(n: int, o: int, dtype: Any, device: str) -> Any:
     """The matrix (o, n) whose row i holds 1 / length over its part of the axis."""
     i, place = np.arange(o)[:, None], np.arange(n)
     inside = (place >= i * n // o) & (place < -(-(i + 1) * n // o))
-    return inside / inside.sum(axis=1, keepdims=True)
+    return to_device((inside / inside.sum(axis=1, keepdims=True)).astype(dtype), device)
 
 
 def _along(x: Any, matrix: Any, axis: int) -> Any:

@@ -12,13 +12,20 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import backend, contiguous
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """A reduced array back at the full `shape`: its value repeated along `axes` (a view)."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return np.broadcast_to(reduced.reshape(kept), shape)
+
+
+def maximum_of(x: Any, axes: tuple[int, ...], nothing: float) -> Any:
+    """The largest element over `axes`, each of length 1 then; `nothing` where they have no elements."""
+    if all(x.shape[axis] for axis in axes):
+        return np.max(x, axis=axes, keepdims=True)
+    return np.full_like(x, nothing, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
 class Sum(Function):
@@ -80,10 +87,10 @@ class Prod(Function):
         kept = [i for i in range(x.ndim) if i not in axes]
         moved = x.transpose(*kept, *axes).astype(dtypes.compute_type(x.dtype))
         rows = moved.reshape(*[x.shape[i] for i in kept], math.prod(x.shape[i] for i in axes))
-        one = np.ones((*rows.shape[:-1], 1), rows.dtype)
+        one = np.ones_like(rows, shape=(*rows.shape[:-1], 1))
         before = np.cumprod(np.concatenate([one, rows[..., :-1]], -1), -1)
         after = np.cumprod(np.concatenate([one, rows[..., :0:-1]], -1), -1)[..., ::-1]
-        others = (before * after).reshape(moved.shape).transpose(np.argsort([*kept, *axes]))
+        others = (before * after).reshape(moved.shape).transpose(np.argsort([*kept, *axes]).tolist())
         return (spread(dy, x.shape, axes) * others).astype(dy.dtype, copy=False)
 
 
@@ -93,7 +100,7 @@ class LogSumExp(Function):
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
-        largest = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
+        largest = maximum_of(wide, axes, -np.inf)
         largest = np.where(np.isfinite(largest), largest, 0)
         with np.errstate(divide="ignore"):
             self.y = np.log(np.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
@@ -129,11 +136,12 @@ class TopPlaces(Function):
     differentiable = False
 
     def forward(self, x: Any, *, count: int, axis: int, largest: bool) -> Any:
+        x = x.astype(dtypes.compute_type(x.dtype), copy=False)  # CuPy does not sort bfloat16
         if largest:  # the last of the reversed axis, read backwards, so that of equals the first comes first
             order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
         else:
             order = np.argsort(x, axis, kind="stable")
-        return np.ascontiguousarray(order[(*(slice(None),) * axis, slice(count))])
+        return contiguous(order[(*(slice(None),) * axis, slice(count))])
 
 
 class CumSum(Function):
@@ -157,4 +165,4 @@ def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
         before = (slice(None),) * axis
         moved[(*before, slice(1, None))] = total[(*before, slice(0, -1))]
         total = moved
-    return np.ascontiguousarray((np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False))
+    return contiguous((np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False))

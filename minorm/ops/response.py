@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.ops.reduction import maximum_of
 
 
 def window_sum(a: Any, before: int, after: int) -> Any:
@@ -52,13 +53,13 @@ class LpNormalize(Function):
         self.dtype, self.p, self.axis = x.dtype, p, axis
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         size = abs(wide)
-        largest = size.max(axis=axis, keepdims=True, initial=0)
+        largest = maximum_of(size, (axis % x.ndim,), 0)
         scale = np.where((largest > 0) & np.isfinite(largest), largest, 1).astype(wide.dtype)
         norm = scale * ((size / scale) ** wide.dtype.type(p)).sum(axis=axis, keepdims=True) ** wide.dtype.type(1 / p)
         self.floored = norm < eps
         self.n = np.maximum(norm, wide.dtype.type(eps))
         if eps == 0:
-            self.n[self.n == 0] = np.inf
+            self.n = np.where(self.n == 0, wide.dtype.type(np.inf), self.n)
         self.wide_y = wide / self.n
         return self.wide_y.astype(x.dtype, copy=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Cat(Function):
         return np.concatenate(arrays, axis)
 
     def backward(self, dy: Any) -> Any:
-        return tuple(np.split(dy, np.cumsum(self.lengths)[:-1], self.axis))
+        return tuple(np.split(dy, list(itertools.accumulate(self.lengths))[:-1], self.axis))
 
 
 class Pad(Function):
@@ -93,7 +94,7 @@ class Repeat(Function):
         self.shape = (1,) * (len(counts) - x.ndim) + x.shape
         self.original, self.counts = x.shape, counts
         if 0 in counts:  # np.tile would lay out the other axes first
-            return np.empty([m * n for m, n in zip(counts, self.shape, strict=True)], x.dtype)
+            return np.empty_like(x, shape=[m * n for m, n in zip(counts, self.shape, strict=True)])
         return np.tile(x, counts)
 
     def backward(self, dy: Any) -> Any:

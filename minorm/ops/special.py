@@ -10,6 +10,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import as_array, device_of, to_device
 from minorm.ops.elementwise import gradient_of, sum_to
 
 STEP = 1 / 64  # between the points of the table
@@ -18,10 +19,11 @@ TERMS = 7
 
 
 @functools.cache
-def _table() -> tuple[Any, Any]:
+def _table(device: str) -> tuple[Any, Any]:
     """erf and its derivative at 0, STEP, 2 STEP, ..., END."""
     points = np.arange(0, END + STEP, STEP)
-    return np.array([math.erf(p) for p in points]), 2 / math.sqrt(math.pi) * np.exp(-points * points)
+    values = np.array([math.erf(p) for p in points])
+    return to_device(values, device), to_device(2 / math.sqrt(math.pi) * np.exp(-points * points), device)
 
 
 def erf(x: Any) -> Any:
@@ -29,10 +31,10 @@ def erf(x: Any) -> Any:
 
     erf(p + h) = erf(p) + erf'(p) * sum_k (-1)^k H_k(p) h^(k + 1) / (k + 1)!,   H_k Hermite's polynomials.
     """
-    x = np.asarray(x, np.float64)
+    x = as_array(x).astype(np.float64, copy=False)
     size = np.minimum(abs(x), END)
     place = np.rint(np.nan_to_num(size) / STEP).astype(np.intp)
-    values, slopes = _table()
+    values, slopes = _table(device_of(x))
     p, before, hermite = place * STEP, np.zeros_like(size), np.ones_like(size)
     h = size - p
     power, series = h, h

@@ -242,6 +242,10 @@ def indices_of(index: Any) -> Any:
     return index
 
 
+def kind_of(dtype: np.dtype[Any]) -> int:
+    return 0 if dtype.kind == "b" else 1 if dtype.kind in "iu" else 2 if dtype.kind == "f" else 3
+
+
 class Ufunc:
     """A function of elements with CuPy's loops."""
 
@@ -273,18 +277,21 @@ class Ufunc:
         return out
 
     def loop(self, values: list[Any], dtype: Any) -> tuple[list[np.dtype[Any]], np.dtype[Any]]:
-        """The first loop that all values can be cast to; Python's numbers take part only in what kind it is."""
-        strong = [v.dtype for v in values if hasattr(v, "dtype")]
-        weak = [v for v in values if not hasattr(v, "dtype")]
-        common = np.result_type(*strong, *weak)
+        """The first loop that all values can be cast to; a Python number bends to any type of its kind or higher."""
+        kinds = [np.asarray(v).dtype for v in values]
+        weak = [type(v) if isinstance(v, (bool, int, float)) and not hasattr(v, "dtype") else None for v in values]
+        arrays = [kind_of(t) for t, w in zip(kinds, weak, strict=True) if w is None]
+        numbers = [kind_of(t) for t, w in zip(kinds, weak, strict=True) if w is not None]
+        if not arrays or not numbers or max(arrays) < max(numbers):
+            weak = [None] * len(values)
         for letters, result in self.loops:
             taken, given = [dtype_of(letter) for letter in letters], dtype_of(result)
             if dtype is not None:
                 if given == dtype:
                     return taken, given
             elif all(
-                np.can_cast(getattr(v, "dtype", common if common not in strong else t), t)
-                for v, t in zip(values, taken, strict=True)
+                np.can_cast(kind, t) or (w is not None and np.result_type(w(0), t) == t)
+                for kind, w, t in zip(kinds, weak, taken, strict=True)
             ):
                 return taken, given
         raise TypeError(f"Wrong type ({dtype or [v.dtype for v in map(np.asarray, values)]}) for {self.__name__}")

@@ -59,7 +59,7 @@ def grad_input(
     dx = padded[(..., *(slice(start, start + x) for start, x in zip(low, x_shape[2:], strict=True)))]
     if b is not None:
         dx = dx + b.astype(dtype).reshape(-1, *[1] * len(low))
-    return np.ascontiguousarray(dx.astype(dy.dtype))
+    return dx.astype(dy.dtype, order="C")
 
 
 def grad_weight(

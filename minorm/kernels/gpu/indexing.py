@@ -1,0 +1,54 @@
+"""The gradient of reading elements by position, added up in a fixed order, so that two runs give the same bits.
+
+CuPy's own add.at adds by atomics, in whatever order the threads come. Here positions are sorted, and the values of one
+position, now neighbours, are added up by doubling:
+
+    step 1   v[i] += v[i - 1]   where position i - 1 is that of i
+    step 2   v[i] += v[i - 2]
+    step 4   ...
+
+after which the last value of every position holds its sum. All the others are written to one place too many.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cupy
+
+from minorm import dtypes
+
+
+def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of `shape` with dy added at `index`."""
+    return _added(dy, _numbered(shape)[index], shape)
+
+
+def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
+    """Zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
+    window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
+    return _added(dy, cupy.take_along_axis(_numbered(shape)[window], index, axis), shape)
+
+
+def _numbered(shape: tuple[int, ...]) -> Any:
+    """0, 1, 2 ... in that shape: reading it as x was read tells which elements were."""
+    return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
+
+
+def _added(dy: Any, places: Any, shape: tuple[int, ...]) -> Any:
+    places = places.reshape(-1)
+    values = dy.reshape(-1).astype(dtypes.compute_type(dy.dtype), copy=False)
+    count, size = len(places), math.prod(shape)
+    order = cupy.argsort(places)  # equal ones stay in order
+    places, values = places[order], values[order]
+    step = 1
+    while step < count:
+        grown = values.copy()
+        grown[step:] += cupy.where(places[step:] == places[:-step], values[:-step], values.dtype.type(0))
+        values, step = grown, 2 * step
+    dx = cupy.zeros(size + 1, values.dtype)
+    last = cupy.ones(count, dtypes.bool)
+    last[:-1] = places[1:] != places[:-1]
+    dx[cupy.where(last, places, size)] = values
+    return dx[:size].reshape(shape).astype(dy.dtype)

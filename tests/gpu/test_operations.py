@@ -1,0 +1,213 @@
+"""Every operation on CuPy arrays: the results and gradients of the CPU, on the device, without a word to the host.
+
+Functionals are those of tests/test_layouts.py, with its cases; what Tensors do besides is listed here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.autograd import Function
+from minorm.kernels import select
+from minorm.ops import activation, elementwise, indexing, loss, reduction, response, special, stepwise
+from minorm.ops import shape as shapes
+
+
+def _table() -> Any:
+    path = Path(__file__).parents[1] / "test_layouts.py"
+    specification = importlib.util.spec_from_file_location("layouts", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+layouts = _table()
+CLOSE = {mn.float64: 1e-10, mn.float32: 3e-5, mn.float16: 5e-3, mn.bfloat16: 4e-2}
+
+Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+OPERATIONS: dict[str, Case] = {
+    "add": (lambda a, b: a + b, ((4, 5), (5,))),
+    "sub": (lambda a, b: a - b, ((4, 5), (4, 1))),
+    "mul": (lambda a, b: a * b, ((4, 5), (1, 5))),
+    "div": (lambda a, b: a / (b * b + 1), ((4, 5), (5,))),
+    "pow": (lambda a, b: (a * a + 0.5) ** b, ((4, 5), (5,))),
+    "pow of a number": (lambda a: a**3 + 2**a, ((4, 5),)),
+    "scalars": (lambda a: (1 - a * 2) / 3 + np.float32(1), ((4, 5),)),
+    "neg, abs": (lambda a: -a.abs(), ((4, 5),)),
+    "exp, log, sqrt": (lambda a: (a.exp() + 1).log().sqrt(), ((4, 5),)),
+    "sin, cos": (lambda a: a.sin() * a.cos(), ((4, 5),)),
+    "clip": (lambda a: a.clip(-0.5, 0.5) + a.clip(min=0) + a.clip(max=0), ((4, 5),)),
+    "maximum, minimum": (lambda a, b: mn.maximum(a, b) - mn.minimum(a, b * 2), ((4, 5), (5,))),
+    "ties": (lambda a: mn.maximum(a, a) + mn.minimum(a, a), ((4, 5),)),
+    "where": (lambda a, b: mn.where(a > b, a, b * 2), ((4, 5), (5,))),
+    "comparisons": (lambda a, b: a * (a >= b).to(a.dtype) + (a == b).to(a.dtype), ((4, 5), (5,))),
+    "matmul": (lambda a, b: a @ b, ((3, 4, 5), (5, 6))),
+    "matmul of stacks": (lambda a, b: a @ b, ((3, 4, 5), (3, 5, 2))),
+    "matmul of vectors": (lambda a, b: a @ b, ((5,), (5,))),
+    "matmul, matrix and vector": (lambda a, b, c: (a @ b) * c, ((4, 5), (5,), (4,))),
+    "sum": (lambda a: a.sum(1) + a.sum(), ((4, 5, 3),)),
+    "mean": (lambda a: a.mean((0, 2), keepdim=True) * a.mean(), ((4, 5, 3),)),
+    "var, std": (lambda a: a.var(1) + a.std(1, unbiased=False), ((4, 5),)),
+    "amax, amin": (lambda a: a.amax(1) - a.amin((0, 1)), ((4, 5),)),
+    "max with places": (lambda a: a.max(1).values + a.min(1).indices.to(a.dtype), ((4, 5),)),
+    "prod": (lambda a: reduction.Prod.apply(a, axes=(1,), keepdims=False), ((3, 4, 2),)),
+    "logsumexp": (lambda a: reduction.LogSumExp.apply(a, axes=(1, 2), keepdims=True), ((3, 4, 2),)),
+    "logsumexp of nothing": (lambda a: reduction.LogSumExp.apply(a, axes=(1,), keepdims=False), ((3, 0),)),
+    "cumsum": (lambda a: reduction.CumSum.apply(a, axis=1, exclusive=True, reverse=True), ((3, 4),)),
+    "argmax, argmin": (lambda a: a * (a.argmax(1, keepdim=True) + a.argmin()).to(a.dtype), ((4, 5),)),
+    "top places": (lambda a: a.gather(1, reduction.TopPlaces.apply(a, count=2, axis=1, largest=True)), ((4, 5),)),
+    "lowest places": (lambda a: a.gather(1, reduction.TopPlaces.apply(a, count=2, axis=1, largest=False)), ((4, 5),)),
+    "reshape, permute": (lambda a: a.reshape(5, 4, 3).permute(2, 0, 1).flatten(1).T, ((4, 5, 3),)),
+    "expand, repeat": (lambda a: a.expand(3, 4, 5).repeat(2, 1, 1) + a.repeat(1, 1), ((4, 5),)),
+    "repeat never": (lambda a: a.repeat(0, 2), ((4, 5),)),
+    "flip": (lambda a: a.flip(0, 1), ((4, 5),)),
+    "cat, stack": (lambda a, b: mn.stack([mn.cat([a, b]), mn.cat([b, a])], 1), ((2, 5), (3, 5))),
+    "pad": (lambda a: mn.pad(a, (1, -2, 0, 3), 2.5), ((4, 5),)),
+    "split, chunk, unbind": (lambda a: a.split(2, 1)[1] * a.chunk(3, 1)[0] + a.unbind(1)[0].unsqueeze(1), ((4, 5),)),
+    "index": (lambda a: a[1:, ::2] + a[0, None, -1], ((4, 5),)),
+    "index by an array": (lambda a: a[mn.tensor([0, 2, 0, -1]).to(a.device)] * 2, ((4, 5),)),
+    "index by NumPy's array": (lambda a: a[:, np.array([0, 2, 0])], ((4, 5),)),
+    "index by two arrays": (
+        lambda a: a[mn.tensor([[0], [2]]).to(a.device), mn.tensor([1, 1, 4]).to(a.device)], ((4, 5),)
+    ),
+    "gather": (lambda a: a.gather(1, mn.tensor([[0, 0, 4], [1, 2, 1]]).to(a.device)), ((4, 5),)),
+    "gather along the first axis": (lambda a: a.gather(0, mn.tensor([[0, 0, 3], [1, 2, 1]]).to(a.device)), ((4, 5),)),
+    "types": (lambda a: a.double().to(a.dtype) * a.detach().long().to(a.dtype), ((4, 5),)),
+    "clone, contiguous": (lambda a: a.clone().T.contiguous(), ((4, 5),)),
+    "erf": (lambda a: special.Erf.apply(a), ((4, 5),)),
+    "remainder": (lambda a, b: special.Remainder.apply(a, b * b + 1, truncated=False), ((4, 5), (4, 5))),
+    "truncated remainder": (lambda a, b: special.Remainder.apply(a, b * b + 1, truncated=True), ((4, 5), (4, 5))),
+    "steps": (lambda a: sum((stepwise.Stepwise.apply(a * 3, step=s).to(a.dtype) for s in STEPS), a), ((4, 5),)),
+    "quotient": (lambda a: a + stepwise.Quotient.apply((a * 9).long(), (a * 3).long() * 2 + 1).to(a.dtype), ((4, 5),)),
+    "negative slopes": (lambda a: activation.Elu.apply(a, alpha=0.7), ((4, 5),)),
+    "normalize zeros": (lambda a: response.LpNormalize.apply(a * 0, p=2.0, axis=1, eps=0.0), ((4, 5),)),
+}  # fmt: skip
+STEPS = ("floor", "ceil", "rint", "sign", "isnan", "isinf", "logical_not")
+DTYPES = [mn.float32, mn.float64, mn.float16, mn.bfloat16]
+
+
+def results(function: Callable[..., Any], arrays: list[np.ndarray], device: str, kinds: list[str]) -> list[Any]:
+    """Outputs, gradients, and the arguments as they are afterwards."""
+    inputs = [
+        mn.tensor(array, device=device, requires_grad=kind == "number")
+        for array, kind in zip(arrays, kinds, strict=True)
+    ]
+    found = function(*inputs)
+    outputs = found if isinstance(found, tuple) else (found,)
+    rng = np.random.default_rng(9)
+    gradient = rng.standard_normal(outputs[0].shape).astype(outputs[0].dtype)
+    outputs[0].backward(mn.tensor(gradient, device=device))
+    for x in (*outputs, *(x.grad for x in inputs if x.grad is not None)):
+        assert x.device == ("cuda:0" if device == "cuda" else "cpu")
+    return [
+        *outputs,
+        *(x.grad for x in inputs),
+        *(x for x, kind in zip(inputs, kinds, strict=True) if kind != "number"),
+    ]
+
+
+def skip_what_has_no_kernel(name: str) -> None:
+    """The reference asks the host for places, and for erfc."""
+    backend = select.backend(mn.ones(1, device="cuda").data)
+    for family, module in (("gelu", backend.elementwise), ("max_pool", backend.pool)):
+        if name.startswith(family) and module.__name__.startswith("minorm.kernels.reference"):
+            pytest.skip("no kernel yet")
+
+
+def check(found: list[Any], expected: list[Any], dtype: Any) -> None:
+    for one, other in zip(found, expected, strict=True):
+        if other is None:
+            assert one is None
+            continue
+        a, b = one.detach().cpu().numpy(), other.detach().numpy()
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if b.dtype not in CLOSE:
+            np.testing.assert_array_equal(a, b)
+            continue
+        close = CLOSE[dtype]
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=close, atol=close * max(1.0, abs(b).max(initial=0, where=np.isfinite(b))))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation(name: str, dtype: Any, cuda: Any) -> None:
+    function, shapes_of = OPERATIONS[name]
+    rng = np.random.default_rng(7)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes_of]
+    kinds = ["number"] * len(arrays)
+    expected = results(function, arrays, "cpu", kinds)
+    cuda.transfers.clear()
+    found = results(function, arrays, "cuda", kinds)
+    assert (cuda.transfers.to_host, cuda.transfers.atomics) == (0, 0)
+    check(found, expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", layouts.CASES)
+def test_functional(name: str, dtype: Any, cuda: Any) -> None:
+    skip_what_has_no_kernel(name)
+    function, arguments = layouts.CASES[name]
+    arrays = [argument.values(i, dtype) for i, argument in enumerate(arguments)]
+    kinds = [argument.kind for argument in arguments]
+    expected = results(function, arrays, "cpu", kinds)
+    cuda.transfers.clear()
+    found = results(function, arrays, "cuda", kinds)
+    assert (cuda.transfers.to_host, cuda.transfers.atomics) == (0, 0)
+    check(found, expected, dtype)
+
+
+def test_a_mask_is_counted_once(cuda: Any) -> None:
+    """How many elements a mask takes, the host has to know: that is its one question."""
+    x = mn.tensor(np.arange(6.0), device="cuda", requires_grad=True)
+    mask = x.detach() > 2
+    cuda.transfers.clear()
+    y = x[mask]
+    assert cuda.transfers.to_host == 1
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.cpu().numpy(), [0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.usefixtures("cuda")
+def test_positions_read_twice_are_added_up_in_one_order() -> None:
+    rng = np.random.default_rng(0)
+    places, dy = rng.integers(0, 7, 5000), rng.standard_normal((5000, 3)).astype(np.float32) * 1e4
+    grads = []
+    for _ in range(2):
+        x = mn.zeros(7, 3, device="cuda", requires_grad=True)
+        x[mn.tensor(places, device="cuda")].backward(mn.tensor(dy, device="cuda"))
+        grads.append(x.grad.cpu().numpy())
+    np.testing.assert_array_equal(*grads)
+    exact = np.zeros((7, 3))
+    np.add.at(exact, places, dy.astype(np.float64))
+    np.testing.assert_allclose(grads[0], exact, rtol=1e-5, atol=1e-1)
+
+
+def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of minorm.ops that no case here runs are run by the functionals' tests."""
+    seen: set[str] = set()
+    apply = Function.apply.__func__  # type: ignore[attr-defined]
+
+    def note(cls: Any, *inputs: Any, **options: Any) -> Any:
+        seen.add(cls.__name__)
+        return apply(cls, *inputs, **options)
+
+    monkeypatch.setattr(Function, "apply", classmethod(note))
+    for function, shapes_of in OPERATIONS.values():
+        function(*[mn.ones(*shape, device="cuda") for shape in shapes_of])
+    for name, (function, arguments) in layouts.CASES.items():
+        if name != "gelu":
+            function(*[mn.tensor(a.values(0, mn.float32), device="cuda") for a in arguments])
+    for module in (activation, elementwise, indexing, loss, reduction, response, shapes, special, stepwise):
+        for name, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, Function) and value.__module__ == module.__name__:
+                assert name in seen | {"Difference", "Gelu"}, name
