@@ -25,6 +25,7 @@ from minorm import trace
 from minorm.trace import check_devices
 
 _serials = itertools.count()
+_ndarray = np.ndarray
 
 
 class _Mode(threading.local):
@@ -98,7 +99,7 @@ class Function:
         wanted = _mode.recording and cls.differentiable
         function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
         arrays = [None if x is None else x.data for x in inputs]
-        if type(arrays[0]) is not np.ndarray:  # on a GPU: a kernel cannot tell a wrong address
+        if type(arrays[0]) is not _ndarray and _mixed(arrays):  # on a GPU: a kernel cannot tell a wrong address
             check_devices(cls.__name__, cls.forward, (function, *inputs), options)
         try:
             result = function.forward(*arrays, **options)
@@ -153,6 +154,15 @@ class Function:
     def free(self) -> None:
         """Let go of everything forward kept."""
         self.__dict__.clear()
+
+
+def _mixed(arrays: list[Any]) -> bool:
+    """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
+    first = arrays[0]
+    if len(arrays) == 1 or isinstance(first, np.ndarray):
+        return False
+    kind, place = type(first), first.data.device_id
+    return any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
 
 
 class Version:

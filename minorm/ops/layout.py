@@ -20,6 +20,7 @@ import numpy as np
 from minorm.nest import Nest, is_dense, plan
 
 Array = Any
+ndarray = np.ndarray
 
 
 class Layout:
@@ -51,7 +52,8 @@ class Layout:
             return None
         if self.param_order is not None:
             s = s.reshape(self.param_shape).transpose(self.param_order)
-        return s if s.flags.c_contiguous and is_aligned(s) else s.copy("C")
+        flags = s.flags
+        return s if flags.c_contiguous and (type(s) is not ndarray or flags.aligned) else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         """ds or db in the shape and type of the parameter."""
@@ -108,11 +110,6 @@ class CopiedLayout(Layout):
         return statistics.reshape(-1)
 
 
-def is_aligned(x: Array) -> bool:
-    """True where every element lies at a multiple of its size, as in CuPy it always does."""
-    return type(x) is not np.ndarray or x.flags.aligned
-
-
 @functools.lru_cache(maxsize=4096)
 def layout_of(
     shape: tuple[int, ...],
@@ -128,8 +125,9 @@ def layout_of(
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
     """The layout for this array, and the array itself or a gapless copy."""
-    aligned = is_aligned(x)
-    if aligned and x.flags.c_contiguous:
+    flags = x.flags
+    aligned = type(x) is not ndarray or flags.aligned  # CuPy's elements always are
+    if aligned and flags.c_contiguous:
         return layout_of(x.shape, None, axes, num_groups, param), x
     strides = tuple([step // x.itemsize for step in x.strides])
     if aligned and prod(x.shape) and is_dense(x.shape, strides):
@@ -139,7 +137,8 @@ def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, 
 
 def same_order(dy: Array, x: Array) -> Array:
     """dy with its elements in memory where x has its own: itself, or a copy."""
-    if (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)) and is_aligned(dy):
+    aligned = type(dy) is not ndarray or dy.flags.aligned
+    if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy
     copy = np.empty_like(x)
     copy[...] = dy

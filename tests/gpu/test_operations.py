@@ -83,7 +83,7 @@ OPERATIONS: dict[str, Case] = {
     "gather along the first axis": (lambda a: a.gather(0, mn.tensor([[0, 0, 3], [1, 2, 1]]).to(a.device)), ((4, 5),)),
     "types": (lambda a: a.double().to(a.dtype) * a.detach().long().to(a.dtype), ((4, 5),)),
     "clone, contiguous": (lambda a: a.clone().T.contiguous(), ((4, 5),)),
-    "erf": (lambda a: special.Erf.apply(a), ((4, 5),)),
+    "erf": (lambda a: special.Erf.apply(a) + 0, ((4, 5),)),
     "remainder": (lambda a, b: special.Remainder.apply(a, b * b + 1, truncated=False), ((4, 5), (4, 5))),
     "truncated remainder": (lambda a, b: special.Remainder.apply(a, b * b + 1, truncated=True), ((4, 5), (4, 5))),
     "steps": (lambda a: sum((stepwise.Stepwise.apply(a * 3, step=s).to(a.dtype) for s in STEPS), a), ((4, 5),)),

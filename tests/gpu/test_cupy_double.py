@@ -1,0 +1,164 @@
+"""The double refuses what CuPy refuses, and knows CuPy's names, arguments and loops: compared where CuPy is installed.
+
+CuPy can be imported without a driver; only arrays cannot be made then.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import cupy_double
+import cupy_functions
+import cupy_types
+import ml_dtypes
+import numpy as np
+import pytest
+
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+OURS = {"transfers"}  # what the double has beyond CuPy
+
+
+@pytest.fixture(scope="module")
+def real() -> Any:
+    return pytest.importorskip("cupy", minversion="14.2", reason="CuPy is not installed")
+
+
+def arguments(function: Any) -> str:
+    """The arguments of a function without their annotations."""
+    parameters = inspect.signature(function).parameters.values()
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return str(inspect.Signature(plain))[1:-1]
+
+
+@pytest.mark.parametrize("name", cupy_types.UFUNCS)
+def test_loops_are_cupys(name: str, real: Any) -> None:
+    theirs = [loop for loop in getattr(real, name).types if not set(loop) & set("FDV")]  # no complex numbers here
+    assert ["->".join(loop) for loop in cupy_types.loops(cupy_types.UFUNCS[name])] == theirs
+
+
+def test_loops_of_ufuncs_without_a_name_are_cupys(real: Any) -> None:
+    from cupy._core import _routines_math
+    from cupy._sorting.search import _where_ufunc
+
+    for text, theirs in ((cupy_types.CLIP, _routines_math._clip), (cupy_types.WHERE, _where_ufunc)):
+        expected = [loop for loop in theirs.types if not set(loop) & set("FDV")]
+        assert ["->".join(loop) for loop in cupy_types.loops(text)] == expected
+
+
+@pytest.mark.parametrize("name", cupy_types.SIGNATURES)
+def test_arguments_are_cupys(name: str, real: Any) -> None:
+    assert cupy_types.SIGNATURES[name] == arguments(getattr(real, name))
+
+
+def test_names_are_cupys(real: Any) -> None:
+    for name in vars(cupy_double.module):
+        if not name.startswith("__"):
+            assert hasattr(real, name) or name in OURS, f"cupy.{name}"
+    for name in vars(cupy_double.ndarray):
+        if not name.startswith("_") and name != "memory":
+            assert hasattr(real.ndarray, name), f"cupy.ndarray.{name}"
+    for name in vars(cupy_double.module.cuda):
+        if not name.startswith("__"):
+            assert hasattr(real.cuda, name), f"cupy.cuda.{name}"
+    for name in vars(cupy_double.module.cuda.runtime):
+        if not name.startswith("__"):
+            assert hasattr(real.cuda.runtime, name), f"cupy.cuda.runtime.{name}"
+    for name in ("aligned", "writeable"):
+        assert not hasattr(cupy_double.module.ones(1).flags, name)
+
+
+def test_aliases_are_cupys(real: Any) -> None:
+    for alias, name in cupy_types.ALIASES.items():
+        assert getattr(real, alias).name == getattr(real, name).name
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (lambda x: x + np.ones(3, np.float32), "Unsupported type"),
+        (lambda x: np.ones(3, np.float32) * x, "Unsupported type"),
+        (lambda x: np.where(x > 0, x, np.zeros(())), "Unsupported type"),
+        (lambda x: np.concatenate([x, np.ones(3)]), "Unsupported type"),
+        (np.asarray, "Implicit conversion"),
+        (np.ascontiguousarray, "Implicit conversion"),
+        (lambda x: float(np.max(x, initial=0)), "initial"),
+        (lambda x: np.sum(x, where=x > 0), "where"),
+        (np.frompyfunc(abs, 1, 1), "NotImplemented"),
+        (np.spacing, "NotImplemented"),
+        (lambda x: x.__setitem__(0, np.ones(())), "Unsupported type"),
+        (lambda x: np.ones(3).__iadd__(x), "Unsupported type"),
+        (lambda x: np.cumsum(x.astype(bfloat16)), "bfloat16"),
+        (lambda x: np.add.at(x.astype(bfloat16), [0], 1), "bfloat16"),
+        (lambda x: np.left_shift(x, 1), "Wrong type"),
+    ],
+)
+def test_what_cupy_refuses_is_refused(refused: Callable[[Any], Any], message: str, cuda: Any) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        refused(cuda.ones(3, np.float32))
+
+
+def test_types_are_cupys(cuda: Any) -> None:
+    x, b, n = cuda.ones(3, np.float32), cuda.ones(3, bfloat16), cuda.ones(3, np.int64)
+    assert (x + 1).dtype == (x * 2.5).dtype == (2 - x).dtype == np.float32  # Python's numbers take the array's type
+    assert (x * np.float64(2)).dtype == (n + 2.5).dtype == (n / n).dtype == np.float64
+    assert (b + 1).dtype == np.exp(b).dtype == b.sum().dtype == b.mean().dtype == bfloat16
+    assert np.where(b > 0, b, b).dtype == np.float32  # there is no loop of bfloat16
+    assert b.sum(dtype=np.float64).dtype == (b / n).dtype == np.float64
+    assert cuda.ones(3, bool).sum().dtype == np.int64
+    x += n  # cast down, as it says
+    assert x.dtype == np.float32
+    with pytest.raises(TypeError, match="could not be coerced"):
+        n += 0.5
+
+
+def test_waiting_for_a_number_is_counted(cuda: Any) -> None:
+    x = cuda.ones(3, np.float32)
+    asks: list[Callable[[], Any]] = [
+        x.get, x[0].item, x.tolist, x.nonzero, lambda: bool(x[0]), lambda: int(x[0]), lambda: float(x.sum()),
+        lambda: x[x > 0], lambda: np.argwhere(x), lambda: repr(x), cuda.cuda.Device(0).synchronize,
+    ]  # fmt: skip
+    for number, ask in enumerate(asks, start=1):
+        ask()
+        assert cuda.transfers.to_host == number
+    assert cuda.transfers.to_device == 0
+    cuda.asarray(np.ones(3)), cuda.array([1, 2]), x[[0, 1]], x[np.array([2])]
+    assert cuda.transfers.to_device == 4
+
+
+def test_results_are_arrays_and_views_share_memory(cuda: Any) -> None:
+    x = cuda.arange(6, dtype=np.float32).reshape(2, 3)
+    for result in (x.sum(), x[0, 0], x.max(), np.argmax(x), np.count_nonzero(x), x.any()):
+        assert isinstance(result, cuda.ndarray)
+        assert result.shape == ()
+    for view in (x[0], x.T, x.reshape(3, 2), x[:, None], x[..., ::2], np.broadcast_to(x, (4, 2, 3)), x[1, 2]):
+        assert np.may_share_memory(view.memory, x.memory)
+        assert view.base is x.base
+    for copy in (x.copy(), x.astype(np.float32), x[[0]], x + 0, x.T.reshape(-1)):
+        assert not np.may_share_memory(copy.memory, x.memory)
+        assert copy.base is None
+    assert np.isnan(cuda.empty((2, 2), np.float16).memory).all()  # what is read before it is written shows
+    assert np.isnan(np.empty_like(x).memory).all()
+
+
+def test_devices_do_not_mix(cuda: Any) -> None:
+    x = cuda.ones(2)
+    with cuda.cuda.Device(1):
+        y = cuda.ones(2)
+    assert (x.device.id, y.device.id, (y + 1).device.id) == (0, 1, 1)
+    with pytest.raises(ValueError, match="peer access"):
+        x + y
+
+
+def test_everything_is_as_before_after_it() -> None:
+    import sys
+
+    from minorm.kernels import select
+
+    before = sys.modules.get("cupy"), dict(select._backends), list(select._found)
+    with cupy_functions.installed() as cupy:
+        assert sys.modules["cupy"] is cupy
+        select.to_device(np.ones(2), "cuda")
+    assert (sys.modules.get("cupy"), select._backends, select._found) == before
