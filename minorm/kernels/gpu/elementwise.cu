@@ -1,0 +1,129 @@
+// Functions of single elements, and their gradients: read once, computed in C, rounded once, written once.
+//
+//     map_one      y  = f(x, option)
+//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b
+//
+// A thread has one access of V elements; the thread that would reach over the end goes element by element. The formulas are
+// those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
+#include "types.cuh"
+#include "maths.cuh"
+
+namespace op {
+struct relu {
+    template <class C> static __device__ C y(C x, C) { return x <= 0 ? C(0) : x; }
+    template <class C> static __device__ C dx(C dy, C y, C) { return y <= 0 ? C(0) : dy; }
+};
+
+struct relu6 {
+    template <class C> static __device__ C y(C x, C) { return x <= 0 ? C(0) : x >= 6 ? C(6) : x; }
+    template <class C> static __device__ C dx(C dy, C y, C) { return y > 0 && y < 6 ? dy : C(0); }
+};
+
+struct leaky_relu {
+    template <class C> static __device__ C y(C x, C slope) { return x > 0 ? x : x * slope; }
+    template <class C> static __device__ C dx(C dy, C x, C slope) { return x > 0 ? dy : dy * slope; }
+};
+
+struct hardswish {  // x * min(max(x + 3, 0), 6) / 6
+    template <class C> static __device__ C y(C x, C) {
+        const C t = x + 3;
+        return x * (t <= 0 ? C(0) : t >= 6 ? C(6) : t) / 6;
+    }
+    template <class C> static __device__ C dx(C dy, C x, C) {
+        return x <= -3 ? C(0) : x >= 3 ? dy : dy * (x / 3 + C(0.5));
+    }
+};
+
+// 1 / (1 + e^-x), with an exponential that never overflows
+template <class C> __device__ inline C logistic(C x) {
+    const C small = exp_of(-abs_of(x));
+    return (x >= 0 ? C(1) : small) / (1 + small);
+}
+
+struct sigmoid {
+    template <class C> static __device__ C y(C x, C) { return logistic(x); }
+    template <class C> static __device__ C dx(C dy, C y, C) { return dy * y * (1 - y); }
+};
+
+struct tanh {
+    template <class C> static __device__ C y(C x, C) { return tanh_of(x); }
+    template <class C> static __device__ C dx(C dy, C y, C) { return dy * (1 - y * y); }
+};
+
+struct silu {  // x * s, s = sigmoid(x)
+    template <class C> static __device__ C y(C x, C) { return x * logistic(x); }
+    template <class C> static __device__ C dx(C dy, C x, C) {
+        const C s = logistic(x);
+        return dy * (s * (1 + x * (1 - s)));
+    }
+};
+
+struct elu {
+    template <class C> static __device__ C y(C x, C alpha) { return x > 0 ? x : alpha * expm1_of(x); }
+    template <class C> static __device__ C dx(C dy, C x, C alpha) { return x > 0 ? dy : dy * (alpha * exp_of(x)); }
+};
+
+struct gelu {  // x * Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2; Phi'(x) = exp(-x^2 / 2) / sqrt(2 pi)
+    template <class C> static __device__ C phi(C x) { return erfc_of(x * C(-0.70710678118654752440)) / 2; }
+    template <class C> static __device__ C y(C x, C) { return x * phi(x); }
+    template <class C> static __device__ C dx(C dy, C x, C) {
+        return dy * (phi(x) + x * (exp_of(x * x / -2) * C(0.39894228040143267794)));
+    }
+};
+
+struct gelu_tanh {  // Phi(x) = (1 + tanh u) / 2 = 1 / (1 + e^-2u), u = sqrt(2 / pi) * (x + 0.044715 x^3)
+    template <class C> static __device__ C twice_u(C x) {
+        return C(1.5957691216057307118) * (x + C(0.044715) * x * x * x);
+    }
+    template <class C> static __device__ C y(C x, C) { return x * logistic(twice_u(x)); }
+    template <class C> static __device__ C dx(C dy, C x, C) {
+        const C phi = logistic(twice_u(x)), slope = C(1.5957691216057307118) * (1 + C(0.134145) * x * x);
+        const C bump = phi * (1 - phi);
+        return dy * (bump == 0 ? phi : phi + x * (bump * slope));  // x * x may be infinite far out
+    }
+};
+
+struct scale {
+    template <class C> static __device__ C y(C x, C factor) { return x * factor; }
+};
+
+struct add {
+    template <class C> static __device__ C dx(C a, C b, C) { return a + b; }
+};
+
+struct sub {
+    template <class C> static __device__ C dx(C a, C b, C) { return a - b; }
+};
+
+struct mul {
+    template <class C> static __device__ C dx(C a, C b, C) { return a * b; }
+};
+}  // namespace op
+
+template <class F, class T, class C, int V, class I> __global__ void map_one(const T* x, T* y, I n, C option) {
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (at + V <= n) {
+        const Pack<T, V> in = fetch<T, V>(x, at);
+        Pack<T, V> out;
+#pragma unroll
+        for (int v = 0; v < V; v++) place(out.v[v], F::y(widen<C>(in.v[v]), option));
+        put(y, at, out);
+    } else {
+        for (I i = at; i < n; i++) place(y[i], F::y(widen<C>(x[i]), option));
+    }
+}
+
+// y may be a or b itself: every element is read and written by one thread.
+template <class F, class T, class C, int V, class I>
+__global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (at + V <= n) {
+        const Pack<T, V> left = fetch<T, V>(a, at), right = fetch<T, V>(b, at);
+        Pack<T, V> out;
+#pragma unroll
+        for (int v = 0; v < V; v++) place(out.v[v], F::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        put(y, at, out);
+    } else {
+        for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i]), option));
+    }
+}

@@ -1,0 +1,183 @@
+"""The elementwise kernels on CuPy arrays of the four float types; the reference, which CuPy answers, does all else.
+
+The formulas are those of kernels/reference/elementwise.py, function by function. A kernel walks the memory of dense
+arrays of one layout, one launch a function; 16-bit floats are widened in registers and rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from minorm import dtypes
+from minorm.kernels.gpu import launch
+from minorm.kernels.gpu.operands import arranged, dense
+from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.softmax import (
+    check_target,
+    cross_entropy,
+    cross_entropy_grad,
+    log_softmax,
+    log_softmax_grad,
+    softmax,
+    softmax_grad,
+)
+from minorm.kernels.gpu.sums import sum_axes, sum_to
+from minorm.kernels.reference import elementwise as reference
+
+__all__ = [
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu",
+    "gelu_grad",
+    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
+    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
+    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+]  # fmt: skip
+
+THREADS = 256
+
+_program = Program("elementwise.cu")
+
+
+def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option: float | None = None) -> Any:
+    """A new array in the layout of the last argument: operation `name` on float arrays of one shape and type."""
+    dtype = a.dtype
+    if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
+        return fallback(*[argument for argument in (a, b, option) if argument is not None])
+    if b is None:
+        a = dense(a)
+    else:
+        b = dense(b)
+        a = arranged(a, b)
+    out = cupy.empty_like(a)
+    _run(name, a, b, out, option or 0.0)
+    return out
+
+
+def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
+    """Launch one thread an access of 16 bytes; the arrays are dense and in one layout."""
+    dtype, n = a.dtype, a.size
+    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
+    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
+    kernel = _program.kernel("map_one" if b is None else "map_two", name, dtype, compute, width, index)
+    grid = (launch.blocks(-(-n // width), THREADS),)
+    arrays = (a, out) if b is None else (a, b, out)
+    kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
+
+
+# Arithmetic. Operands that broadcast or have different types are CuPy's own business.
+
+
+def add(a: Any, b: Any) -> Any:
+    return _map("op::add", reference.add, a, b)
+
+
+def sub(a: Any, b: Any) -> Any:
+    return _map("op::sub", reference.sub, a, b)
+
+
+def mul(a: Any, b: Any) -> Any:
+    return _map("op::mul", reference.mul, a, b)
+
+
+def scale(x: Any, factor: float) -> Any:
+    return _map("op::scale", reference.scale, x, None, factor)
+
+
+def copy(x: Any) -> Any:
+    return x.copy(order="K")
+
+
+def accumulate(total: Any, x: Any) -> None:
+    same = x.dtype == total.dtype and x.shape == total.shape and total.dtype in dtypes.FLOATS
+    if same and total.size and total is dense(total) and x is arranged(x, total):
+        _run("op::add", total, x, total, 0.0)
+    else:
+        total += x
+
+
+# Activations.
+
+
+def relu(x: Any) -> Any:
+    return _map("op::relu", reference.relu, x)
+
+
+def relu_grad(dy: Any, y: Any) -> Any:
+    return _map("op::relu", reference.relu_grad, dy, y)
+
+
+def relu6(x: Any) -> Any:
+    return _map("op::relu6", reference.relu6, x)
+
+
+def relu6_grad(dy: Any, y: Any) -> Any:
+    return _map("op::relu6", reference.relu6_grad, dy, y)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    return _map("op::leaky_relu", reference.leaky_relu, x, None, slope)
+
+
+def leaky_relu_grad(dy: Any, x: Any, slope: float = 0.01) -> Any:
+    return _map("op::leaky_relu", reference.leaky_relu_grad, dy, x, slope)
+
+
+def hardswish(x: Any) -> Any:
+    return _map("op::hardswish", reference.hardswish, x)
+
+
+def hardswish_grad(dy: Any, x: Any) -> Any:
+    return _map("op::hardswish", reference.hardswish_grad, dy, x)
+
+
+def sigmoid(x: Any) -> Any:
+    return _map("op::sigmoid", reference.sigmoid, x)
+
+
+def sigmoid_grad(dy: Any, y: Any) -> Any:
+    return _map("op::sigmoid", reference.sigmoid_grad, dy, y)
+
+
+def tanh(x: Any) -> Any:
+    return _map("op::tanh", reference.tanh, x)
+
+
+def tanh_grad(dy: Any, y: Any) -> Any:
+    return _map("op::tanh", reference.tanh_grad, dy, y)
+
+
+def silu(x: Any) -> Any:
+    return _map("op::silu", reference.silu, x)
+
+
+def silu_grad(dy: Any, x: Any) -> Any:
+    return _map("op::silu", reference.silu_grad, dy, x)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    return _map("op::elu", reference.elu, x, None, alpha)
+
+
+def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
+    return _map("op::elu", reference.elu_grad, dy, x, alpha)
+
+
+_gelu_names = {"none": "op::gelu", "tanh": "op::gelu_tanh"}
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    return _map(_gelu_names[approximate], functools.partial(_no_gelu, x.dtype), x)
+
+
+def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
+    return _map(_gelu_names[approximate], functools.partial(_no_gelu, x.dtype), dy, x)
+
+
+def _no_gelu(dtype: Any, *arrays: Any) -> Any:
+    """What is left for gelu without floats: CuPy's arrays have no erfc in the reference's way."""
+    if arrays[0].size:
+        raise TypeError(f"gelu: x has dtype {dtype} on a GPU; expected a float type: x.astype(np.float32)")
+    return cupy.empty_like(arrays[-1])

@@ -1,0 +1,16 @@
+// The functions of the mathematical library by one name for both types computed in.
+__device__ inline float abs_of(float v) { return fabsf(v); }
+__device__ inline double abs_of(double v) { return fabs(v); }
+__device__ inline float exp_of(float v) { return expf(v); }
+__device__ inline double exp_of(double v) { return exp(v); }
+__device__ inline float expm1_of(float v) { return expm1f(v); }
+__device__ inline double expm1_of(double v) { return expm1(v); }
+__device__ inline float log_of(float v) { return logf(v); }
+__device__ inline double log_of(double v) { return log(v); }
+__device__ inline float tanh_of(float v) { return tanhf(v); }
+__device__ inline double tanh_of(double v) { return tanh(v); }
+__device__ inline float erfc_of(float v) { return erfcf(v); }
+__device__ inline double erfc_of(double v) { return erfc(v); }
+__device__ inline float sqrt_of(float v) { return sqrtf(v); }
+__device__ inline double sqrt_of(double v) { return sqrt(v); }
+__device__ inline float infinity() { return -logf(0.0f); }

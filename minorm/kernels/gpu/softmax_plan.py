@@ -1,0 +1,53 @@
+"""How the rows of a softmax go onto teams of threads: no device, no array.
+
+A team is a warp where its registers hold a row, else a block; `packs` is how many accesses a thread keeps in registers,
+0 where the row is too long for any block. Four accesses a thread keep enough bytes on their way.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.kernels.gpu import launch
+
+WARPS = 4  # rows of a block whose teams are warps
+LONGEST = 512  # threads of a block that has one row
+REGISTERS = 128  # bytes of a row that a thread keeps
+USUAL_PACKS = 4
+
+
+class Plan(NamedTuple):
+    """A grid of teams over rows."""
+
+    integer: np.dtype[Any]  # of indices
+    width: int
+    packs: int
+    warp: bool
+    grid: tuple[int]
+    block: tuple[int]
+
+
+@functools.lru_cache(maxsize=4096)
+def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
+    """`count` rows of n elements, `inputs` arrays of them to be kept in registers; with none, rows are read once."""
+    width = launch.width(storage.itemsize, n) if aligned else 1
+    integer = launch.index_type(count * n)
+    accesses = -(-n // width)
+    kept = dtypes.compute_type(storage).itemsize * width * max(1, inputs)
+    most = max(1, min(8, REGISTERS // kept))
+    usual = min(most, USUAL_PACKS)
+    warp = accesses <= launch.WARP * usual
+    threads = launch.WARP
+    while not warp and threads * usual < accesses and threads < LONGEST:
+        threads *= 2
+    packs = 1
+    while packs * threads < accesses:
+        packs *= 2
+    if packs > most or not inputs:
+        packs = 0
+    teams = WARPS if warp else 1
+    return Plan(integer, width, packs, warp, (launch.blocks(count, teams),), (threads * teams,))
