@@ -100,13 +100,20 @@ int run_block(int threads, char* stacks, size_t stack) {
         fibers[t].state = READY;
         makecontext(&fibers[t].context, enter, 0);
     }
+    int ahead = -1, warps = (threads + 31) / 32;  // mostly one warp runs as far ahead as it can, then another
     for (;;) {
         order.clear();
-        for (int t = 0; t < threads; t++) if (fibers[t].state == READY) order.push_back(t);
+        for (int t = 0; t < threads; t++)
+            if (fibers[t].state == READY && (ahead < 0 || t / 32 == ahead)) order.push_back(t);
+        if (order.empty() || ahead < 0) ahead = dice(4) > 0 ? dice(warps) : -1;
+        if (order.empty()) continue;
         for (int i = (int)order.size() - 1; i > 0; i--) std::swap(order[i], order[dice(i + 1)]);
         for (int t : order) { current = t; threadIdx.x = t; swapcontext(&scheduler, &fibers[t].context); }
-        bool released = false, ended = true;
-        for (int t = 0; t < threads; t++) ended = ended && fibers[t].state == DONE;
+        bool released = false, ended = true;  // or can some go on without any release?
+        for (int t = 0; t < threads; t++) {
+            ended = ended && fibers[t].state == DONE;
+            released = released || fibers[t].state == READY;
+        }
         if (ended) return 0;
         for (int t = 0; t < threads; t += 32) {
             int last = std::min(t + 32, threads);

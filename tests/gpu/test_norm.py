@@ -1,0 +1,320 @@
+"""The CUDA kernels of normalization, run on the CPU: all types, both ways, any order of threads, and what breaks them.
+
+That every function computes what the other backends compute is tested with them, in tests/kernels/test_norm.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import bridge
+import numpy as np
+import pytest
+import shim
+
+import minorm as mn
+from minorm import dtypes, nn
+from minorm.equation import Equation
+from minorm.kernels import reference
+from minorm.kernels.gpu.source import source
+from minorm.kernels.protocol import Statistics
+from minorm.nest import Nest, plan
+
+pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
+
+FORMS = {  # shape, axes, groups, axes of the parameters, memory order
+    "batch": ((6, 5, 8, 9), (0, 2, 3), 1, (1,), (0, 1, 2, 3)),
+    "batch, long rows": ((40, 3, 32), (0, 2), 1, (1,), (0, 1, 2)),
+    "batch, channels last": ((6, 40, 7, 3), (0, 2, 3), 1, (1,), (0, 2, 3, 1)),
+    "batch of vectors": ((70, 12), (0,), 1, (1,), (0, 1)),
+    "instance": ((3, 4, 5, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),
+    "groups": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 1, 2, 3)),
+    "groups, one scale each": ((3, 12, 4, 4), (2, 3), 3, (1,), (0, 1, 2, 3)),
+    "groups, channels last": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 2, 3, 1)),
+    "layer": ((13, 96), (1,), 1, (1,), (0, 1)),
+    "layer, odd": ((5, 97), (1,), 1, (1,), (0, 1)),
+    "layer, a block a row": ((2, 2600), (1,), 1, (1,), (0, 1)),
+    "no parameters": ((4, 200), (1,), 1, (), (0, 1)),
+    "one element": ((1, 1), (1,), 1, (1,), (0, 1)),
+}
+TYPES = {  # stored, computed, parameters
+    "float32": (dtypes.float32, None, dtypes.float32),
+    "float64": (dtypes.float64, None, dtypes.float64),
+    "float16": (dtypes.float16, None, dtypes.float16),
+    "bfloat16": (dtypes.bfloat16, None, dtypes.bfloat16),
+    "float16, parameters in float32": (dtypes.float16, None, dtypes.float32),
+    "bfloat16 in float64": (dtypes.bfloat16, dtypes.float64, dtypes.float32),
+    "float32 in float64": (dtypes.float32, dtypes.float64, dtypes.float32),
+}
+ERROR = {dtypes.float32: 3e-6, dtypes.float64: 1e-13, dtypes.float16: 1.2e-3, dtypes.bfloat16: 9e-3}
+
+
+@pytest.fixture
+def norm() -> Iterator[bridge.Norm]:
+    with bridge.gpu_norm() as norm:
+        yield norm
+        shim.State.seed = 0
+
+
+@pytest.fixture(params=["in registers", "by chunks"])
+def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Rows in registers, where they fit at all; or all in chunks, and in as many as there can be."""
+    if request.param == "by chunks":
+        by_chunks(norm, monkeypatch)
+    yield request.param
+    forget(norm)
+
+
+def by_chunks(norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm.norm, "FORWARD_PACKS", 0)
+    monkeypatch.setattr(norm.norm, "BACKWARD_PACKS", 0)
+    monkeypatch.setattr(norm.norm.norm_plan, "UNROLL", 1)
+    forget(norm)
+
+
+def forget(norm: bridge.Norm) -> None:
+    for name in ("_forward", "_moments_of", "_apply_of", "_grad_input", "_backward", "_sums"):
+        getattr(norm.norm, name).cache_clear()
+
+
+class Problem:
+    """Arrays, and what is to come out, from the reference in float64."""
+
+    def __init__(self, form: str, stored: Any, of_parameters: Any, offset: float = 3.0, seed: int = 0) -> None:
+        shape, axes, groups, param, order = FORMS[form]
+        rng = np.random.default_rng(seed)
+        memory = rng.standard_normal((2, *[shape[i] for i in order]))
+        self.x = (memory[0].transpose(np.argsort(order)) + offset).astype(stored)
+        self.dy = memory[1].transpose(np.argsort(order)).astype(stored)
+        strides = tuple(step // self.x.itemsize for step in self.x.strides)
+        self.nest: Nest = plan(shape, axes, groups, param, strides)
+        self.s = self.b = None
+        if param:
+            self.s, self.b = rng.standard_normal((2, self.nest.param_size)).astype(of_parameters)
+
+    def wide(self) -> list[Any]:
+        return [None if a is None else a.astype(np.float64) for a in (self.x, self.dy, self.s, self.b)]
+
+    def expected(self, equation: Equation) -> tuple[Any, ...]:
+        x, dy, s, b = self.wide()
+        y, stats = reference.norm.forward(self.nest, x, s, b, equation)
+        return y, stats.block, *reference.norm.backward(self.nest, dy, x, stats, s, equation)
+
+    def found(self, norm: bridge.Norm, equation: Equation, dtype: Any = None) -> tuple[Any, ...]:
+        y, stats = norm.forward(self.nest, self.x, self.s, self.b, equation, dtype)
+        return y, stats.block, *norm.backward(self.nest, self.dy, self.x, stats, self.s, equation, (True, True), dtype)
+
+
+def relative(found: Any, expected: Any) -> float:
+    difference = np.linalg.norm(found.astype(np.float64) - expected)
+    return float(difference / max(1e-3, np.linalg.norm(expected)))
+
+
+FEW = ("batch", "batch, channels last", "groups", "layer")
+CASES = [(form, types) for types in TYPES for form in (FORMS if types == "float32" else FEW)]
+
+
+@pytest.mark.parametrize(("form", "types"), CASES)
+def test_all_types_and_forms(form: str, types: str, way: str, norm: bridge.Norm) -> None:
+    stored, computed, of_parameters = TYPES[types]
+    equation = Equation(1e-3, way == "in registers" or form != "layer", form == "no parameters")
+    problem = Problem(form, stored, of_parameters)
+    y, stats, dx, ds, db = problem.found(norm, equation, computed)
+    wide_y, wide_stats, wide_dx, wide_ds, wide_db = problem.expected(equation)
+    compute = computed or dtypes.compute_type(stored)
+    assert (y.dtype, dx.dtype, stats.dtype, ds.dtype, db.dtype) == (stored, stored, np.float64, compute, compute)
+    assert y.strides == problem.x.strides
+    assert relative(y, wide_y) < ERROR[stored]
+    assert relative(dx, wide_dx) < 2 * ERROR[stored]
+    exact = ERROR[np.dtype(compute)]
+    assert relative(stats[0] + stats[1], wide_stats[0] + wide_stats[1]) < exact
+    assert relative(stats[2:], wide_stats[2:]) < exact
+    assert relative(ds, wide_ds) < 2 * exact
+    assert relative(db, wide_db) < 2 * exact
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e7])
+@pytest.mark.parametrize("form", ["batch", "batch, channels last", "instance", "groups", "layer", "batch of vectors"])
+def test_float32_keeps_its_digits_far_from_zero(form: str, offset: float, way: str, norm: bridge.Norm) -> None:
+    problem = Problem(form, dtypes.float32, dtypes.float32, offset)
+    found, expected = problem.found(norm, Equation()), problem.expected(Equation())
+    assert abs(found[0] - expected[0]).max() < 5e-6
+    for gradient, exact in zip(found[2:], expected[2:], strict=True):
+        assert relative(gradient, exact) < 1e-6
+
+
+@pytest.mark.parametrize("outlier", [1e3, 1e6])
+@pytest.mark.parametrize("form", ["batch", "batch, channels last", "layer, a block a row", "batch of vectors"])
+def test_variance_beside_an_outlier_that_comes_first(form: str, outlier: float, way: str, norm: bridge.Norm) -> None:
+    problem = Problem(form, dtypes.float32, dtypes.float32)
+    problem.x.reshape(-1)[0] = outlier
+    problem.x[(0,) * problem.x.ndim] = outlier
+    var = norm.moments(problem.nest, problem.x, True)[2]
+    np.testing.assert_allclose(var, problem.expected(Equation())[1][2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["batch", "batch, channels last", "layer", "groups", "batch of vectors"])
+@pytest.mark.parametrize("value", [0.0, 0.1, 12345.678, 1e30])
+def test_of_equal_elements_y_is_the_bias(form: str, value: float, way: str, norm: bridge.Norm) -> None:
+    problem = Problem(form, dtypes.float32, dtypes.float32)
+    problem.x[...] = value
+    y, _ = norm.forward(problem.nest, problem.x, None, problem.b, Equation())
+    expected, _ = reference.norm.forward(problem.nest, problem.x * 0, None, problem.b, Equation())
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("form", ["batch", "batch, channels last", "layer"])
+@pytest.mark.parametrize("size", [1e20, 1e30])
+def test_squares_that_float32_does_not_hold(form: str, size: float, way: str, norm: bridge.Norm) -> None:
+    problem = Problem(form, dtypes.float32, dtypes.float32, offset=0)
+    problem.x *= np.float32(size)
+    found, expected = problem.found(norm, Equation()), problem.expected(Equation())
+    assert abs(found[0] - expected[0]).max() < 5e-6
+    np.testing.assert_allclose(found[1][2], expected[1][2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_order_of_threads_changes_no_bit(form: str, way: str, norm: bridge.Norm) -> None:
+    problem = Problem(form, dtypes.float32, dtypes.float32)
+    bits = []
+    for seed in range(4):
+        shim.State.seed = seed
+        bits.append([a.tobytes() for a in problem.found(norm, Equation())])
+    assert all(one == bits[0] for one in bits)
+
+
+def mutants() -> Iterator[tuple[str, str, int]]:
+    """(file, what stands there, what instead, which of them): each barrier, and indices that are off by one."""
+    for file in ("norm_rows.cu", "norm_moments.cu", "norm_grads.cu"):
+        for which in range(source(file).count("__syncthreads();")):
+            if (file, which) != ("norm_grads.cu", 0):  # it parts two sums, and here there is only one
+                yield file, "__syncthreads();", ";", which
+    for file, right, wrong in (
+        ("norm_rows.cu", "of_warp[0][threadIdx.x / 32] = a", "of_warp[0][threadIdx.x / 32 + 1] = a"),
+        ("norm_rows.cu", "columns = loops.terms;", "columns = loops.terms - 1;"),
+        ("norm_rows.cu", "I at = row.param + column.param + v", "I at = row.param + column.param + 1 + v"),
+        ("norm_rows.cu", "rows + index] = total_gx", "rows + index + 1] = total_gx"),
+        ("norm_moments.cu", "total += shared[1][t][lane * V + v]", "total += shared[1][t][lane * V]"),
+        ("norm_moments.cu", "min(first + chunk, loops.terms)", "min(first + chunk, loops.terms - 1)"),
+        ("norm_moments.cu", "partial[(chunks + c) * rows + row]", "partial[(chunks + c - 1) * rows + row]"),
+        ("norm_apply.cu", "put(out, row.data + column.data", "put(out, V + row.data + column.data"),
+        ("norm_grads.cu", "for (I c = 0; c < chunks", "for (I c = 1; c < chunks"),
+        ("norm_grads.cu", "for (I t = warp; t < teams", "for (I t = warp + 1; t < teams"),
+    ):
+        yield file, right, wrong, 0
+
+
+@pytest.mark.parametrize(("file", "text", "broken", "which"), list(mutants()))
+def test_a_missing_barrier_or_a_wrong_index_shows(
+    file: str, text: str, broken: str, which: int, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minorm.kernels.gpu import program
+
+    parts = source(file).split(text)
+    assert which < len(parts) - 1
+    mutated = text.join(parts[: which + 1]) + broken + text.join(parts[which + 1 :])
+    monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
+    of_rows = file == "norm_rows.cu" or "teams" in text or (file == "norm_grads.cu" and which == 3)
+    if not of_rows:
+        by_chunks(norm, monkeypatch)
+    for name in ("_rows", "_moments", "_apply", "_grads"):
+        monkeypatch.setattr(norm.norm, name, program.Program(getattr(norm.norm, name).name))
+    forget(norm)
+    try:
+        assert any(is_wrong(norm, form, seed) for form in MUTANT_FORMS for seed in range(3))
+    finally:
+        forget(norm)
+
+
+MUTANT_FORMS = ("layer, a block a row", "batch, channels last", "groups", "batch", "layer")
+
+
+def is_wrong(norm: bridge.Norm, form: str, seed: int) -> bool:
+    shim.State.seed = seed
+    problem = Problem(form, dtypes.float32, dtypes.float32)
+    try:
+        found = problem.found(norm, Equation())
+    except shim.KernelError:
+        return True
+    expected = problem.expected(Equation())
+    return not all(relative(one, other) < 1e-4 for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize(("shape", "launches"), [((5, 6, 4, 4), 1), ((40, 6), 3)])  # 3: moments, merge, apply
+def test_running_statistics_in_the_same_launch(
+    shape: tuple[int, ...], launches: int, unbiased: bool, norm: bridge.Norm
+) -> None:
+    layer = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
+    here, there = (layer(6, unbiased_running_var=unbiased) for _ in range(2))
+    there.to("cuda")
+    for seed in range(3):
+        x = mn.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32) + 2)
+        here(x)
+        x = x.to("cuda")
+        before = shim.State.launches
+        there(x)
+        assert shim.State.launches - before == launches
+    found = there.state_dict()
+    for name, value in here.state_dict().items():
+        np.testing.assert_allclose(found[name].cpu().numpy(), value.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("what", ["evaluation", "no update", "an error"])
+def test_running_statistics_that_must_not_change(what: str, norm: bridge.Norm) -> None:
+    layer = nn.BatchNorm1d(6).to("cuda")
+    x = mn.tensor(np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32)).to("cuda")
+    before = {name: value.cpu().numpy().copy() for name, value in layer.state_dict().items()}
+    if what == "evaluation":
+        layer.eval()(x)
+    elif what == "no update":
+        with mn.no_stats_update():
+            layer(x)
+    else:
+        with pytest.raises(ValueError, match="channels"):
+            layer(x[:, :5])
+    for name, value in layer.state_dict().items():
+        np.testing.assert_array_equal(value.cpu().numpy(), before[name])
+
+
+def test_the_cumulative_average_needs_no_word_to_the_host(norm: bridge.Norm) -> None:
+    layer = nn.BatchNorm1d(6, momentum=None).to("cuda")
+    batches = [np.random.default_rng(seed).standard_normal((8, 6)).astype(np.float32) for seed in range(3)]
+    norm.cupy.transfers.clear()
+    for batch in batches:
+        layer(mn.Tensor(norm.cupy.asarray(batch)))
+    assert norm.cupy.transfers.to_host == 0
+    mean = np.mean([batch.mean(0) for batch in batches], 0)
+    np.testing.assert_allclose(layer.running_mean.cpu().numpy(), mean, rtol=1e-5, atol=1e-7)
+
+
+def test_evaluation_backward(norm: bridge.Norm) -> None:
+    """With given statistics all five inputs have gradients."""
+    problem = Problem("batch", dtypes.float32, dtypes.float32)
+    x, dy, s, _ = problem.wide()
+    rng = np.random.default_rng(1)
+    var = rng.random(problem.nest.rows) + 0.5
+    stats = Statistics.of(rng.standard_normal(len(var)).astype(np.float32), np.zeros(len(var)), var, 1 / np.sqrt(var))
+    arguments = problem.nest, problem.dy, problem.x, stats
+    for name, given, wide in (
+        ("grad_sums", (*arguments, problem.s), (problem.nest, dy, x, stats, s)),
+        ("grad_params", arguments, (problem.nest, dy, x, stats)),
+    ):
+        expected = getattr(reference.norm, name)(*wide)
+        for one, other in zip(getattr(norm, name)(*given), expected, strict=True):
+            assert relative(one, other) < 1e-6
+    dx = norm.grad_input(*arguments, problem.s, None, None)
+    assert relative(dx, reference.norm.grad_input(problem.nest, dy, x, stats, s, None, None)) < 1e-6
+
+
+def test_unaligned_memory(norm: bridge.Norm) -> None:
+    """A view that begins in the middle of 16 bytes is read element by element."""
+    problem = Problem("layer", dtypes.float32, dtypes.float32)
+    room = norm.cupy.zeros(problem.x.size + 1, dtypes.float32)
+    x = room[1:].reshape(problem.x.shape)
+    x[...] = norm.cupy.asarray(problem.x)
+    s, b = norm.cupy.asarray(problem.s), norm.cupy.asarray(problem.b)
+    y, _ = norm.norm.forward(problem.nest, x, s, b, Equation())
+    assert math.isclose(relative(y.get(), problem.expected(Equation())[0]), 0, abs_tol=1e-6)
