@@ -26,6 +26,7 @@ from minorm.trace import check_devices
 
 _serials = itertools.count()
 _ndarray = np.ndarray
+_HOST = (np.ndarray, np.generic)
 
 
 class _Mode(threading.local):
@@ -99,10 +100,15 @@ class Function:
         wanted = _mode.recording and cls.differentiable
         function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
         arrays = [None if x is None else x.data for x in inputs]
-        if type(arrays[0]) is not _ndarray and _mixed(arrays):  # on a GPU: a kernel cannot tell a wrong address
-            check_devices(cls.__name__, cls.forward, (function, *inputs), options)
+        first = arrays[0]
         try:
-            result = function.forward(*arrays, **options)
+            if type(first) is _ndarray or isinstance(first, _HOST):
+                result = function.forward(*arrays, **options)
+            else:  # on a GPU, where a kernel cannot tell a wrong address
+                if _mixed(arrays):
+                    raise TypeError("the arrays are not on one device")
+                with first.device:
+                    result = function.forward(*arrays, **options)
         except (TypeError, ValueError, AttributeError, BufferError):  # NumPy and CuPy refuse each other's arrays
             check_devices(cls.__name__, cls.forward, (function, *inputs), options)
             raise
@@ -148,7 +154,12 @@ class Function:
                     f"backward of {name}: an {role} it needs was changed in place after the forward pass "
                     f"(version {version.count}, expected {count}); work on a copy, or change it after backward()"
                 )
-        results = self.backward(*gradients)
+        first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
+        if isinstance(first, _HOST):
+            results = self.backward(*gradients)
+        else:
+            with first.device:
+                results = self.backward(*gradients)
         return results if type(results) is tuple else (results,)
 
     def free(self) -> None:
@@ -158,11 +169,16 @@ class Function:
 
 def _mixed(arrays: list[Any]) -> bool:
     """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
-    first = arrays[0]
-    if len(arrays) == 1 or isinstance(first, np.ndarray):
-        return False
-    kind, place = type(first), first.data.device_id
-    return any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
+    kind, place = type(arrays[0]), arrays[0].data.device_id
+    return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
+
+
+def _copied(array: Any) -> Any:
+    """A copy on the device of the array; CuPy itself copies to the current one."""
+    if isinstance(array, _HOST):
+        return array.copy()
+    with array.device:
+        return array.copy()
 
 
 class Version:
@@ -201,12 +217,12 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     for leaf, total in leaves.values():
         array = total.array
         if id(array) in given or isinstance(array.base, type(array)):
-            array = array.copy()  # no two leaves may share memory: grad is the user's to change
+            array = _copied(array)  # no two leaves may share memory: grad is the user's to change
         given.add(id(array))
         if leaf.grad is None:
             leaf.grad = leaf.spawn(array, None, 0)
         else:
-            leaf.grad = leaf.spawn(leaf.grad.data + array, None, 0)
+            leaf.grad = leaf.spawn(leaf.accumulate(leaf.grad.data, array, False), None, 0)
 
 
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, _Sum]]:
@@ -238,8 +254,9 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, 
         for index, reference in getattr(function, "retained", {}).items():
             tensor = reference()
             if tensor is not None and gradients[index] is not None:
-                array = gradients[index]
-                tensor.grad = tensor.spawn(array.copy() if tensor.grad is None else tensor.grad.data + array, None, 0)
+                array, old = gradients[index], tensor.grad
+                total = _copied(array) if old is None else tensor.accumulate(old.data, array, False)
+                tensor.grad = tensor.spawn(total, None, 0)
         inputs, needs = function.inputs, function.needs
         assert inputs is not None
         for tensor, needed, array in zip(inputs, needs, function.differentiate(gradients), strict=True):

@@ -25,7 +25,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if select.is_array(source) and not isinstance(source, np.ndarray):
         kind = source.dtype if dtype is None else dtypes.check(dtype)
         moved = source if device is None else select.to_device(source, device)
-        return Tensor(moved.astype(kind, copy=moved is source), requires_grad)
+        with select.guard(moved):
+            return Tensor(moved.astype(kind, copy=moved is source), requires_grad)
     array = np.array(source, dtype=None if dtype is None else dtypes.check(dtype), order="C")
     if dtype is None:
         python_floats = not hasattr(source, "dtype") and array.dtype == np.float64 and not _holds_arrays(source)

@@ -208,11 +208,13 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def all(self) -> Tensor:
         """True where every element is true."""
-        return self.spawn(self.data.all(), None, 0)
+        with select.guard(self.data):
+            return self.spawn(self.data.all(), None, 0)
 
     def any(self) -> Tensor:
         """True where at least one element is true."""
-        return self.spawn(self.data.any(), None, 0)
+        with select.guard(self.data):
+            return self.spawn(self.data.any(), None, 0)
 
     # Shapes
 

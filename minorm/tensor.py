@@ -65,11 +65,10 @@ class Tensor(Operators):
     @staticmethod
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
         """Add two arrays, into `total` where its memory is the backward walk's own."""
-        kernels = backend(total).elementwise
-        if not owned:
-            return select.as_array(kernels.add(total, gradient))
-        kernels.accumulate(total, gradient)
-        return total
+        if type(total) is np.ndarray:
+            return _accumulated(total, gradient, owned)
+        with select.guard(total):
+            return _accumulated(total, gradient, owned)
 
     # What it is
 
@@ -207,7 +206,8 @@ class Tensor(Operators):
                     f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
-            weights = np.ones_like(self.data)
+            with select.guard(self.data):
+                weights = np.ones_like(self.data)
         else:
             weights = gradient.data if isinstance(gradient, Tensor) else self._array(gradient)
             if select.device_of(weights) != self.device:
@@ -274,17 +274,20 @@ class Tensor(Operators):
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._change("x[index] = value")[plain(index)] = self._value("x[index] = value", value)
+        with select.guard(self.data):
+            self._change("x[index] = value")[plain(index)] = self._value("x[index] = value", value)
 
     def copy_(self, source: Any) -> Tensor:
         """Overwrite with the values of `source`, broadcast and cast to this type; it may be on another device."""
         values = select.as_array(plain(source))
-        self._change("copy_")[...] = select.to_device(values, self.device)
+        with select.guard(self.data):
+            self._change("copy_")[...] = select.to_device(values, self.device)
         return self
 
     def fill_(self, value: Real) -> Tensor:
         """Set every element to `value`."""
-        self._change("fill_").fill(value)
+        with select.guard(self.data):
+            self._change("fill_").fill(value)
         return self
 
     def zero_(self) -> Tensor:
@@ -293,12 +296,14 @@ class Tensor(Operators):
 
     def add_(self, other: Any, *, alpha: Real = 1) -> Tensor:
         """Add alpha * other."""
-        self._change("add_")[...] += self.dtype.type(alpha) * self._value("add_", other)
+        with select.guard(self.data):
+            self._change("add_")[...] += self.dtype.type(alpha) * self._value("add_", other)
         return self
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply by `other`."""
-        self._change("mul_")[...] *= self._value("mul_", other)
+        with select.guard(self.data):
+            self._change("mul_")[...] *= self._value("mul_", other)
         return self
 
     # Types and devices
@@ -352,6 +357,14 @@ class Tensor(Operators):
     def contiguous(self) -> Tensor:
         """Self, or a copy in row-major order."""
         return self if self.data.flags.c_contiguous else self.clone()
+
+
+def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
+    kernels = backend(total).elementwise
+    if not owned:
+        return select.as_array(kernels.add(total, gradient))
+    kernels.accumulate(total, gradient)
+    return total
 
 
 def as_tensor(value: Any) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm import dtypes, trace
 from minorm.functional.arguments import floats, number
+from minorm.kernels import select
 from minorm.ops import loss as ops
 from minorm.tensor import Tensor
 
@@ -56,7 +57,8 @@ def cross_entropy(
         return ops.CrossEntropy.apply(
             input, target, reduction=reduction, ignore_index=ignore_index, label_smoothing=float(label_smoothing)
         )
-    wanted, total = _weights_of_labels(input, target.data, weight.data, ignore_index, label_smoothing)
+    with select.guard(weight.data):
+        wanted, total = _weights_of_labels(input, target.data, weight.data, ignore_index, label_smoothing)
     return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total)
 
 

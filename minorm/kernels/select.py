@@ -7,7 +7,7 @@ alone is the current one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from minorm.kernels import cpu, driver
 
 _backends: dict[type, Any] = {np.ndarray: cpu}  # by the type of array
+_ANYWHERE: AbstractContextManager[Any] = nullcontext()
 _found: list[Any] = []  # the module cupy, once it was found to work
 
 
@@ -130,6 +131,19 @@ def to_device(array: Any, device: Any) -> Any:
         return array
     with library().cuda.Device(index):
         return array.copy()  # CuPy copies to the current device
+
+
+def guard(array: Any) -> AbstractContextManager[Any]:
+    """Inside, the device of this array is the current one, as CuPy wants it of the arrays that it computes on."""
+    return _ANYWHERE if backend(array) is cpu else array.device
+
+
+def scalar(value: Any, dtype: Any, like: Any) -> Any:
+    """An array without axes beside `like`; nothing is copied to a device for it."""
+    if backend(like) is cpu:
+        return np.asarray(value, dtype)
+    with like.device:
+        return library().full((), value, dtype)
 
 
 def beside(array: Any, like: Any) -> Any:

@@ -182,7 +182,8 @@ class Module(Attributes):
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad.data.fill(0)
+                with select.guard(parameter.grad.data):
+                    parameter.grad.data.fill(0)
 
     def to(self: Self, *args: Any, device: Any = None, dtype: Any = None) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
@@ -258,7 +259,8 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
     """Swap the array (and the gradient's) for one of the type and on the device asked for."""
     if dtype is not None and dtypes.is_float(tensor.dtype):
-        tensor.data = tensor.data.astype(dtype, copy=False)
+        with select.guard(tensor.data):
+            tensor.data = tensor.data.astype(dtype, copy=False)
     if device is not None:
         tensor.data = select.to_device(tensor.data, device)
     if tensor.grad is not None:

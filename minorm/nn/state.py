@@ -50,7 +50,8 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
-        tensor.data[...] = select.to_device(array, tensor.device)
+        with select.guard(tensor.data):
+            tensor.data[...] = select.to_device(array, tensor.device)
         tensor.version.count += 1
     return LoadResult(missing, unexpected)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.tensor import Tensor
 
@@ -44,19 +45,25 @@ def clip_grad_norm_(
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
     """The same without a word to the host, unless it asks whether the norm is finite: the factor stays an array."""
-    wide = [np.abs(a.astype(np.float64)) for a in arrays if a.size]
-    if math.isinf(p):
-        norm = np.max(np.stack([a.max() for a in wide])) if wide else np.zeros_like(arrays[0], np.float64, shape=())
-    else:
-        norm = np.sum(np.stack([(a**p).sum() for a in wide] or [np.zeros_like(arrays[0], np.float64, shape=())]))
-        norm = norm ** (1 / p)
-    if finite:
-        _check_finite(norm.item())
-    factor = np.minimum(max_norm / (norm + 1e-6), 1.0)
+    first = arrays[0]
+    parts = [select.scalar(0.0, np.float64, first)]
     for array in arrays:
-        array[...] = array.astype(np.float64) * factor
+        if array.size:
+            with select.guard(array):
+                size = np.abs(array.astype(np.float64))
+                part = size.max() if math.isinf(p) else (size**p).sum()
+            parts.append(select.to_device(part, select.device_of(first)))
+    with select.guard(first):
+        norm = np.max(np.stack(parts)) if math.isinf(p) else np.sum(np.stack(parts)) ** (1 / p)
+        factor = np.minimum(max_norm / (norm + 1e-6), 1.0)
+        result = Tensor(norm.astype(first.dtype))
+    if finite:
+        _check_finite(result.item())
+    for array in arrays:
+        with select.guard(array):
+            array[...] = array.astype(np.float64) * select.to_device(factor, select.device_of(array))
     _changed(gradients)
-    return Tensor(norm.astype(arrays[0].dtype))
+    return result
 
 
 def _check_finite(norm: float) -> None:
@@ -74,7 +81,8 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     gradients = _gradients("clip_grad_value_", parameters)
     for gradient in gradients:
         array = gradient.data
-        array[...] = array.clip(-clip_value, clip_value)
+        with select.guard(array):
+            array[...] = array.clip(-clip_value, clip_value)
     _changed(gradients)
 
 
@@ -83,7 +91,8 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     arrays = [p.data.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
     if not arrays:
         raise ValueError("parameters_to_vector: parameters is empty; expected at least one")
-    return Tensor(np.concatenate(arrays))
+    with select.guard(arrays[0]):
+        return Tensor(np.concatenate(arrays))
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -94,7 +103,8 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         raise ValueError(f"vector_to_parameters: vec.shape is {vec.data.shape}; expected {(expected,)}")
     start = 0
     for p in tensors:
-        p.data[...] = vec.data[start : start + p.data.size].reshape(p.data.shape)
+        with select.guard(p.data):
+            p.data[...] = vec.data[start : start + p.data.size].reshape(p.data.shape)
         p.version.count += 1
         start += p.data.size
 

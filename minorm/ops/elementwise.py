@@ -179,9 +179,10 @@ class Clip(Function):
 
     def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
         self.x, self.low, self.high = x, low, high
-        bound = x.dtype.type
-        clipped = np.clip(x, None if low is None else bound(low), None if high is None else bound(high))
-        return clipped.astype(x.dtype, copy=False)  # np.clip widens bfloat16
+        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)  # np.clip widens bfloat16, CuPy's does not take it
+        bound = wide.dtype.type
+        clipped = np.clip(wide, None if low is None else bound(low), None if high is None else bound(high))
+        return clipped.astype(x.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
         x, bound = self.x, self.x.dtype.type

@@ -73,14 +73,15 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if type(like.data) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.spawn(np.asarray(value, dtype), None, 0)
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.spawn(np.full_like(like.data, value, dtype=dtype, shape=()), None, 0)
+        return like.spawn(select.scalar(value, dtype, like.data), None, 0)
     array = select.as_array(value)
     if (there := select.device_of(array)) != like.device:
         raise RuntimeError(
             f"{operation}: operands are on {like.device} and {there}; expected one device; "
             f"use minorm.tensor(array, device={like.device!r})"
         )
-    return like.spawn(array.astype(dtype, copy=False), None, 0)
+    with select.guard(array):
+        return like.spawn(array.astype(dtype, copy=False), None, 0)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from minorm.kernels import select
 from minorm.tensor import Tensor
 
+_CPU = {"cpu"}
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
@@ -105,7 +106,8 @@ class Optimizer:
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
-                    parameter.grad.data[...] = 0
+                    with select.guard(parameter.grad.data):
+                        parameter.grad.data[...] = 0
                     parameter.grad.version.count += 1
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -117,7 +119,7 @@ class Optimizer:
                 gradients = [p.grad.data for p in parameters]
                 self._check_gradients(parameters, gradients)
                 self._follow(group, parameters)
-                self._update(group, parameters, gradients)
+                self._update_each_device(group, parameters, gradients)
                 for p in parameters:
                     p.version.count += 1
         return loss
@@ -133,8 +135,11 @@ class Optimizer:
 
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
         """Bring the state to where the parameters are, where model.to(device) has moved them since the last step."""
+        known = self._places.get(id(group["params"]))
+        if known == _CPU and all(type(p.data) is np.ndarray for p in parameters):
+            return
         places = {p.device for p in parameters}
-        if places == self._places.get(id(group["params"])):
+        if places == known:
             return
         for p, g in zip(parameters, [p.grad for p in parameters], strict=True):
             if g is not None and g.device != p.device:
@@ -146,6 +151,18 @@ class Optimizer:
                 if select.is_array(value):
                     self.state[p][name] = select.to_device(value, p.device)
         self._places[id(group["params"])] = places
+
+    def _update_each_device(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        if len(self._places[id(group["params"])]) == 1:
+            with select.guard(parameters[0].data):
+                self._update(group, parameters, gradients)
+            return
+        by_device: dict[str, list[int]] = {}
+        for i, p in enumerate(parameters):
+            by_device.setdefault(p.device, []).append(i)
+        for chosen in by_device.values():
+            with select.guard(parameters[chosen[0]].data):
+                self._update(group, [parameters[i] for i in chosen], [gradients[i] for i in chosen])
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         raise NotImplementedError(f"{self._name} has no _update")
@@ -221,7 +238,8 @@ class Optimizer:
                 f"expected {parameter.shape}, as the parameter"
             )
         moved = select.to_device(array, parameter.device)
-        return moved.astype(parameter.dtype, order="C", copy=moved is array)
+        with select.guard(moved):
+            return moved.astype(parameter.dtype, order="C", copy=moved is array)
 
     def __repr__(self) -> str:
         groups = []

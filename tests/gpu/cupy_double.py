@@ -124,20 +124,22 @@ class ndarray:
         parts = place if isinstance(place, tuple) else (place,)
         if any(isinstance(p, np.ndarray) for p in parts):
             transfers.to_host += any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts)  # how many are true?
-            return fresh(result, self.device)
+            near("x[index]", self)
+            return fresh(result)
         return view(np.asarray(result) if not isinstance(result, np.generic) else self.memory[(*parts, ...)], self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise TypeError(f"Unsupported type {type(value)}")
+        near("x[index] = value", self)
         with np.errstate(all="ignore"):
-            self.memory[indices_of(index)] = content("x[index] = value", self.device, value)
+            self.memory[indices_of(index)] = content("x[index] = value", value)
 
     def __iter__(self) -> Iterator[ndarray]:
         return (self[i] for i in range(len(self.memory)))
 
     def fill(self, value: Any) -> None:
-        self.memory.fill(content("fill", self.device, value))
+        near("fill", self).fill(content("fill", value))
 
     # Copies and views
 
@@ -147,10 +149,10 @@ class ndarray:
         if self.dtype == dtype and not copy:
             return self
         with np.errstate(all="ignore"):
-            return fresh(self.memory.astype(dtype, order), self.device)  # type: ignore[arg-type]
+            return fresh(near("astype", self).astype(dtype, order))  # type: ignore[arg-type]
 
     def copy(self, order: str = "C") -> ndarray:
-        return fresh(self.memory.copy(order), Device())  # type: ignore[arg-type]  on the current device
+        return fresh(self.memory.copy(order))  # type: ignore[arg-type]  of any device, to the current one
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
         return view(self.memory.reshape(*shape, order=order), self)  # type: ignore[call-overload]
@@ -159,7 +161,7 @@ class ndarray:
         return view(self.memory.ravel(order), self)  # type: ignore[arg-type]
 
     def flatten(self, order: str = "C") -> ndarray:
-        return fresh(self.memory.flatten(order), self.device)  # type: ignore[arg-type]
+        return fresh(near("flatten", self).flatten(order))  # type: ignore[arg-type]
 
     def transpose(self, *axes: Any) -> ndarray:
         return view(self.memory.transpose(*axes), self)
@@ -196,13 +198,13 @@ def poison(memory: np.ndarray) -> None:
         memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
 
 
-def fresh(memory: Any, device: Device) -> ndarray:
-    """An array with memory of its own."""
+def fresh(memory: Any) -> ndarray:
+    """An array with memory of its own, on the current device."""
     result = ndarray.__new__(ndarray)
     result.memory = np.array(memory, copy=None)
     if result.memory.base is not None or not result.memory.flags.writeable:
         result.memory = result.memory.copy("K")
-    result.device, result.base = device, None
+    result.device, result.base = Device(), None
     cupy_cuda.pool.took(result.memory)
     return result
 
@@ -210,21 +212,27 @@ def fresh(memory: Any, device: Device) -> ndarray:
 def view(memory: np.ndarray, of: ndarray) -> ndarray:
     """An array around memory of another, if it still is that."""
     if not np.may_share_memory(memory, of.memory) and memory.size:
-        return fresh(memory, of.device)
+        near("copy", of)
+        return fresh(memory)
     result = ndarray.__new__(ndarray)
     result.memory, result.device = memory, of.device
     result.base = of if of.base is None else of.base
     return result
 
 
-def content(name: str, device: Device, value: Any) -> Any:
+def near(name: str, array: ndarray) -> np.ndarray:
+    """The memory of an array on the current device; that of another one CuPy reads slowly, if at all."""
+    if array.device != Device():
+        raise RuntimeError(f"{name}: the array is on {array.device}, the current device is {Device()}")
+    return array.memory
+
+
+def content(name: str, value: Any) -> Any:
     """The NumPy side of an argument; TypeError for NumPy arrays, which CuPy never copies by itself."""
     if isinstance(value, ndarray):
-        if value.device != device:
-            raise ValueError(f"{name}: the arrays are on {device} and {value.device}; peer access would be slow")
-        return value.memory
+        return near(name, value)
     if isinstance(value, (list, tuple)):
-        return type(value)(content(name, device, item) for item in value)
+        return type(value)(content(name, item) for item in value)
     if isinstance(value, np.ndarray):
         raise TypeError(f"Unsupported type {type(value)} in {name}")
     return value
@@ -258,8 +266,7 @@ class Ufunc:
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, casting: str = "same_kind") -> Any:
         if len(args) != self.nin:
             raise TypeError(f"Wrong number of arguments for {self.__name__!r}: {len(args)}, expected {self.nin}")
-        device = next(a.device for a in (*args, out) if isinstance(a, ndarray))
-        values = [content(self.__name__, device, a) for a in args]
+        values = [content(self.__name__, a) for a in args]
         for value in values:
             if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
                 raise TypeError(f"Unsupported type {type(value)} in {self.__name__}")
@@ -268,7 +275,7 @@ class Ufunc:
             result = self.function(*[np.asarray(v).astype(t, copy=False) for v, t in zip(values, taken, strict=True)])
             result = np.asarray(result).astype(given, copy=False)
         if out is None:
-            return fresh(result, device)
+            return fresh(result)
         if not np.can_cast(given, out.dtype, casting):  # type: ignore[arg-type]
             raise TypeError(f"output (typecode '{given}') could not be coerced to '{out.dtype}' in {self.__name__}")
         if np.broadcast_shapes(result.shape, out.shape) != out.shape:
@@ -301,7 +308,7 @@ class Ufunc:
         if a.dtype.char not in kinds:
             raise TypeError(f"cupy.{self.__name__}.at has no {a.dtype}")
         transfers.atomics += a.dtype.kind == "f"  # sums in an order of its own each time
-        self.function.at(a.memory, indices_of(index), content("at", a.device, b))
+        self.function.at(near("at", a), indices_of(index), content("at", b))
 
     def reduce(self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         if self.__name__ not in ("add", "multiply"):
@@ -322,8 +329,10 @@ class Reduction:
             given = next(dtype_of(result) for taken, result in self.loops if np.can_cast(a.dtype, dtype_of(taken)))
         compute = np.dtype(np.float32) if given in HALVES else given
         with np.errstate(all="ignore"):
-            result = getattr(np, self.name)(a.memory.astype(compute, copy=False), axis=axis, keepdims=keepdims)
-        return fresh(np.asarray(result).astype(given), a.device)
+            result = getattr(np, self.name)(
+                near(self.name, a).astype(compute, copy=False), axis=axis, keepdims=keepdims
+            )
+        return fresh(np.asarray(result).astype(given))
 
 
 module = types.ModuleType("cupy")  # cupy_functions.py fills it

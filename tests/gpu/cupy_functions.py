@@ -21,7 +21,7 @@ import cupy_types
 import numpy as np
 import shim
 from cupy_cuda import Device, transfers
-from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, view
+from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, near, poison, view
 
 from minorm.kernels import driver, select
 
@@ -43,25 +43,25 @@ def function(name: str, run: Callable[..., Any] | None = None) -> Callable[..., 
             return run(*args, **options)
         given = [*args, *options.values()]
         arrays = [a for g in given for a in (g if isinstance(g, (list, tuple)) else [g]) if isinstance(a, ndarray)]
-        device = arrays[0].device if arrays else Device()
-        values = [content(name, device, a) for a in args]
-        named = {key: content(name, device, value) for key, value in options.items()}
+        first = arrays[0] if arrays else None
+        values = [a.memory if a is first and name in VIEWS else content(name, a) for a in args]
+        named = {key: content(name, value) for key, value in options.items()}
         with np.errstate(all="ignore"):
             result = getattr(np, name)(*values, **named)
         if isinstance(result, (list, tuple)):
-            return type(result)(wrapped(r, arrays, device) for r in result)
-        return None if result is None else wrapped(result, arrays, device)
+            return type(result)(wrapped(r, arrays) for r in result)
+        return None if result is None else wrapped(result, arrays)
 
     call.__name__ = name
     return call
 
 
-def wrapped(result: Any, arrays: list[Array], device: Device) -> Array:
+def wrapped(result: Any, arrays: list[Array]) -> Array:
     """The array of a result: a view where it shares memory with an argument."""
     for array in arrays:
         if isinstance(result, np.ndarray) and np.may_share_memory(result, array.memory):
             return view(result, array)
-    return fresh(result, device)
+    return fresh(result)
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, blocking: bool = False) -> Array:
@@ -74,7 +74,7 @@ def array(obj: Any, dtype: Any = None, copy: Any = True, order: str = "K") -> Ar
     if isinstance(obj, ndarray):
         return obj.astype(obj.dtype if dtype is None else dtype, copy=bool(copy))
     transfers.to_device += 1
-    return fresh(np.array(obj, dtype, order=order), Device())  # type: ignore[call-overload]
+    return fresh(np.array(obj, dtype, order=order))  # type: ignore[call-overload]
 
 
 def asnumpy(a: Any) -> np.ndarray:
@@ -110,31 +110,29 @@ def _where(condition: Array, x: Any = None, y: Any = None) -> Any:
 
 
 def _clip(a: Array, a_min: Any, a_max: Any, out: Any = None) -> Array:
-    assert out is None
-    low, high = (a.dtype.type(v) if isinstance(v, (int, float)) else v for v in (a_min, a_max))
-    if low is None or high is None:
-        text = cupy_types.UFUNCS["maximum" if high is None else "minimum"]
-        one = Ufunc("clip", np.maximum if high is None else np.minimum, text)
-        return one(a, low if high is None else high)
-    return _clip_loops(a, low, high)
+    if a.dtype.kind in "iuf":  # not bfloat16
+        low, high = (-np.inf, np.inf) if a.dtype.kind == "f" else (np.iinfo(a.dtype).min, np.iinfo(a.dtype).max)
+        a_min = a.dtype.type(low) if a_min is None else a_min
+        a_max = a.dtype.type(high) if a_max is None else a_max
+    return _clip_loops(a, a_min, a_max, out=out)
 
 
 def _extreme(name: str) -> Callable[..., Array]:
     def run(a: Array, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Array:
         assert (dtype, out) == (None, None)
-        return fresh(getattr(np, name)(a.memory, axis=axis, keepdims=keepdims), a.device)
+        return fresh(getattr(np, name)(near(name, a), axis=axis, keepdims=keepdims))
 
     return run
 
 
 def _argsort(a: Array, axis: int = -1, kind: Any = None) -> Array:
     _check_sorted(a, kind)
-    return fresh(np.argsort(a.memory, axis, kind="stable"), a.device)
+    return fresh(np.argsort(near("argsort", a), axis, kind="stable"))
 
 
 def _sort(a: Array, axis: int = -1, kind: Any = None) -> Array:
     _check_sorted(a, kind)
-    return fresh(np.sort(a.memory, axis, kind="stable"), a.device)
+    return fresh(np.sort(near("sort", a), axis, kind="stable"))
 
 
 def _check_sorted(a: Array, kind: Any) -> None:
@@ -149,58 +147,53 @@ def _running(name: str) -> Callable[..., Array]:
         assert out is None
         if np.dtype(dtype or a.dtype).char == "E":
             raise TypeError(f"cupy.{name} has no bfloat16")
-        return fresh(getattr(np, name)(a.memory, axis, dtype), a.device)
+        return fresh(getattr(np, name)(near(name, a), axis, dtype))
 
     return run
 
 
 def _nonzero(a: Array) -> tuple[Array, ...]:
     transfers.to_host += 1  # how many are there?
-    return tuple(fresh(part, a.device) for part in np.nonzero(a.memory))
+    return tuple(fresh(part) for part in np.nonzero(near("nonzero", a)))
 
 
 def _argwhere(a: Array) -> Array:
     transfers.to_host += 1
-    return fresh(np.argwhere(a.memory), a.device)
+    return fresh(np.argwhere(near("argwhere", a)))
 
 
 def _created(name: str) -> Callable[..., Array]:
     def run(*args: Any, **options: Any) -> Array:
-        return fresh(getattr(np, name)(*[content(name, Device(), a) for a in args], **options), Device())
+        return fresh(getattr(np, name)(*[content(name, a) for a in args], **options))
 
     return run
 
 
 def _like(name: str) -> Callable[..., Array]:
-    def run(a: Array, *value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None) -> Array:
+    made = getattr(np, name)
+
+    def run(a: Array, *given: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None) -> Array:
         if not isinstance(a, ndarray):
             raise TypeError(f"{name}: {type(a)} is no array of CuPy")
-        if name == "full_like":
-            value, (dtype, *_) = value[:1], (*value[1:], dtype)
-        elif value:
-            value, dtype = (), value[0]
-        given = [content(name, a.device, v) for v in value]
+        value = [content(name, given[0])] if name == "full_like" else []
+        kind = given[len(value)] if len(given) > len(value) else dtype
+        shape = shape or a.shape  # as CuPy has it: () counts as None
+        result = fresh(made(a.memory, *value, kind, order, shape=shape))
         if name == "empty_like":
-            like = np.empty_like(a.memory, dtype, order, shape=shape)
-            result = ndarray.__new__(ndarray)
-            result.__init__(like.shape, like.dtype)  # type: ignore[misc]
-            result.memory = like
-            like[...] = ndarray(like.shape, like.dtype).memory
-            result.device = a.device
-            return result
-        return fresh(getattr(np, name)(a.memory, *given, dtype=dtype, order=order, shape=shape), a.device)
+            poison(result.memory)
+        return result
 
     return run
 
 
 def _matmul(a: Array, b: Array, out: Any = None) -> Array:
     assert out is None
-    x, y = (content("matmul", a.device, v) for v in (a, b))
+    x, y = (content("matmul", v) for v in (a, b))
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("matmul: Scalar operands are not allowed, use '*' instead")
     kind = np.promote_types(x.dtype, y.dtype)
     compute = np.float32 if kind.itemsize == 2 else kind
-    return fresh(np.asarray(x.astype(compute) @ y.astype(compute)).astype(kind), a.device)
+    return fresh(np.asarray(x.astype(compute) @ y.astype(compute)).astype(kind))
 
 
 _where_loops = Ufunc("where", np.where, cupy_types.WHERE)
@@ -223,6 +216,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "sort": _sort,
     "where": _where,
 }
+VIEWS = ("broadcast_to", "expand_dims", "moveaxis", "reshape", "squeeze", "swapaxes", "transpose", "split")
 METHODS = [  # x.f(...) is f(x, ...)
     "all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "dot", "max", "mean", "min", "nonzero",
     "prod", "repeat", "sum", "take",

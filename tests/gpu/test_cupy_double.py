@@ -147,9 +147,14 @@ def test_devices_do_not_mix(cuda: Any) -> None:
     x = cuda.ones(2)
     with cuda.cuda.Device(1):
         y = cuda.ones(2)
-    assert (x.device.id, y.device.id, (y + 1).device.id) == (0, 1, 1)
-    with pytest.raises(ValueError, match="peer access"):
-        x + y
+        z = y + 1
+    assert (x.device.id, y.device.id, z.device.id, y[0].device.id) == (0, 1, 1, 1)
+    for compute in (lambda: x + y, lambda: y + 1, y.sum, lambda: y.fill(0), lambda: np.concatenate([x, y])):
+        with pytest.raises(RuntimeError, match="current device is <CUDA Device 0>"):
+            compute()
+    assert y.copy().device.id == 0  # copies go to the current device
+    assert np.full_like(y, 1).device.id == 0
+    assert np.zeros_like(x, shape=()).shape == (2,)  # CuPy takes () for None
 
 
 def test_everything_is_as_before_after_it() -> None:

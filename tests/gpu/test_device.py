@@ -286,6 +286,37 @@ def test_training_is_the_same_on_both_devices(make: Any) -> None:
         np.testing.assert_allclose(results["cuda"][1][name], value, rtol=1e-4, atol=1e-5)
 
 
+def test_training_on_a_device_that_is_not_the_current_one() -> None:
+    losses = []
+    for device in ("cuda:0", "cuda:1"):
+        net = model().to(device)
+        optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        losses.append(train(net, optimizer, 3, device))
+        nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+        nn.utils.clip_grad_value_(net.parameters(), 1e-4)
+        net.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=False)
+        net.half()
+        assert {p.device for p in net.parameters()} == {device}
+    assert losses[0] == losses[1]
+
+
+def test_layers_on_two_devices() -> None:
+    first, second = nn.Linear(4, 8).to("cuda:0"), nn.Linear(8, 3).to("cuda:1")
+    parameters = [*first.parameters(), *second.parameters()]
+    optimizer = optim.Adam(parameters, 0.01)
+    x, target = mn.randn(5, 4, device="cuda:0"), mn.tensor([0, 1, 2, 0, 1], device="cuda:1")
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(second(F.relu(first(x)).to("cuda:1")), target)
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[2] < losses[0]
+
+
 def test_a_training_step_asks_the_host_for_nothing(cuda: Any) -> None:
     net = model().to("cuda")
     optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)

@@ -152,7 +152,7 @@ def test_operation(name: str, dtype: Any, cuda: Any) -> None:
     check(found, expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [mn.float32, mn.bfloat16], ids=str)  # each type is a kernel more to compile
 @pytest.mark.parametrize("name", layouts.CASES)
 def test_functional(name: str, dtype: Any, cuda: Any) -> None:
     skip_what_has_no_kernel(name)

@@ -24,7 +24,7 @@ def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Ar
     """k, d, var: two passes, the second about the mean."""
     x4 = _computed(four(nest, x), dtype)
     if not centered:
-        zero = np.zeros_like(x, np.float64, shape=nest.rows)
+        zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
         return zero, zero, _mean(np.square(x4, dtype=np.float64))
     k = _mean(x4).astype(x4.dtype)
     t = x4 - kept(nest, k)

@@ -131,7 +131,7 @@ def counts(
     if divisor is not None:
         return divisor
     like = np.empty(0) if like is None else like
-    result = np.ones_like(like, np.int64, shape=())
+    result = np.ones_like(like, np.int64, shape=(1,)).reshape(())
     for n, o, k, s, (low, high), d in zip(size, out, kernel, stride, padding, dilation, strict=True):
         at = np.arange(o, like=like)[:, None] * s + np.arange(k, like=like) * d - low
         counted = (at < n + high) if count_include_pad else (at >= 0) & (at < n)
