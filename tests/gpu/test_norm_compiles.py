@@ -39,7 +39,8 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             ("row_backward", *three, packs, warp, 2),
         ],
         "norm_moments.cu": [
-            ("moments_rows", *two, warp), ("moments_lanes", *two, LANES), ("merge_moments", computed, index, parameters),
+            ("moments_rows", *two, warp), ("moments_lanes", *two, LANES),
+            ("merge_moments", computed, index, parameters),
         ],
         "norm_apply.cu": [
             ("apply_rows", *three, warp), ("apply_lanes", *three, LANES),

@@ -50,7 +50,8 @@ def test_a_large_batch_norm_keeps_a_device_busy() -> None:
     assert found.chunk * 13 >= BATCH.columns > found.chunk * 12
     last = walk(LAST)
     assert last.form == "lanes"
-    assert last.grid[0] * last.grid[1] >= 1024
+    assert last.team * last.width == 64  # as many threads side by side as there are channels
+    assert last.grid == (1, 784)  # chunks of whole steps of all threads
 
 
 def test_teams_that_add_up_gradients_of_scale_take_several_rows() -> None:

@@ -21,7 +21,7 @@ from minorm.kernels.gpu.launch import WARP, blocks, index_type, width
 from minorm.nest import Nest
 
 BLOCK = 256  # threads of the kernels that walk through chunks
-LANES = 32
+LANES, FEWEST_LANES = 32, 4  # threads side by side
 UNROLL = 8  # packs a thread reads between two sums in double, as in the kernels
 BUSY = 1024  # blocks that keep a large device busy
 SHORT = 2048  # terms up to which a warp, not a block, walks along them
@@ -107,7 +107,7 @@ class Walk(NamedTuple):
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
     form: str  # "rows" or "lanes", the end of the kernels' names
-    team: bool | int  # WARP for rows, LANES for lanes: the last template argument
+    team: bool | int  # WARP for rows, threads side by side for lanes: the last template argument
     grid: tuple[int, int]
     block: tuple[int]
     chunk: Any  # terms of one chunk, in the index type
@@ -122,10 +122,12 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
     """The grid that goes through all terms of all results; `elementwise`: nothing is added up, chunks may be short."""
     index = index_type(size)
     elements = loops.width(itemsize) if aligned else 1
-    warp = False
+    warp, lanes = False, LANES
     if loops.is_lanes:
-        step, block = BLOCK // LANES, BLOCK
-        across = blocks(loops.results, LANES * elements)
+        while lanes > FEWEST_LANES and lanes // 2 * elements >= loops.results:
+            lanes //= 2
+        step, block = BLOCK // lanes, BLOCK
+        across = blocks(loops.results, lanes * elements)
     else:
         warp = loops.terms <= SHORT
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
@@ -134,7 +136,7 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
     chunks = max(1, min(-(-loops.terms // least), -(-BUSY // max(1, across)), 65535))
     chunk = -(-loops.terms // (chunks * step)) * step
     chunks = max(1, -(-loops.terms // max(1, chunk)))
-    form, team = ("lanes", LANES) if loops.is_lanes else ("rows", warp)
+    form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
     return Walk(
         loops.packed(index), index, elements, form, team, (max(1, across), chunks), (block,), index.type(chunk),
         loops.results,
