@@ -1,9 +1,10 @@
 """CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides in which order they run.
 
 A block's threads run one after the other, each up to its next barrier or shuffle; when all have come there, the next
-round begins, in another order. So a result that depends on the order, because a barrier is missing or an atomic adds
-floats, differs from seed to seed. Threads that wait at different barriers, or for threads that have ended, are an
-error that names the lines; so is a write outside of an array. What lies around arrays is NaN, so reading there shows.
+round begins, in another order. Some warps run ahead of others, as far as barriers let them. So a result that depends on
+the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. Threads that wait at
+different barriers, or for threads that have ended, are an error that names the lines; so is a write outside of an
+array. What lies around arrays is NaN, so reading there shows.
 
 Blocks are one-dimensional; `__shared__` arrays have a constant size. It tells nothing about speed.
 """
@@ -21,16 +22,31 @@ from typing import Any
 
 import numpy as np
 
-from minorm.kernels import select
 from minorm.labs.compiling import CompileError, folder
 
 MOST = 1024  # threads of a block
 GUARD = 64  # elements of NaN on both sides of an array
 LINE = 300  # characters of an error of a kernel
 C_TYPES = {"int": ctypes.c_int, "float": ctypes.c_float}
+FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(([^)]*)\)")
 
 SHIM = Path(__file__).with_name("cuda_shim.h")
+
+
+# After a barrier some warps rest for 24 rounds while the others run on: no kernel may count on warps being equally
+# fast. The threads of a warp decide alike, as they all run in the round after the barrier, with one random_state.
+NAPS = """
+#undef __syncthreads
+#define __syncthreads() shim::nap(__LINE__)
+namespace shim {
+void nap(int line) {
+    wait(BLOCK, line);
+    unsigned long long mixed = (random_state ^ (current / 32 + 1) * 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
+    for (int rounds = mixed >> 63 ? 24 : 0; rounds > 0; rounds--) wait(WARP, line);
+}
+}
+"""
 
 
 class KernelError(RuntimeError):
@@ -50,8 +66,12 @@ class Program:
             raise CompileError("there is no kernel in it: nothing begins with __global__ void")
         self.parameters = {name: [_parameter(name, p) for p in text.split(",")] for name, text in found.items()}
         launchers = [_launcher(name, text, self.parameters[name]) for name, text in found.items()]
-        shim = SHIM.read_text(encoding="utf-8")
-        self.library = _compiled("\n".join([shim, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers]))
+        naps = NAPS if "__shfl" in source else ""
+        self.library = _compiled(
+            "\n".join(
+                [f'#include "{SHIM.name}"', naps, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers]
+            )
+        )
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0) -> int:
         """Run a kernel; arrays of float32 are changed in place. Returns how many barriers all blocks came through.
@@ -89,27 +109,6 @@ class Program:
         return barriers
 
 
-class OnGpu:
-    """The same text, compiled for the GPU and launched there; RuntimeError where there is no GPU or no CuPy.
-
-    A GPU's results do not tell that a barrier is missing: they may be right for years. Check with Program.
-    """
-
-    def __init__(self, *pieces: str) -> None:
-        self.library = select.library()
-        source = "\n".join(pieces)
-        self.kernels = [name for name, _ in KERNEL.findall(source)]
-        options = ("-std=c++17",)
-        self.module = self.library.RawModule(code=source, options=options, name_expressions=self.kernels)
-
-    def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Program.launch, without a seed: arrays of the GPU, of NumPy's float32 and int32 numbers where no array is."""
-        narrow = [
-            np.int32(a) if isinstance(a, int) else np.float32(a) if isinstance(a, float) else a for a in arguments
-        ]
-        self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
-
-
 def without_barrier(source: str, which: int) -> str:
     """The source with one `__syncthreads();` less, counted from 0; lines stay where they are."""
     parts = source.split("__syncthreads();")
@@ -137,25 +136,11 @@ def _launcher(name: str, parameters: str, parsed: list[tuple[str, str]]) -> str:
 
 @functools.cache
 def _compiled(text: str) -> ctypes.CDLL:
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        raise CompileError("there is no C++ compiler (g++) on this machine")
+    compiler = _compiler()
     source = folder() / f"cuda_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
     source.write_text(text, encoding="utf-8")
     target = source.with_suffix(".so")
-    command = [
-        compiler,
-        "-std=c++17",
-        "-O1",
-        "-w",
-        "-ffp-contract=off",
-        "-fPIC",
-        "-shared",
-        str(source),
-        "-o",
-        str(target),
-    ]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
+    result = _run([compiler, *FLAGS, "-shared", str(source), "-o", str(target)])
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         errors = [line for line in said if "error" in line] or said
@@ -163,3 +148,19 @@ def _compiled(text: str) -> ctypes.CDLL:
     library = ctypes.CDLL(str(target))
     library.shim_message.restype = ctypes.c_char_p
     return library
+
+
+@functools.cache
+def _compiler() -> str:
+    """The compiler, with the shim precompiled where it can do that: a kernel then takes half as long."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise CompileError("there is no C++ compiler (g++) on this machine")
+    shim = folder() / SHIM.name
+    shim.write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
+    _run([compiler, *FLAGS, "-x", "c++-header", str(shim), "-o", f"{shim}.gch"])
+    return compiler
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")

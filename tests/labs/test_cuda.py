@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.kernels import select
 from minorm.labs import cuda
 from minorm.labs.compiling import CompileError
 
@@ -138,18 +137,6 @@ def test_what_cannot_be_launched_says_why() -> None:
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
+    cuda._compiler.cache_clear()
     with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
         cuda.Program("__global__ void f(float* only_here) { }")
-
-
-def test_the_same_text_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where CuPy is asked for, a stand-in with its rules: the very types of parameters, and C++ names."""
-    shim = pytest.importorskip("shim")
-
-    class Cupy:
-        RawModule = shim.Module
-
-    monkeypatch.setattr(select, "library", Cupy)
-    y = np.zeros(6, np.float32)
-    cuda.OnGpu(SUM, MEAN).launch("distances", 6, 128, X, y, 500, 2.0)
-    assert np.array_equal(y, distances(SUM))

@@ -1,0 +1,352 @@
+"""Lab 8: the student's CUDA on the CPU, threads in many orders; barriers that are there, needed, and missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.creation import tensor
+from minorm.kernels.pieces import Pieces
+from minorm.labs.comparing import at_most, close, equal, numbers, true
+from minorm.labs.cuda import KernelError, Program, without_barrier
+from minorm.labs.lab import Lab
+
+LAB = Lab(
+    8,
+    "lab08_cuda",
+    "CUDA block reduction",
+    "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
+    minutes=90,
+)
+SECONDS = 60.0  # a check may have to compile first
+SEEDS = 6
+BARRIER = "__syncthreads();"
+
+
+def normalized(module: Any, x: Any, mean: Any, rstd: Any, threads: int) -> Any:
+    """y of the student's kernel."""
+    y = np.full(x.shape, np.nan, np.float32)
+    program = Program(module.normalize_cu())
+    program.launch("normalize", len(x), threads, x, mean, rstd, y, x.shape[1], seed=threads)
+    return y
+
+
+def _normalize(student: Any, rng: np.random.Generator, cases: tuple[tuple[int, int, int], ...]) -> None:
+    for rows, m, threads in cases:
+        x = rng.standard_normal((rows, m)).astype(np.float32)
+        mean, rstd = rng.standard_normal((2, rows)).astype(np.float32)
+        y = student.drive("normalized", x=x, mean=mean, rstd=rstd, threads=threads)
+        close(y, (x - mean[:, None]) * rstd[:, None], f"y of {rows} rows of {m}, {threads} threads", 1e-5, 1e-6)
+
+
+@LAB.check("8.1", "a block for each row", points=2, visible=True, seconds=SECONDS)
+def normalize_rows(student: Any, rng: np.random.Generator) -> None:
+    _normalize(student, rng, ((1, 64, 64), (5, 128, 32)))
+
+
+@LAB.check("8.1", "rows that are no multiple of the block", points=2, seconds=SECONDS)
+def normalize_odd(student: Any, rng: np.random.Generator) -> None:
+    _normalize(student, rng, ((3, 100, 64), (4, 7, 32), (1, 1, 96), (2, 1500, 512)))
+
+
+HARNESS = """
+__global__ void each(const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = block_sum(x[i]);
+}
+__global__ void twice(const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = x[i];
+    float first = block_sum(v);
+    float second = block_sum(v * v);
+    y[2 * i] = first;
+    y[2 * i + 1] = second;
+}
+"""
+
+
+def block_sums(module: Any, piece: str, kernel: str, x: Any, seeds: int = 1, left_out: int = -1) -> list[Any]:
+    """[sums that each thread got, barriers] for each seed; x has a row for each block. An error is its text."""
+    text = getattr(module, piece)()
+    program = Program(without_barrier(text, left_out) if left_out >= 0 else text, HARNESS)
+    found: list[Any] = []
+    for seed in range(seeds):
+        y = np.full((*x.shape, 2 if kernel == "twice" else 1), np.nan, np.float32)
+        try:
+            barriers = program.launch(kernel, *x.shape, x, y, seed=seed)
+        except KernelError as error:
+            if left_out < 0:
+                raise
+            found.append([str(error), 0])
+        else:
+            found.append([y, barriers])
+    return found
+
+
+def barriers_in(module: Any, piece: str) -> int:
+    """How many barriers stand in the text."""
+    return int(getattr(module, piece)().count(BARRIER))
+
+
+def _numbers(rng: np.random.Generator, blocks: int, threads: int) -> Any:
+    return rng.uniform(0.5, 1.5, (blocks, threads)).astype(np.float32)
+
+
+def _sums(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
+    for threads in sizes:
+        x = _numbers(rng, 2, threads)
+        ((y, _),) = student.drive("block_sums", piece=piece, kernel="each", x=x)
+        expected = np.broadcast_to(x.sum(1, dtype=np.float64)[:, None, None], (*x.shape, 1))
+        close(y, expected, f"block_sum that each of {threads} threads gets", rtol=1e-6)
+
+
+def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
+    """Two sums, one after the other, in many orders."""
+    for threads in sizes:
+        x = _numbers(rng, 1, threads)
+        found = student.drive("block_sums", piece=piece, kernel="twice", x=x, seeds=SEEDS)
+        sums = np.stack([x.sum(1, dtype=np.float64), np.square(x, dtype=np.float64).sum(1)], 1)
+        for seed, (y, _) in enumerate(found):
+            what = f"two block_sums in a row, {threads} threads, seed {seed}"
+            close(y, np.broadcast_to(sums[:, None, :], (*x.shape, 2)), what, rtol=1e-6)
+            equal(y, np.asarray(found[0][0]), f"{what}, against seed 0")
+
+
+def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
+    """Each barrier that is left out changes something, in some order."""
+    x = _numbers(rng, 1, threads)
+    count = int(numbers(student.drive("barriers_in", piece=piece), "barriers", "a number"))
+    true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
+    right = student.drive("block_sums", piece=piece, kernel="twice", x=x)[0][0]
+    for which in range(count):
+        found = student.drive("block_sums", piece=piece, kernel="twice", x=x, seeds=2 * SEEDS, left_out=which)
+        changed = any(isinstance(y, str) or not np.array_equal(y, right) for y, _ in found)
+        what = f"block_sum without its barrier number {which + 1}"
+        true(changed, what, "a wrong result in some order of threads", "the right one: it waits for nothing")
+
+
+def _few(student: Any, rng: np.random.Generator, piece: str, threads: int, most: int) -> None:
+    x = _numbers(rng, 1, threads)
+    ((_, barriers),) = student.drive("block_sums", piece=piece, kernel="each", x=x)
+    at_most(barriers, most, f"barriers of one block_sum of {threads} threads")
+
+
+@LAB.check("8.2", "every thread has the sum", points=2, visible=True, seconds=SECONDS)
+def tree_sums(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, "tree_cu", (64, 256))
+
+
+@LAB.check("8.2", "twice in a row, the same bits in any order", points=2, visible=True, seconds=SECONDS)
+def tree_again(student: Any, rng: np.random.Generator) -> None:
+    _again(student, rng, "tree_cu", (64, 128))
+
+
+@LAB.check("8.2", "blocks of 1 to 1024 threads", seconds=SECONDS)
+def tree_sizes(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, "tree_cu", (1, 2, 8, 32, 512, 1024))
+
+
+@LAB.check("8.2", "no barrier too many", visible=True, seconds=SECONDS)
+def tree_barriers(student: Any, rng: np.random.Generator) -> None:
+    _all_needed(student, rng, "tree_cu", 64)
+    _few(student, rng, "tree_cu", 256, 11)
+
+
+@LAB.check("8.2", "few roundings", seconds=SECONDS)
+def tree_exact(student: Any, rng: np.random.Generator) -> None:
+    """One by one behind 2^24, ones are lost; a tree loses one at most."""
+    x = np.ones((1, 1024), np.float32)
+    x[0, 0] = 1 << 24
+    ((y, _),) = student.drive("block_sums", piece="tree_cu", kernel="each", x=x)
+    close(y, np.full((1, 1024, 1), (1 << 24) + 1023.0), "block_sum of 2^24 and 1023 ones", rtol=0, atol=2.0)
+
+
+TREE = """
+__device__ float block_sum(float v) {
+    __shared__ float part[512];
+    part[threadIdx.x] = v;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    float sum = part[0];
+    __syncthreads();
+    return sum;
+}
+"""
+ATOMIC = """
+__device__ float block_sum(float v) {
+    __shared__ float sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    atomicAdd(&sum, v);
+    __syncthreads();
+    v = sum;
+    __syncthreads();
+    return v;
+}
+"""
+MOMENTS = """
+__global__ void moments(const float* x, float* mean, float* var, int m) {
+    const float* row = x + blockIdx.x * m;
+    float sum = 0, squares = 0;
+    for (int i = threadIdx.x; i < m; i += blockDim.x) sum += row[i];
+    float middle = block_sum(sum) / m;
+    for (int i = threadIdx.x; i < m; i += blockDim.x) squares += (row[i] - middle) * (row[i] - middle);
+    squares = block_sum(squares) / m;
+    if (threadIdx.x == 0) {
+        mean[blockIdx.x] = middle;
+        var[blockIdx.x] = squares;
+    }
+}
+"""
+MOST_WORK = 1 << 15  # threads of one launch
+
+
+def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
+    """An implementation for the student's tests: a kernel, with something planted."""
+    text = tree + MOMENTS
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+
+    def moments(x: Any, threads: int = 128, seed: int = 0) -> tuple[Any, Any]:
+        if not isinstance(x, np.ndarray) or x.dtype != np.float32 or x.ndim != 2 or x.size == 0:
+            raise TypeError("moments: x must be a float32 matrix with rows that have elements")
+        if threads not in (32, 64, 128, 256, 512):
+            raise ValueError(f"moments: threads={threads!r}; expected 32, 64, 128, 256 or 512")
+        if len(x) * threads > MOST_WORK or x.size > 1 << 20:
+            raise ValueError(f"moments: {len(x)} rows with {threads} threads each; so much takes too long here")
+        mean, var = np.zeros((2, len(x)), np.float32)
+        Program(text).launch("moments", len(x), threads, x, mean, var, x.shape[1], seed=int(seed) % (1 << 31))
+        return mean, var
+
+    return {"moments": moments}
+
+
+SQUARES = "squares += (row[i] - middle) * (row[i] - middle)"
+LAB.mutants(
+    "8.3",
+    _gpu(),
+    {
+        "no barrier after the numbers are written": _gpu(without_barrier(TREE, 0)),
+        "no barrier between the steps of the tree": _gpu(without_barrier(TREE, 1)),
+        "no barrier before the memory is used again": _gpu(without_barrier(TREE, 2)),
+        "atomicAdd of floats": _gpu(ATOMIC),
+        "the end of a row is left out": _gpu(
+            TREE, ("i < m;", "i < max(m / (int)blockDim.x, 1) * (int)blockDim.x && i < m;")
+        ),
+        "every row is taken for the first": _gpu(TREE, ("x + blockIdx.x * m", "x")),
+        "blocks of 512 lose a half": _gpu(TREE, ("blockDim.x / 2;", "min(blockDim.x / 2, 128u);")),
+        "the mean of the squares less the mean squared": _gpu(
+            TREE, (SQUARES, "squares += row[i] * row[i]"), ("= squares;", "= squares - middle * middle;")
+        ),
+    },
+    visible=True,
+    seconds=SECONDS,
+)
+
+
+@LAB.check("8.4", "every thread has the sum, by shuffles", points=2, visible=True, seconds=SECONDS)
+def shuffle_sums(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, "shuffle_cu", (256, 64, 32))  # what a larger block left in shared memory is no number of mine
+
+
+@LAB.check("8.4", "twice in a row, with warps that fall behind", points=2, visible=True, seconds=SECONDS)
+def shuffle_again(student: Any, rng: np.random.Generator) -> None:
+    _again(student, rng, "shuffle_cu", (64, 128))
+
+
+@LAB.check("8.4", "two barriers and no more", visible=True, seconds=SECONDS)
+def shuffle_barriers(student: Any, rng: np.random.Generator) -> None:
+    _few(student, rng, "shuffle_cu", 256, 2)
+    _all_needed(student, rng, "shuffle_cu", 64)
+
+
+@LAB.check("8.4", "any number of warps", points=2, seconds=SECONDS)
+def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, "shuffle_cu", (1024, 96, 160))
+    _again(student, rng, "shuffle_cu", (96,))
+
+
+def row_moments(module: Any, x: Any, threads: int, seeds: int) -> list[Any]:
+    """k, d and var of each row, for each seed."""
+    found = []
+    for seed in range(seeds):
+        places = np.full((3, len(x)), np.nan, np.float32)
+        program = Program(module.shuffle_cu(), module.moments_cu())
+        program.launch("moments", len(x), threads, x, *places, x.shape[1], seed=seed)
+        found.append(places)
+    return found
+
+
+def _moments(student: Any, rng: np.random.Generator, shape: tuple[int, int], threads: int, offset: float) -> None:
+    x = (rng.standard_normal(shape) + offset).astype(np.float32)
+    wide = x.astype(np.float64)
+    ((k, d, var),) = student.drive("row_moments", x=x, threads=threads, seeds=1)
+    what = f"of {shape[0]} rows of {shape[1]}, mean {offset:g}, {threads} threads"
+    close(np.asarray(k, np.float64) + d, wide.mean(1), f"k + d {what}", rtol=1e-10, atol=2e-6)
+    close(var, wide.var(1), f"var {what}", rtol=2e-5)
+
+
+@LAB.check("8.5", "k, d and var", points=2, visible=True, seconds=SECONDS)
+def moments_close(student: Any, rng: np.random.Generator) -> None:
+    _moments(student, rng, (3, 256), 64, 0.0)
+    _moments(student, rng, (2, 1000), 128, 2.0)
+
+
+@LAB.check("8.5", "any offset, any shape", points=2, seconds=SECONDS)
+def moments_far(student: Any, rng: np.random.Generator) -> None:
+    for shape, threads, offset in (
+        ((3, 50), 64, 100.0),
+        ((2, 777), 96, 1e4),
+        ((2, 3000), 256, -1e6),
+        ((1, 2), 32, 1.0),
+    ):
+        _moments(student, rng, shape, threads, offset)
+
+
+@LAB.check("8.5", "the same bits in any order", seconds=SECONDS)
+def moments_bits(student: Any, rng: np.random.Generator) -> None:
+    x = (rng.standard_normal((2, 500)) * 3 + 1).astype(np.float32)
+    first, *others = student.drive("row_moments", x=x, threads=64, seeds=SEEDS)
+    for seed, found in enumerate(others, 1):
+        equal(found, np.asarray(first), f"k, d and var with seed {seed}, against seed 0")
+
+
+def plugged(module: Any, layer: str, x: Any) -> Any:
+    """y of a layer with the student's moments."""
+    return _run(layer, x, Pieces(moments=module.moments))
+
+
+def _run(layer: str, x: Any, backend: Any) -> Any:
+    if layer.startswith("channels-last"):
+        x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
+    if layer == "layer_norm":
+        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).data
+    if layer == "rms_norm":
+        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).data
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+
+
+def _plug(student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float) -> None:
+    x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
+    expected = _run(layer, x.astype(np.float64), None)
+    what = f"y of {layer} with your moments, x of shape {shape}"
+    close(student.drive("plugged", layer=layer, x=x), expected, what, rtol=2e-5, atol=2e-5, dtype=np.float32)
+
+
+@LAB.check("8.6", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)
+def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, "layer_norm", (3, 5, 7), 1.0)
+    _plug(student, rng, "layer_norm", (2, 999), 1e5)
+
+
+@LAB.check("8.6", "BatchNorm and RMSNorm", points=2, seconds=SECONDS)
+def in_others(student: Any, rng: np.random.Generator) -> None:
+    _plug(student, rng, "batch_norm", (3, 4, 5, 6), 1e4)
+    _plug(student, rng, "channels-last batch_norm", (3, 4, 5, 6), 1e4)
+    _plug(student, rng, "rms_norm", (4, 60), 2.0)

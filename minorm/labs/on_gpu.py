@@ -1,0 +1,78 @@
+"""Students' CUDA on a GPU, through CuPy: the same text as on the CPU, and how fast it is there.
+
+A GPU's results do not tell that a barrier is missing: they may be right for years. minorm/labs/cuda.py finds out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels import select
+from minorm.labs.cuda import KERNEL
+
+ELEMENTS = 1 << 25  # that a measurement reads: more than caches hold
+ROUNDS = 20
+
+
+class OnGpu:
+    """Some CUDA text, compiled for the GPU; RuntimeError where there is no GPU or no CuPy."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.library = select.library()
+        source = "\n".join(pieces)
+        kernels = [name for name, _ in KERNEL.findall(source)]
+        self.module = self.library.RawModule(code=source, options=("-std=c++17",), name_expressions=kernels)
+
+    def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        """Start a kernel on arrays of the GPU; numbers of Python are given as int and float of C."""
+        kinds = {int: np.int32, float: np.float32}
+        narrow = [kinds[type(value)](value) if type(value) in kinds else value for value in arguments]
+        self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
+
+    def run(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        """The launch of minorm.labs.cuda.Program: arrays of NumPy, changed in place."""
+        moved = [self.library.asarray(value) if isinstance(value, np.ndarray) else value for value in arguments]
+        self.launch(name, blocks, threads, *moved)
+        for value, there in zip(arguments, moved, strict=True):
+            if isinstance(value, np.ndarray):
+                value[...] = self.library.asnumpy(there)
+
+
+def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: int = ELEMENTS) -> list[float]:
+    """GB/s of the kernel moments(x, k, d, var, m), a block a row, for rows of each length; x counts once."""
+    xp = program.library
+    x = xp.ones(elements, xp.float32)
+    found = []
+    for length in lengths:
+        blocks = elements // length
+        k, d, var = (xp.zeros(blocks, xp.float32) for _ in range(3))
+        seconds = _seconds(
+            xp, lambda b=blocks, m=length, out=(k, d, var): program.launch("moments", b, threads, x, *out, m)
+        )
+        found.append(4e-9 * elements / seconds)
+    return found
+
+
+def copying(elements: int = ELEMENTS) -> float:
+    """GB/s of copying an array, reading and writing: as fast as memory goes."""
+    xp = select.library()
+    x, y = xp.ones(elements, xp.float32), xp.ones(elements, xp.float32)
+    return 8e-9 * elements / _seconds(xp, lambda: xp.copyto(y, x))
+
+
+def _seconds(xp: Any, function: Callable[[], Any]) -> float:
+    """Seconds of one call, of many that the GPU runs in a row."""
+    function()
+    best = float("inf")
+    for _ in range(3):
+        xp.cuda.Device().synchronize()
+        start = time.perf_counter()
+        for _ in range(ROUNDS):
+            function()
+        xp.cuda.Device().synchronize()
+        best = min(best, (time.perf_counter() - start) / ROUNDS)
+    return best
