@@ -117,7 +117,13 @@ class Builder:
             self._slot(name)
         constants = {name: Tensor(self.constants[name]) for name in self.slots if name in self.constants}
         model = GraphModule(
-            self.inputs, self.outputs, self.steps, self.slots, {**self.parameters, **self.buffers}, constants
+            self.inputs,
+            self.outputs,
+            self.steps,
+            self.slots,
+            {**self.parameters, **self.buffers},
+            constants,
+            self.budget,
         )
         place_layers(model, [(_path(node, ours), layer) for node, layer in self.layers], self.parameters)
         _set_modes(model, self.layers, frozen, self.parameters, trains=bool(self.roles.updates))
@@ -157,7 +163,10 @@ class Builder:
             return
         conditions = [(self._slot(name), value) for name, value in guards]
         scope = Scope(_scope(node)) if _scope(node) else None
-        step = Step(operation, inputs, outputs, str(node), silent, scope, conditions, precise=_precise(node))
+        step = Step(
+            operation, inputs, outputs, str(node), silent, scope, conditions,
+            precise=_precise(node), operator=_checked(node),
+        )  # fmt: skip
         self.steps.append(step)
         if isinstance(operation, Module):
             self.layers.append((node, operation))
@@ -173,8 +182,9 @@ class Builder:
         first = len(values)
         values += [None] * len(node.outputs)
         step = Step(operation, list(range(first)), list(range(first, len(values))), str(node), True)
+        step.operator = _checked(node)
         try:
-            with no_grad(), np.errstate(all="ignore"):
+            with no_grad(), self.budget.run(), np.errstate(all="ignore"):
                 step.run(values)
         except ValueError as error:
             raise LoadError(f"load: {error}") from error
@@ -183,6 +193,7 @@ class Builder:
         for name, value in zip(node.outputs, values[first:], strict=True):
             if name in self.used and value is not None:
                 self.budget.take(value.data.nbytes, f"the result of {node}")
+                self.budget.computed += value.data.nbytes
                 self.constants[name] = value.data
                 self.shapes.add(name)
         return True
@@ -199,6 +210,11 @@ def _precise(node: Node) -> tuple[int, ...]:
         if (own := formal[min(place, len(formal) - 1)]).type_str == "tensor(float)"
         or (node.operator in ("Dropout", "Resize") and own.type_str != formal[0].type_str)
     )
+
+
+def _checked(node: Node) -> str:
+    """The operator whose inputs are checked for their kinds; ours, a form of If, has others than ONNX's."""
+    return "" if node.operator == "If" else node.operator
 
 
 def _before(name: str) -> str:

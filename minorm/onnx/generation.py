@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm import dtypes
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import EVERY, reads
 from minorm.tensor import Tensor
 
@@ -31,7 +31,7 @@ def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
         raise ValueError(f"value has shape {value.shape}; expected one element")
 
     def constant(shape: Tensor) -> Tensor:
-        lengths = shape.data.reshape(-1).tolist()
+        lengths = integers(shape, "shape")
         if any(n < 0 for n in lengths):
             raise ValueError(f"the shape is {lengths}; expected lengths of at least 0")
         node.fits(lengths, value.dtype)

@@ -17,7 +17,9 @@ import numpy as np
 from minorm import dtypes, running, trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
+from minorm.onnx import kinds, ledger
 from minorm.onnx.scope import Scope
+from minorm.onnx.tensors import Budget
 from minorm.tensor import Tensor
 
 
@@ -76,6 +78,7 @@ class Step:
     guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
     precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
+    operator: str = ""
 
     def run(self, values: list[Any], dtype: Any = None) -> None:
         """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
@@ -91,11 +94,18 @@ class Step:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
         if dtype is not None:
             arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
+        given = ledger.active()
         try:
+            if self.operator:
+                kinds.check(self.operator, arguments)
+            if given is not None:
+                given.before(arguments)
             results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
             if results is None:
                 compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
                 results = _as_tuple(compute(*arguments))
+            if given is not None:
+                given.after(arguments, results)
         except Exception as error:  # whatever goes wrong, the message must say in which node
             raise ValueError(f"{self.label}: {error}") from error
         for slot, value in zip(self.outputs, results, strict=False):
@@ -140,6 +150,7 @@ class GraphModule(Module):
         slots: Mapping[str, int],
         state: Mapping[str, Tensor],
         constants: Mapping[str, Tensor],
+        budget: Budget,
     ) -> None:
         super().__init__()
         self.inputs = list(inputs)
@@ -148,6 +159,7 @@ class GraphModule(Module):
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
         self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
+        self._budget = budget
         self._state = dict(state)
         self._steps = list(steps)
         self._size = len(slots)
@@ -165,14 +177,17 @@ class GraphModule(Module):
             names = ", ".join(self.input_names)
             raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
         dtype = self._converted_to()
+        given = [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
-        for slot, entry, given in zip(self._input_slots, self.inputs, inputs, strict=True):
-            values[slot] = entry.check(given, dtype)
+        for slot, x in zip(self._input_slots, given, strict=True):
+            values[slot] = x
         for buffer, slot in self.snapshots:
             values[slot] = buffer.clone()
-        with np.errstate(all="ignore"):  # dividing by 0 has a value in ONNX, and is no news
+        weights = {id(tensor) for _, tensor in self._tensors(dtype)}
+        # Dividing by 0 has a value in ONNX, and is no news.
+        with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in self._steps:
                 step.run(values, dtype)
         for buffer, slot, layer in self.updates:

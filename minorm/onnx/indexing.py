@@ -10,7 +10,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import INT_MAX, INT_MIN, slice_, squeeze, unsqueeze
 from minorm.onnx.sizes import Length, Size, size_of
@@ -132,8 +132,10 @@ def read_slice_10(node: Node) -> Callable[..., Tensor]:
     def slice_of(
         x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, steps: Tensor | None = None
     ) -> Tensor:
-        optional = [None if b is None else b.tolist() for b in (axes, steps)]
-        return sliced(x, starts.tolist(), ends.tolist(), *optional)
+        optional = [
+            None if given is None else integers(given, name) for name, given in (("axes", axes), ("steps", steps))
+        ]
+        return sliced(x, integers(starts, "starts"), integers(ends, "ends"), *optional)
 
     return slice_of
 
@@ -177,6 +179,17 @@ def read_gather(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def gather(x: Tensor, indices: Tensor) -> Tensor:
         node.fits(indices.shape, x.dtype)
+        axis = axis_of("gather", node["axis"], x)
+        if any(m > n for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
+            raise ValueError(
+                f"indices have shape {indices.shape}, x {x.shape}; expected no longer ones but along {axis}"
+            )
+        n = x.shape[axis]
+        outside = (indices.data < -n) | (indices.data >= n)
+        if outside.any():
+            raise ValueError(
+                f"indices hold {indices.data[outside][0]}; expected {-n} to {n - 1}; x has shape {x.shape}"
+            )
         return x.gather(node["axis"], indices)
 
     return gather

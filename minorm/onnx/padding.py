@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import reads, writes
 from minorm.onnx.sizes import Length
 from minorm.ops import shape as ops
@@ -50,8 +50,8 @@ def read_pad_11(node: Node) -> Callable[..., Tensor]:
     mode = _mode(node)
 
     def pad(x: Tensor, pads: Tensor, value: Tensor | None = None, axes: Tensor | None = None) -> Tensor:
-        places = range(x.ndim) if axes is None else axes_of("pad", tuple(axes.tolist()), x)
-        return padded(node, x, pads.tolist(), places, mode, 0 if value is None else value.item())
+        places = range(x.ndim) if axes is None else axes_of("pad", tuple(integers(axes, "axes")), x)
+        return padded(node, x, integers(pads, "pads"), places, mode, 0 if value is None else value.item())
 
     return pad
 

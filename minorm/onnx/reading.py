@@ -20,7 +20,7 @@ from onnx import AttributeProto
 
 from minorm.onnx import tensors
 from minorm.onnx.errors import LoadError
-from minorm.onnx.tensors import Budget
+from minorm.onnx.tensors import MAX_RANK, Budget
 
 
 @dataclass(eq=False)
@@ -81,6 +81,18 @@ class Node:
         )
         since = f"since version {self.since}, " if self.since else ""
         return f"{label} ({since}opset {self.opset}), {place}"
+
+
+def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
+    """The elements of an input that is a list of whole numbers: axes, lengths, counts. Split 1 has them as floats."""
+    if given.ndim > 1:
+        raise ValueError(f"{name} has shape {given.shape}; expected a vector")
+    if given.numel() > most:
+        raise ValueError(f"{name} has {given.numel()} elements; expected at most {most}")
+    numbers = given.data.reshape(-1).tolist()
+    if not all(n == n // 1 for n in numbers):
+        raise ValueError(f"{name} is {numbers}; expected whole numbers")
+    return [int(n) for n in numbers]
 
 
 @functools.cache

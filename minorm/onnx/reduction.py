@@ -14,7 +14,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.joining import where
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import EVERY, Rule, reads, writes
 from minorm.onnx.shape import reshape
 from minorm.onnx.sizes import Shape, product
@@ -111,7 +111,7 @@ def _reader(reduction: Reduction) -> Rule:
         noop = not given and bool(node["noop_with_empty_axes"])
 
         def apply(x: Tensor, axes: Tensor | None = None) -> Tensor:
-            wanted = (node["axes"] if given else None if axes is None else axes.tolist()) or ()
+            wanted = (node["axes"] if given else None if axes is None else integers(axes, "axes")) or ()
             if not wanted and noop:
                 return reduction(x, (), True) if node.operator in _EACH else x
             return reduction(x, axes_of(node.operator, tuple(wanted) or None, x), keepdims)

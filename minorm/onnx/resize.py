@@ -17,12 +17,13 @@ import numpy as np
 from minorm import dtypes
 from minorm.joining import where
 from minorm.onnx.errors import Unsupported
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import reads
 from minorm.ops.operands import axes_of
 from minorm.tensor import Tensor
 
 REACH = {"linear": 1, "cubic": 2}  # how far the kernel goes
+SMALL = 1 << 18  # elements of a matrix that is kept for the next run
 
 
 def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float) -> Any:
@@ -73,7 +74,7 @@ def kernel(mode: str, distance: Any, a: float) -> Any:
 def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
     """Row i weighs the n elements of the axis for a result that looks at x[i]. antialias: wider kernel to shrink."""
     shrink = min(scale, 1.0) if antialias else 1.0
-    reach = math.ceil(REACH[mode] / shrink) + 1
+    reach = _reach(mode, scale, antialias)
     nearest = np.floor(x).astype(np.intp)[:, None] + np.arange(1 - reach, reach + 1)
     weights = kernel(mode, (nearest - x[:, None]) * shrink, a)
     if exclude_outside:
@@ -82,6 +83,11 @@ def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, e
     result = np.zeros((len(x), n))
     np.add.at(result, (np.arange(len(x))[:, None], nearest.clip(0, n - 1)), weights)
     return result
+
+
+def _reach(mode: str, scale: float, antialias: bool) -> int:
+    """To how many elements on either side a result may look."""
+    return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1
 
 
 class Sampling:
@@ -107,8 +113,8 @@ class Sampling:
         ):
             if value not in known:
                 raise Unsupported(f"{name} is {value!r}; minorm reads {', '.join(known)}")
-        self.coordinates = functools.lru_cache(maxsize=64)(functools.partial(coordinates, self.kind))
-        self.matrix = functools.lru_cache(maxsize=64)(self._matrix)
+        self.coordinates = functools.partial(coordinates, self.kind)
+        self.matrix = functools.lru_cache(maxsize=16)(self._matrix)
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
         """x with each of `axes` brought to a length: `sizes`, or scale * length rounded down."""
@@ -126,7 +132,7 @@ class Sampling:
             if min(m, x.shape[axis]) < 1 and m != x.shape[axis]:
                 raise ValueError(f"the result would have {m} elements of {x.shape[axis]}; expected at least 1 of 1")
             shape[axis] = m
-            self.node.fits((m,), dtypes.float64)
+            self.node.fits((m, 4), dtypes.float64)  # the coordinates, and what is computed of them
         self.node.fits(shape, x.dtype)
         crops, beyond = self.kind == "tf_crop_and_resize", np.zeros((), np.bool_)
         compute = dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64
@@ -155,8 +161,11 @@ class Sampling:
         at = self.coordinates(n, m, scale, *region)
         if self.mode == "nearest":
             return x[(*(slice(None),) * axis, ROUNDINGS[self.rounding](at).astype(np.intp).clip(0, n - 1))]
-        self.node.fits((m, n + 4 * math.ceil(1 / min(scale, 1))), dtypes.float64)
-        weights = Tensor(self.matrix(n, m, scale, region, x.dtype))
+        reach = _reach(self.mode, scale, self.antialias)
+        self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
+        key = n, m, scale, region, x.dtype
+        weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key))
+        self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result
         return (x.transpose(axis, -1) @ weights).transpose(axis, -1)
 
     def _matrix(self, n: int, m: int, scale: float, region: tuple[float, float], dtype: Any) -> Any:
@@ -169,7 +178,7 @@ class Sampling:
 @reads("Upsample", since=(9, 10), fixed=(1,))
 def read_resize_10(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     sampling = Sampling(node)
-    return lambda x, scales: sampling.resize(x, scales.tolist(), None, ())
+    return lambda x, scales: sampling.resize(x, _numbers(scales), None, ())
 
 
 @reads("Resize", since=(11, 13, 18, 19), fixed=(1, 2, 3))  # 18: antialias, axes, keep_aspect_ratio_policy
@@ -183,11 +192,15 @@ def read_resize_11(node: Node) -> Callable[..., Tensor]:
         by_size = sizes is not None and sizes.numel() > 0
         if by_scale == by_size:
             raise ValueError("expected either scales or sizes")
-        lengths = None if sizes is None or not by_size else sizes.tolist()
-        factors = [] if scales is None or not by_scale else scales.tolist()
-        return sampling.resize(x, factors, lengths, [] if roi is None else roi.tolist())
+        lengths = None if sizes is None or not by_size else integers(sizes, "sizes")
+        factors = [] if scales is None or not by_scale else _numbers(scales)
+        return sampling.resize(x, factors, lengths, [] if roi is None else _numbers(roi))
 
     return resize
+
+
+def _numbers(given: Tensor) -> list[float]:
+    return [float(n) for n in given.data.reshape(-1)]
 
 
 @reads("Upsample", since=(1,))

@@ -10,12 +10,13 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.joining import cat, stack
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import EVERY, reads
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
 Sequence = list[Tensor]
+MAX_PIECES = 1 << 16
 
 
 @reads("SplitToSequence", since=(11, 24), fixed=(1,))
@@ -24,9 +25,15 @@ def read_split(node: Node) -> Callable[..., Sequence]:
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
         axis = axis_of("SplitToSequence", node["axis"], x)
+        size = 1 if lengths is None else int(lengths.item()) if lengths.ndim == 0 else x.shape[axis]
+        if x.shape[axis] > MAX_PIECES * max(1, size):
+            raise ValueError(f"axis {axis} has {x.shape[axis]} elements; expected at most {MAX_PIECES} pieces")
         if lengths is None:
             return list(x.split(1, axis) if node["keepdims"] else x.unbind(axis))
-        return list(x.split(lengths.tolist(), axis))
+        given = integers(lengths, "split", MAX_PIECES)
+        if lengths.ndim and min(given, default=0) < 0:
+            raise ValueError(f"split is {given}; expected lengths of at least 0")
+        return list(x.split(given if lengths.ndim else given[0], axis))
 
     return split
 
@@ -38,7 +45,13 @@ def read_construct(node: Node) -> Callable[..., Sequence]:
 
 @reads("SequenceAt", since=(11,), fixed=(1,))
 def read_at(node: Node) -> Callable[[Sequence, Tensor], Tensor]:
-    return lambda parts, position: parts[int(position)]
+    def at(parts: Sequence, position: Tensor) -> Tensor:
+        place = int(position.item())
+        if not -len(parts) <= place < len(parts):
+            raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1}: so many are there")
+        return parts[place]
+
+    return at
 
 
 @reads("SequenceLength", since=(11,), fixed=EVERY)

@@ -12,7 +12,7 @@ from minorm import dtypes
 from minorm.joining import cat
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.reading import Node
+from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import Length, Shape, Size
 from minorm.ops import shape as ops
@@ -62,7 +62,7 @@ def read_reshape_1(node: Node) -> Callable[[Tensor], Tensor]:
 @reads("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25), fixed=(1,))
 def read_reshape_5(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     allowzero = node.since >= 14 and bool(node["allowzero"])
-    return lambda x, shape: reshaped(x, shape.tolist(), allowzero)
+    return lambda x, shape: reshaped(x, integers(shape, "shape"), allowzero)
 
 
 def transpose(g: Graph, x: Value, order: Sequence[int]) -> Value:
@@ -127,7 +127,7 @@ def write_expand_6(g: Graph, x: Value, shape: Shape) -> Value:
 @reads("Expand", since=(8, 13), fixed=(1,))
 def read_expand(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def stretch(x: Tensor, shape: Tensor) -> Tensor:
-        target = np.broadcast_shapes(x.shape, tuple(shape.tolist()))
+        target = np.broadcast_shapes(x.shape, tuple(integers(shape, "shape")))
         node.fits(target, x.dtype)
         return x.expand(target)
 
@@ -163,7 +163,7 @@ def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     def split(x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
         sizes = node["split"] if node.since < 13 else None
         if lengths is not None:
-            sizes = [int(n) for n in lengths.tolist()]
+            sizes = integers(lengths, "split", count)
         n = x.shape[axis_of("split", axis, x)]
         if sizes is None:
             part = -(-n // count)
@@ -196,7 +196,7 @@ def read_tile_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("Tile", since=(6, 13), fixed=(1,))
 def read_tile_6(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda x, counts: _tiled(node, x, counts.tolist())
+    return lambda x, counts: _tiled(node, x, integers(counts, "repeats"))
 
 
 def _tiled(node: Node, x: Tensor, counts: Sequence[int]) -> Tensor:
@@ -276,7 +276,7 @@ def channels(g: Graph, x: Value, vector: Value) -> Value:
 @reads("Squeeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))  # 11: axes may count from the end
 def read_squeeze(node: Node) -> Callable[..., Tensor]:
     def squeezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
-        wanted = node["axes"] if node.since < 13 else None if axes is None else axes.tolist()
+        wanted = node["axes"] if node.since < 13 else None if axes is None else integers(axes, "axes")
         if wanted is None:
             return x.squeeze()
         gone = axes_of("squeeze", tuple(wanted), x)
@@ -290,7 +290,7 @@ def read_squeeze(node: Node) -> Callable[..., Tensor]:
 @reads("Unsqueeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))
 def read_unsqueeze(node: Node) -> Callable[..., Tensor]:
     def unsqueezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
-        wanted = node["axes"] if axes is None else axes.data.reshape(-1).tolist()
+        wanted = node["axes"] if axes is None else integers(axes, "axes")
         rank = x.ndim + len(wanted)
         new = {axis + rank if axis < 0 else axis for axis in wanted}
         if len(new) != len(wanted) or not new <= set(range(rank)):

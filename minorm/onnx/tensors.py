@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from onnx import TensorProto
 
 from minorm import dtypes
+from minorm.onnx import ledger
 from minorm.onnx.errors import LoadError
 from minorm.onnx.graph import ELEMENT_TYPES
 
@@ -38,7 +40,8 @@ class Budget:
 
     def __init__(self, limit: int = 2 << 30) -> None:
         self.limit = limit
-        self.taken = 0
+        self.taken = 0  # by what the file holds
+        self.computed = 0  # by what was computed of it when it was loaded
 
     def take(self, nbytes: int, what: str) -> None:
         """Count `nbytes` that stay allocated."""
@@ -51,12 +54,15 @@ class Budget:
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise unless an array of this shape and type may be allocated on its own."""
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-        if nbytes > self.limit or len(shape) > MAX_RANK:
-            raise ValueError(
-                f"the result would have shape {tuple(shape)} and take {nbytes} bytes, more than "
-                f"max_bytes={self.limit}; load with a larger max_bytes if you trust the file"
-            )
+        current = ledger.active() or ledger.Ledger(self.limit, self.limit)
+        current.expect(nbytes, f"a result of shape {tuple(shape)}")
+
+    def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
+        """Around a run, which may hold as much as ledger.py says."""
+        return ledger.run(self.limit, self.computed, inputs, weights)
 
 
 def text(value: Any, what: str) -> str:

@@ -16,6 +16,7 @@ from minorm.ops.elementwise import gradient_of, sum_to
 STEP = 1 / 64  # between the points of the table
 END = 6.0  # erf(6) is 1 in float64
 TERMS = 7
+BLOCK = 1 << 14  # elements at a time: the dozen arrays between x and its erf then stay in the cache
 
 
 @functools.cache
@@ -50,7 +51,12 @@ class Erf(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return erf(x).astype(x.dtype)
+        if not isinstance(x, np.ndarray) or x.size <= BLOCK:
+            return erf(x).astype(x.dtype)
+        y = np.empty(x.size, x.dtype)
+        for i, block in enumerate(np.split(x.reshape(-1), range(BLOCK, x.size, BLOCK))):
+            y[i * BLOCK :][: block.size] = erf(block)
+        return y.reshape(x.shape)
 
     def backward(self, dy: Any) -> Any:
         x = self.x.astype(dtypes.compute_type(dy.dtype), copy=False)

@@ -28,6 +28,14 @@ def test_erf_keeps_the_type(rng, dtype):
     np.testing.assert_array_equal(y.data, exact)
 
 
+@pytest.mark.parametrize("n", [1 << 14, (1 << 14) + 1, 50_000])
+def test_erf_of_many_is_that_of_each_block(rng, n):
+    x = rng.normal(0, 2, (n, 2)).astype(np.float32)[:, 1]
+    y = Erf.apply(mn.Tensor(x)).data
+    for part in (slice(0, 100), slice((1 << 14) - 50, (1 << 14) + 50), slice(-100, None)):
+        np.testing.assert_array_equal(y[part], Erf.apply(mn.Tensor(x[part].copy())).data)
+
+
 def test_erf_gradient(rng):
     gradcheck(Erf.apply, rng.normal(0, 1.5, (3, 4)))
 
