@@ -100,7 +100,7 @@ class Function:
         wanted = _mode.recording and cls.differentiable
         function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
         arrays = [None if x is None else x.data for x in inputs]
-        first = arrays[0]
+        first: Any = arrays[0]
         try:
             if type(first) is _ndarray or isinstance(first, _HOST):
                 result = function.forward(*arrays, **options)

@@ -72,7 +72,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
-    """Give idle buffers back to the driver; nothing where CUDA is not available."""
+    """Give the idle buffers of the current GPU back to the driver; nothing where CUDA is not available."""
     if is_available():
         select.library().get_default_memory_pool().free_all_blocks()
 

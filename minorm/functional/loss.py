@@ -36,7 +36,8 @@ def cross_entropy(
     weight  a factor for each class, (C)
     label_smoothing s  replaces the probabilities t by (1 - s) * t + s / C; Szegedy et al. 2016, arXiv:1512.00567
 
-    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
+    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1. On a GPU, where to look
+    at the labels the host would have to wait, such a label makes the loss NaN.
     """
     name = "cross_entropy"
     floats(name, ("weight",), input=input, weight=weight)
@@ -238,5 +239,8 @@ def _weights_of_labels(
     counted = np.expand_dims(labels != ignore_index, axis)
     chosen = np.expand_dims(labels, axis) == np.arange(classes, like=weight).reshape(factors.shape)
     q = factors * (chosen * compute.type(1 - label_smoothing) + compute.type(label_smoothing / classes)) * counted
+    if type(labels) is not np.ndarray:  # on a GPU nobody has checked
+        counted = np.where(counted & ((labels < 0) | (labels >= classes)).reshape(counted.shape), np.nan, counted)
+        q = q * counted
     total = (factors * chosen * counted).sum(dtype=np.float64)
     return Tensor(q.astype(compute)), float(total) if type(weight) is np.ndarray else total

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend, contiguous
+from minorm.kernels.select import backend, contiguous, cpu
 
 
 def wide(x):
@@ -32,7 +32,7 @@ def reduced(losses, reduction, count, dtype):
 
 def over(total, count):
     """total / count, where 0 / 0 is NaN and no warning. On a GPU count may be an array: the host never asks for it."""
-    if type(total) is not np.ndarray and not isinstance(total, np.generic):
+    if backend(total) is not cpu:
         return total / (count.astype(total.dtype) if hasattr(count, "dtype") else total.dtype.type(count))
     if count:
         return total / total.dtype.type(count)
@@ -120,15 +120,21 @@ def weighted(q, values):
 class NLL(Function):
     """loss = -weight[target] * x[target] along axis 1; the mean divides by the sum of weight[target].
 
-    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets weigh 0.
+    x (N, C, d1, ...) of log-probabilities, target (N, d1, ...), weight (C) or None. Ignored targets weigh 0; on a GPU
+    those that are no class weigh NaN.
     """
 
     def forward(self, x, target, weight, *, reduction, ignore_index):
         self.shape, self.dtype, self.reduction = x.shape, x.dtype, reduction
         self.axis = min(1, x.ndim - 1)
         counted = target != ignore_index
+        wrong = None if backend(x) is cpu else counted & ((target < 0) | (target >= x.shape[self.axis]))
+        if wrong is not None:  # on a GPU nobody has checked
+            target = np.where(wrong, 0, target)
         self.index = np.expand_dims(np.where(counted, target, 0).astype(np.int64), self.axis)
         weights = np.where(counted, 1 if weight is None else wide(weight)[self.index.squeeze(self.axis)], 0)
+        if wrong is not None:
+            weights = np.where(wrong, np.nan, weights)
         self.weights = weights.astype(dtypes.compute_type(x.dtype), copy=False)
         self.count = self.weights.sum(dtype=np.float64)
         chosen = np.take_along_axis(wide(x), self.index, self.axis).squeeze(self.axis)

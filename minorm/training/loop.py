@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import numpy as np
 
 from minorm.autograd import no_grad
 from minorm.data import DataLoader
@@ -25,12 +23,14 @@ def train_epoch(
 ) -> Score:
     """One pass over the training data; the learning rate's schedule moves on after every batch.
 
+    The model may be on a GPU; batches are brought there.
+
     after_step  called after every batch with the score so far: to show progress, to record
     Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters.
     """
     model.train()
     score = Score()
-    for images, labels in loader:
+    for images, labels in _batches(model, loader):
         logits = model(images)
         loss = loss_function(logits, labels)
         score.add(loss, logits, labels)
@@ -49,7 +49,7 @@ def evaluate(model: Module, loader: DataLoader, loss_function: Callable[[Tensor,
     before, score = model.training, Score()
     model.eval()
     with no_grad():
-        for images, labels in loader:
+        for images, labels in _batches(model, loader):
             logits = model(images)
             score.add(loss_function(logits, labels), logits, labels)
     model.train(before)
@@ -61,9 +61,20 @@ def predict(model: Module, images: Tensor) -> Tensor:
     before = model.training
     model.eval()
     with no_grad():
-        result: Tensor = model(images)
+        result: Tensor = model(images.to(_device(model)))
     model.train(before)
     return result
+
+
+def _batches(model: Module, loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of the loader, which are on the CPU, where the model is."""
+    device = _device(model)
+    for images, labels in loader:
+        yield images.to(device), labels.to(device)
+
+
+def _device(model: Module) -> str:
+    return next((p.device for p in model.parameters()), "cpu")
 
 
 class NonFiniteLoss(ArithmeticError):
@@ -90,7 +101,7 @@ class Score:
         self.seconds = time.perf_counter() - self._start
         count = labels.shape[0]
         self.images += count
-        self.correct += int(np.count_nonzero(logits.data.argmax(axis=1) == labels.data))
+        self.correct += int((logits.detach().argmax(1) == labels).sum().item())
         self._sum_of_losses += self.last_loss * count
 
     @property

@@ -286,6 +286,24 @@ def test_training_is_the_same_on_both_devices(make: Any) -> None:
         np.testing.assert_allclose(results["cuda"][1][name], value, rtol=1e-4, atol=1e-5)
 
 
+def test_a_label_that_is_no_class_makes_the_loss_nan(cuda: Any) -> None:
+    """On the CPU it is a ValueError; to raise one here the host would have to wait."""
+    x = mn.randn(4, 3, device="cuda", requires_grad=True)
+    weight = mn.ones(3, device="cuda")
+    labels = {bad: mn.tensor([0, 2, bad, -100], device="cuda") for bad in (3, -1, 1)}
+    cuda.transfers.clear()
+    losses = {
+        bad: (F.cross_entropy(x, t), F.cross_entropy(x, t, weight), F.nll_loss(x, t), F.nll_loss(x, t, weight))
+        for bad, t in labels.items()
+    }
+    for several in losses.values():
+        for loss in several:
+            loss.backward()
+    assert cuda.transfers.to_host == 0
+    for bad, several in losses.items():
+        assert [np.isnan(loss.item()) for loss in several] == [bad != 1] * 4
+
+
 def test_training_on_a_device_that_is_not_the_current_one() -> None:
     losses = []
     for device in ("cuda:0", "cuda:1"):

@@ -92,7 +92,8 @@ OPERATIONS: dict[str, Case] = {
     "normalize zeros": (lambda a: response.LpNormalize.apply(a * 0, p=2.0, axis=1, eps=0.0), ((4, 5),)),
 }  # fmt: skip
 STEPS = ("floor", "ceil", "rint", "sign", "isnan", "isinf", "logical_not")
-DTYPES = [mn.float32, mn.float64, mn.float16, mn.bfloat16]
+SLOW = [pytest.param(dtype, marks=pytest.mark.slow) for dtype in (mn.float64, mn.float16)]  # kernels to compile
+DTYPES = [mn.float32, mn.bfloat16, *SLOW]
 
 
 def results(function: Callable[..., Any], arrays: list[np.ndarray], device: str, kinds: list[str]) -> list[Any]:
@@ -152,7 +153,7 @@ def test_operation(name: str, dtype: Any, cuda: Any) -> None:
     check(found, expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", [mn.float32, mn.bfloat16], ids=str)  # each type is a kernel more to compile
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", layouts.CASES)
 def test_functional(name: str, dtype: Any, cuda: Any) -> None:
     skip_what_has_no_kernel(name)

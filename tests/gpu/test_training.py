@@ -1,0 +1,85 @@
+"""Whole training steps on a GPU: the losses of the CPU, and not one copy between host and device.
+
+A step that asks the host for a number waits until everything before it is done, and the GPU then waits for the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import models, nn, optim
+from minorm.data import ArrayDataset, DataLoader
+from minorm.kernels import reference, select
+from minorm.training.loop import evaluate, predict, train_epoch
+
+BUILD: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "resnet20": (lambda: models.build("resnet20", 3, 8, 10), (4, 3, 8, 8)),
+    "norms": (lambda: models.build("norms", 3, 8, 10), (4, 3, 8, 8)),
+    "lenet": (lambda: models.build("lenet", 1, 28, 10), (2, 1, 28, 28)),
+}
+
+
+def sgd(parameters: Any) -> Any:
+    return optim.SGD(parameters, 0.02, momentum=0.9, weight_decay=1e-4, nesterov=True)
+
+
+@pytest.mark.parametrize("name", BUILD)
+def test_a_training_step_copies_nothing(name: str, cuda: Any) -> None:
+    if name != "resnet20" and select.backend(mn.ones(1, device="cuda").data).pool is reference.pool:
+        pytest.skip("the reference's pooling asks the host")
+    build, shape = BUILD[name]
+    rng = np.random.default_rng(2)
+    images, labels = mn.tensor(rng.standard_normal(shape), mn.float32), mn.tensor(rng.integers(0, 10, shape[0]))
+    losses: dict[str, list[float]] = {}
+    for device in ("cpu", "cuda"):
+        mn.manual_seed(4)
+        net = build().to(device)
+        optimizer = sgd(net.parameters())
+        x, target = images.to(device), labels.to(device)
+        found = []
+        for step in range(3):
+            if step:
+                cuda.transfers.clear()
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), target, label_smoothing=0.1)
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 10.0)
+            optimizer.step()
+            if step:
+                assert (cuda.transfers.to_host, cuda.transfers.to_device, cuda.transfers.atomics) == (0, 0, 0)
+            found.append(loss)
+        losses[device] = [loss.item() for loss in found]
+    np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=2e-4)
+
+
+def test_evaluation_copies_nothing(cuda: Any) -> None:
+    build, shape = BUILD["resnet20"]
+    net = build().to("cuda").eval()
+    x = mn.randn(*shape, device="cuda")
+    with mn.no_grad():
+        net(x)
+        cuda.transfers.clear()
+        net(x)
+    assert (cuda.transfers.to_host, cuda.transfers.to_device) == (0, 0)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_the_loop_brings_batches_to_the_model() -> None:
+    rng = np.random.default_rng(0)
+    data = ArrayDataset(rng.standard_normal((20, 6)).astype(np.float32), rng.integers(0, 3, 20))
+    scores = {}
+    for device in ("cpu", "cuda:1"):
+        mn.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+        loss = nn.CrossEntropyLoss()
+        train = train_epoch(net, DataLoader(data, 5, shuffle=True, seed=1), loss, sgd(net.parameters()))
+        test = evaluate(net, DataLoader(data, 8, seed=0), loss)
+        assert predict(net, mn.ones(2, 6)).device == device
+        scores[device] = train.loss, train.accuracy, test.loss, test.accuracy
+    np.testing.assert_allclose(scores["cuda:1"], scores["cpu"], rtol=1e-5)
