@@ -30,12 +30,12 @@ class MaxPool(Function):
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        self.shape = x.shape
+        self.shape, self.how = x.shape, (kernel, stride, padding, dilation)
         y, self.indices = backend(x).pool.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
         return (y, self.indices.astype(np.int64)) if return_indices else y
 
     def backward(self, dy: Any, _: Any = None) -> Any:
-        return backend(dy).pool.max_backward(dy, self.indices, self.shape)
+        return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how)
 
 
 class AvgPool(Function):

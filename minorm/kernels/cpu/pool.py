@@ -35,10 +35,10 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     return y, indices
 
 
-def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
+def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:
     """Each dy goes to the place its maximum came from."""
     if not _covers(dy):
-        return reference.max_backward(dy, indices, x_shape)
+        return reference.max_backward(dy, indices, x_shape, how)
     dx = empty(x_shape, dy.dtype)
     planes = x_shape[0] * x_shape[1]
     windows = _lengths(math.prod(x_shape[2:]), math.prod(dy.shape[2:]))

@@ -49,8 +49,11 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     return y, indices
 
 
-def max_backward(dy: Any, indices: Any, x_shape: Ints) -> Any:
-    """Each dy goes to the place its maximum came from."""
+def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:  # noqa: ARG001  for a GPU
+    """Each dy goes to the place its maximum came from.
+
+    `how` is (kernel, stride, padding, dilation): places alone are enough here, but a GPU gathers from windows instead.
+    """
     planes, plane = math.prod(x_shape[:2]), math.prod(x_shape[2:])
     dx = np.zeros_like(dy, compute_type(dy.dtype), shape=(planes, plane))
     flat = indices.reshape(planes, math.prod(dy.shape[2:]))

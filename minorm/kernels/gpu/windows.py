@@ -1,0 +1,34 @@
+"""The windows of a pooling or a convolution as the struct of windows.cuh; needs no device."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+STRUCT = np.dtype([("axis", "i4", (3, 7)), ("plane", "i4"), ("results", "i4"), ("taps", "i4")])
+LARGEST = 2**31 - 2**24  # elements of a plane: places in it are of type int
+
+
+@functools.lru_cache(maxsize=1024)
+def packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
+    """The struct Windows; fewer than three axes are the last of three."""
+    axes = [(1, 1, 1, 1, 0, 0, 1)] * (3 - len(size))
+    axes += [
+        (n, o, k, s, low, high, d)
+        for n, o, k, s, (low, high), d in zip(size, out, kernel, stride, padding, dilation, strict=True)
+    ]
+    struct = np.zeros((), STRUCT)
+    struct["axis"], struct["plane"], struct["results"], struct["taps"] = axes, prod(size), prod(out), prod(kernel)
+    return struct
+
+
+@functools.lru_cache(maxsize=1024)
+def unknown(plane: int, results: int) -> Any:
+    """Windows of which nothing is known: each may reach over every place."""
+    return packed((plane,), (results,), (plane + results + 1,), (1,), ((results, 0),), (1,))
