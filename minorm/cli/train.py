@@ -37,6 +37,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--label-smoothing", type=float, metavar="X", help=f"default {defaults.label_smoothing}")
     parser.add_argument("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
     parser.add_argument("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default), cuda or cuda:1")
     parser.add_argument("--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, with its settings")
     parser.set_defaults(run=run)
@@ -66,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"{os.path.join(out, CHECKPOINT)} holds the end of epoch {training.epoch}; "
-            f"go on with: minorm train --resume --out {out}" + (f" --path {args.path}" if args.path else "")
+            f"go on with: minorm train --resume --out {out}"
+            + (f" --path {args.path}" if args.path else "")
+            + (f" --device {args.device}" if args.device != "cpu" else "")
         ) from None
     console.print(f"done: {os.path.join(out, CHECKPOINT)} and {os.path.join(out, LOG)}", soft_wrap=True)
     return 0
@@ -81,10 +84,10 @@ def _open(args: argparse.Namespace) -> Run:
         out = args.out or os.path.join("runs", f"{settings.data}-{settings.model}")
         if os.path.exists(os.path.join(out, CHECKPOINT)):
             raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
-        return Run(settings, out, args.path)
+        return Run(settings, out, args.path, args.device)
     if not args.out:
         raise ValueError("--resume needs --out DIR, the folder of the run to go on with")
-    training = Run.resume(args.out, args.path)
+    training = Run.resume(args.out, args.path, args.device)
     for name, value in given.items():
         if value != getattr(training.settings, name):
             raise ValueError(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 import onnx
 
+from minorm.nn import Module
 from minorm.onnx import external
 from minorm.onnx.checking import verify as check_against
 from minorm.onnx.errors import ExportError
 from minorm.onnx.external import Weights
 from minorm.onnx.inputs import Axes
 from minorm.onnx.tracing import Traced, trace
+from minorm.tensor import Tensor
 
 Path = str | os.PathLike[str] | IO[bytes] | None
 
@@ -34,7 +37,7 @@ def export(
 ) -> onnx.ModelProto:
     """Write `model(*args)` as ONNX to `path` (a file name, a binary file, or None for no file); returns the model.
 
-    model          an nn.Module, or a function of Tensors. It is run a few times and left exactly as it was.
+    model          an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was.
     args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed
     opset_version  7 to the newest; default: the newest that onnxruntime runs
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
@@ -56,18 +59,37 @@ def export(
     folded into a convolution. Raises ExportError that lists everything that cannot be written.
     """
     weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data)
-    traced = trace(
-        model,
-        args,
-        opset_version=opset_version,
-        training=training,
-        input_names=input_names,
-        output_names=output_names,
-        dynamic_axes=dynamic_axes,
-        weights=weights,
-    )
+    with _on_the_cpu(model):
+        traced = trace(
+            model,
+            tuple(map(_host, args)) if isinstance(args, tuple) else _host(args),
+            opset_version=opset_version,
+            training=training,
+            input_names=input_names,
+            output_names=output_names,
+            dynamic_axes=dynamic_axes,
+            weights=weights,
+        )
     save(traced, path, weights, verify)
     return traced.proto
+
+
+@contextmanager
+def _on_the_cpu(model: Any) -> Iterator[None]:
+    """Inside, what a module keeps on a GPU is on the CPU."""
+    kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
+    there = [(tensor, tensor.data) for tensor in kept if tensor.is_cuda]
+    for tensor, _ in there:
+        tensor.data = tensor.detach().cpu().data
+    try:
+        yield
+    finally:
+        for tensor, array in there:
+            tensor.data = array
+
+
+def _host(argument: Any) -> Any:
+    return argument.cpu() if isinstance(argument, Tensor) else argument
 
 
 def save(traced: Traced, path: Path, weights: Weights, verify: bool) -> None:

@@ -31,15 +31,18 @@ class Run:
     settings  what to train, and how
     out       the folder for checkpoint and log, made if it is not there; None writes nothing
     path      where the images are, for all but the digits
+    device    what to compute on, "cpu" or "cuda"; a checkpoint can go on on another
     """
 
-    def __init__(self, settings: Settings, out: str | None = None, path: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, out: str | None = None, path: str | None = None, device: str = "cpu"
+    ) -> None:
         self.settings, self.out = settings, out
         train, test = load_data(settings.data, path, settings.seed)
         random.manual_seed(settings.seed)
         self.images = {"train": len(train), "test": len(test)}
         self.model_facts = _facts(settings.model, train)
-        self.model = models.build(**self.model_facts)
+        self.model = models.build(**self.model_facts).to(device)
         self.loss_function = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
         self.train_loader, self.test_loader = loaders(settings, train, test)
         if len(self.train_loader) == 0:
@@ -51,13 +54,13 @@ class Run:
         self.history: list[Row] = []
 
     @classmethod
-    def resume(cls, out: str, path: str | None = None) -> Run:
+    def resume(cls, out: str, path: str | None = None, device: str = "cpu") -> Run:
         """The run in folder `out`, as it was after its last finished epoch."""
         file = os.path.join(out, CHECKPOINT)
         saved = checkpoint.load_training(file)
         if not {"settings", "model", "optimizer", "loader", "random", "epoch", "history"} <= saved.keys():
             raise ValueError(f"{file} was not written by a Run; it holds {', '.join(saved)}")
-        run = cls(Settings(**saved["settings"]), out, path)
+        run = cls(Settings(**saved["settings"]), out, path, device)
         rest = checkpoint.load_training(file, **run._objects())
         random.set_state(rest["random"])
         run.epoch, run.history = rest["epoch"], rest["history"]

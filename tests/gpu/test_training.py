@@ -6,6 +6,7 @@ A step that asks the host for a number waits until everything before it is done,
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import minorm.functional as F
 from minorm import models, nn, optim
 from minorm.data import ArrayDataset, DataLoader
 from minorm.kernels import reference, select
+from minorm.training import Run, Settings
 from minorm.training.loop import evaluate, predict, train_epoch
 
 BUILD: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -83,3 +85,14 @@ def test_the_loop_brings_batches_to_the_model() -> None:
         assert predict(net, mn.ones(2, 6)).device == device
         scores[device] = train.loss, train.accuracy, test.loss, test.accuracy
     np.testing.assert_allclose(scores["cuda:1"], scores["cpu"], rtol=1e-5)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_run_is_started_and_resumed_on_a_device(tmp_path: Path) -> None:
+    run = Run(Settings(epochs=1), str(tmp_path), device="cuda:1")
+    run.save(str(tmp_path))
+    resumed = Run.resume(str(tmp_path), device="cuda")
+    for name, value in resumed.model.state_dict().items():
+        assert value.device == "cuda:0"
+        np.testing.assert_array_equal(value.cpu().numpy(), run.model.state_dict()[name].cpu().numpy())
+    assert Run.resume(str(tmp_path)).model[0].weight.device == "cpu"
