@@ -34,7 +34,7 @@ def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 
         raise Wrong(what, f"numbers of type {np.dtype(dtype)}", str(found.dtype))
     wide, right = found.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        good = (np.abs(wide - right) <= atol + rtol * np.abs(right)) | (wide == right)
+        good = (np.abs(wide - right) <= atol + rtol * np.abs(right)) & np.isfinite(right) | (wide == right)
         good |= np.isnan(wide) & np.isnan(right)
     if not good.all():
         index = tuple(int(i) for i in np.argwhere(~good)[0])
