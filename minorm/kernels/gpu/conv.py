@@ -1,0 +1,54 @@
+"""Convolution on CuPy arrays: by cuDNN where its frontend is installed and takes it, else by columns and cuBLAS."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from minorm import dtypes
+from minorm.kernels.gpu import conv_columns as columns
+from minorm.kernels.gpu import windows
+from minorm.kernels.gpu.sums import sum_axes
+from minorm.kernels.reference import conv as reference
+from minorm.kernels.reference.conv import output_shape
+
+__all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+    """y = W * x + b."""
+    if not _covers(x, w, x.shape[2:], output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)):
+        return reference.forward(x, w, b, stride, padding, dilation, groups)
+    return columns.forward(x, w, b, stride, padding, dilation, groups)
+
+
+def grad_input(
+    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+) -> Any:
+    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    if not _covers(dy, w, x_shape[2:], dy.shape[2:]):
+        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+    return columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+
+
+def grad_weight(
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> tuple[Any, Any]:
+    """(dW = dy * x, db)."""
+    if not _covers(dy, x, x.shape[2:], dy.shape[2:]):
+        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
+    return columns.grad_weight(dy, x, w_shape, stride, padding, dilation, groups), grad_bias(dy)
+
+
+def grad_bias(dy: Any) -> Any:
+    """db: dy summed over everything but the channels."""
+    return sum_axes(dy, (0, *range(2, dy.ndim)))
+
+
+def _covers(a: Any, b: Any, size: Ints, out: Ints) -> bool:
+    """Is there something to compute, of a type and size that the kernels know?"""
+    known = a.dtype in dtypes.FLOATS and a.dtype == b.dtype and len(size) <= 3
+    return known and a.size > 0 and b.size > 0 and prod(out) > 0 and prod(size) < windows.LARGEST

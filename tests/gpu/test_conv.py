@@ -1,0 +1,148 @@
+"""conv.cu and conv.py: columns and back, all three products, in parts, by groups, every type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import instances
+import numpy as np
+import pytest
+import shim
+
+from minorm import dtypes
+from minorm.kernels import reference
+from minorm.kernels.gpu import windows
+
+pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
+INT = dtypes.int32
+CASES = [  # x, w, stride, padding, dilation, groups
+    ((2, 3, 9), (4, 3, 3), (2,), ((1, 2),), (2,), 1),
+    ((3, 2, 6, 6), (4, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 4, 9, 9), (6, 2, 3, 3), (1, 3), ((0, 3), (2, 0)), (2, 1), 2),
+    ((2, 4, 5, 7), (4, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 4),  # depthwise
+    ((2, 4, 4, 4), (5, 4, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 2, 5, 4, 3), (3, 2, 2, 3, 3), (1, 2, 1), ((1, 0), (1, 1), (0, 2)), (1, 1, 2), 1),
+    ((2, 2, 3, 3), (2, 2, 1, 1), (1, 1), ((2, 1), (3, 3)), (1, 1), 1),  # more padding than kernel
+    ((1, 2, 5, 5), (1, 2, 5, 5), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),  # one result
+    ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+]
+
+
+def needed() -> list[tuple[Any, ...]]:
+    keys: list[tuple[Any, ...]] = []
+    for dtype in instances.FLOATS:
+        compute = dtypes.compute_type(dtype)
+        for to in {dtype, compute}:
+            keys += [("im2col", dtype, to, compute, INT)]
+            widest = 16 // max(dtype.itemsize, to.itemsize)
+            keys += [("swap", dtype, to, compute, width, INT) for width in {1, widest}]
+        keys += [("col2im", dtype, compute, INT)]
+    return keys
+
+
+def of_sums() -> list[tuple[Any, ...]]:
+    forms = [("sum_rows", 1, True), ("sum_rows", 4, True), ("sum_columns", 1, 1), ("sum_columns", 1, 2)]
+    forms += [("sum_columns", 1, 4), ("sum_columns", 1, 8), ("sum_columns", 2, 1), ("sum_columns", 2, 2)]
+    return [
+        (name, t, r, v, team, INT)
+        for name, v, team in forms
+        for t, r in [(f, dtypes.float64) for f in instances.FLOATS] + [(dtypes.float64, f) for f in instances.FLOATS]
+    ]
+
+
+@pytest.fixture
+def gpu(cuda: Any) -> Any:
+    from minorm.kernels.gpu import conv, conv_columns, sums
+
+    instances.compiled(conv_columns._program, needed())
+    instances.compiled(sums._program, of_sums())
+    return conv
+
+
+def arrays(case: Any, dtype: Any) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    x_shape, w_shape, *how, _ = case
+    y_shape = (x_shape[0], w_shape[0], *reference.conv.output_shape(x_shape[2:], w_shape[2:], *how))
+    shapes = (x_shape, w_shape, w_shape[:1], y_shape, (x_shape[1],))
+    return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+def compare(gpu: Any, cuda: Any, case: Any, dtype: Any) -> None:
+    x, w, b, dy, c = arrays(case, dtype)
+    _, _, *how = case
+    there_x, there_w, there_b, there_dy, there_c = map(cuda.array, (x, w, b, dy, c))
+    units, small = {2: (2, 2e-3), 4: (20, 2e-6), 8: (20, 1e-14)}[dtype.itemsize]
+    if dtype == dtypes.bfloat16:
+        small *= 8
+    expected = reference.conv.forward(x, w, b, *how)
+    instances.close(gpu.forward(there_x, there_w, there_b, *how), expected, units, small)
+    expected = reference.conv.forward(x, w, None, *how)
+    instances.close(gpu.forward(there_x, there_w, None, *how), expected, units, small)
+    for bias, there in ((None, None), (c, there_c)):
+        expected = reference.conv.grad_input(dy, w, x.shape, *how, bias)
+        instances.close(gpu.grad_input(there_dy, there_w, x.shape, *how, there), expected, units, small)
+    for actual, expected in zip(
+        gpu.grad_weight(there_dy, there_x, w.shape, *how), reference.conv.grad_weight(dy, x, w.shape, *how), strict=True
+    ):
+        assert actual.shape == expected.shape
+        assert actual.dtype == dtype
+        instances.close(actual, expected, units, small)
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_all_three_products(case: Any, dtype: Any, gpu: Any, cuda: Any) -> None:
+    compare(gpu, cuda, case, dtype)
+    assert cuda.transfers.to_host == 0
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+def test_a_batch_in_parts(dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu.columns, "LIMIT", 2 * 2 * 9 * 36 * dtype.itemsize)  # two images
+    compare(gpu, cuda, CASES[1], dtype)
+
+
+def test_channels_last_and_unaligned_arrays(gpu: Any, cuda: Any) -> None:
+    x, w, _, dy, _ = arrays(CASES[1], np.dtype(np.float32))
+    _, _, *how = CASES[1]
+    last = cuda.array(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    there = cuda.array(np.concatenate([np.ones(1, np.float32), w.reshape(-1)]))[1:].reshape(w.shape)
+    instances.close(gpu.forward(last, there, None, *how), reference.conv.forward(x, w, None, *how), 20, 2e-6)
+    spread = cuda.broadcast_to(cuda.array(dy)[:1], dy.shape)
+    expected = reference.conv.grad_input(np.broadcast_to(dy[:1], dy.shape), w, x.shape, *how)
+    instances.close(gpu.grad_input(spread, there, x.shape, *how), expected, 20, 2e-6)
+
+
+def test_nothing_to_compute(gpu: Any, cuda: Any) -> None:
+    how = ((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    x, w = cuda.zeros((0, 2, 4, 4), np.float32), cuda.zeros((3, 2, 3, 3), np.float32)
+    y = gpu.forward(x, w, None, *how)
+    assert y.shape == (0, 3, 2, 2)
+    assert gpu.grad_input(y, w, x.shape, *how).shape == x.shape
+    dw, db = gpu.grad_weight(y, x, w.shape, *how)
+    assert (dw.shape, db.shape) == (w.shape, (3,))
+
+
+def test_the_struct_is_as_wide_as_the_kernel_reads_it() -> None:
+    assert windows.STRUCT.itemsize == (3 * 7 + 3) * 4
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("r >= 0 && r < w.axis[2].n", "r >= 0 && r <= w.axis[2].n"),
+        ("if (third < 0) continue;", ""),
+        ("row - i * inner", "row - i * outer"),
+    ],
+)
+def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    program, case = gpu.columns._program, CASES[0]
+    text = instances.source(program.name)
+    assert right in text
+    keys = [key for key in needed() if key[1] == dtypes.float32]
+    names = [instances.expression(*key) for key in keys]
+    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=names)
+    for key, name in zip(keys, names, strict=True):
+        monkeypatch.setitem(program._kernels, key, module.get_function(name))
+    with pytest.raises((AssertionError, shim.KernelError)):
+        compare(gpu, cuda, case, np.dtype(np.float32))
