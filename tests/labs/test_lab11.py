@@ -118,8 +118,10 @@ def test_a_crash_counts_and_ends_nobody_else(monkeypatch: pytest.MonkeyPatch, lo
 def test_a_mended_tool_gives_the_point_away(monkeypatch: pytest.MonkeyPatch, lost: Any) -> None:
     monkeypatch.setattr(checks.LAB, "items", [i for i in checks.LAB.items if "ence, Lp" in getattr(i, "title", "")])
     assert lost(11, (LP_CASE, "1")) == {"reference, LpNormalization is shown"}
+    checks.mended.cache_clear()
     monkeypatch.setitem(oracles.ORACLES, "reference", checks.truth)
     assert lost(11, (LP_CASE, "1")) == set()
+    checks.mended.cache_clear()
 
 
 @pytest.mark.parametrize(
