@@ -308,7 +308,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
 @functools.cache
 def mended(name: str) -> bool:
     """Whether the tool of this version has its bug no more."""
-    return not _answer(oracles.ORACLES[name.split(", ")[0]], WITNESSES[name])[0] > SHOWN["real"]
+    return not _answer(oracles.ORACLES[name.split(", ", maxsplit=1)[0]], WITNESSES[name])[0] > SHOWN["real"]
 
 
 def _real(student: Any, name: str, few: bool) -> None:
