@@ -3,8 +3,8 @@
 Counted are the results that are alive and the arrays that backward will need; weights and inputs are not. A view
 counts with the array it looks into, once. What a node is about to make is asked for before it is allocated: by
 `Budget.fits` where the file decides how much that is (Expand, Resize, an outer product), and by every node as much as
-ROOM arrays like its largest input, for the result and what is computed on the way. While gradients are recorded all of
-this counts twice, since backward will make as much again.
+ROOM arrays like its largest input, for the result and what is computed on the way; RECORDED times as much while
+gradients are recorded, since backward will make gradients of it all.
 
 A run may hold `max_bytes`, and INPUTS times what the caller feeds it: a large batch is the caller's wish, not the
 file's.
@@ -12,6 +12,7 @@ file's.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Collection, Iterator, Sequence
@@ -26,6 +27,7 @@ from minorm.tensor import Tensor
 
 INPUTS = 4000  # bytes for each byte of the inputs
 ROOM = 3
+RECORDED = 4
 
 
 class Ledger:
@@ -39,20 +41,21 @@ class Ledger:
 
     def expect(self, nbytes: int, what: str) -> None:
         """ValueError unless so much more may be allocated."""
-        wanted = 2 * nbytes if self.recording else nbytes
+        wanted = RECORDED * nbytes if self.recording else nbytes
         if self.held + wanted > self.allowed:
-            kept = f" beside {self.held} bytes held already," if self.held else ""
-            twice = " with its gradient" if self.recording else ""
+            of_what = f"{wanted} bytes{' with its gradient' if self.recording else ''}"
+            beside = f" beside {self.held} bytes held already," if self.held else ""
             raise ValueError(
-                f"{what} would take {wanted} bytes{twice},{kept} more than max_bytes={self.limit} allows; load with a "
-                "larger max_bytes if you trust the file"
+                f"{what} would take {of_what},{beside} more than max_bytes={self.limit} allows; load with a larger "
+                "max_bytes if you trust the file"
             )
 
     def before(self, arguments: Sequence[Any]) -> None:
         """Ask for room for what a node computes. Weights are as large as the file, and do not count."""
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
-        room = max((x.data.size * max(4, x.dtype.itemsize) for x in tensors if id(x) not in self.weights), default=0)
+        sizes = [_size(x.data) * max(4, x.dtype.itemsize) for x in tensors if id(x) not in self.weights]
+        room = max(sizes, default=0)
         self.expect(room * ROOM, "what it computes")
 
     def after(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
@@ -91,6 +94,11 @@ class Ledger:
     def _gone(self, key: int, nbytes: int, _: Any) -> None:
         self._known.pop(key, None)
         self.held -= nbytes
+
+
+def _size(array: Any) -> int:
+    """Elements; of an empty array those of its other axes, which a reduction of the empty one brings to life."""
+    return int(array.size) or math.prod(n for n in array.shape if n)
 
 
 def _owner(array: Any) -> Any:

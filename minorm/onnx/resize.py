@@ -19,6 +19,7 @@ from minorm.joining import where
 from minorm.onnx.errors import Unsupported
 from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import reads
+from minorm.onnx.tensors import MAX_RANK
 from minorm.ops.operands import axes_of
 from minorm.tensor import Tensor
 
@@ -178,7 +179,7 @@ class Sampling:
 @reads("Upsample", since=(9, 10), fixed=(1,))
 def read_resize_10(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     sampling = Sampling(node)
-    return lambda x, scales: sampling.resize(x, _numbers(scales), None, ())
+    return lambda x, scales: sampling.resize(x, _numbers(scales, "scales"), None, ())
 
 
 @reads("Resize", since=(11, 13, 18, 19), fixed=(1, 2, 3))  # 18: antialias, axes, keep_aspect_ratio_policy
@@ -193,13 +194,15 @@ def read_resize_11(node: Node) -> Callable[..., Tensor]:
         if by_scale == by_size:
             raise ValueError("expected either scales or sizes")
         lengths = None if sizes is None or not by_size else integers(sizes, "sizes")
-        factors = [] if scales is None or not by_scale else _numbers(scales)
-        return sampling.resize(x, factors, lengths, [] if roi is None else _numbers(roi))
+        factors = [] if scales is None or not by_scale else _numbers(scales, "scales")
+        return sampling.resize(x, factors, lengths, [] if roi is None else _numbers(roi, "roi"))
 
     return resize
 
 
-def _numbers(given: Tensor) -> list[float]:
+def _numbers(given: Tensor, name: str) -> list[float]:
+    if given.numel() > 2 * MAX_RANK:
+        raise ValueError(f"{name} has {given.numel()} elements; expected at most {2 * MAX_RANK}")
     return [float(n) for n in given.data.reshape(-1)]
 
 

@@ -60,7 +60,8 @@ def write_top_places(g: Graph, x: Value, count: int, axis: int, largest: bool) -
 def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def one_hot(indices: Tensor, depth: Tensor, values: Tensor) -> Tensor:
         if depth.numel() != 1 or not 0 <= depth.item() < 2**31:
-            raise ValueError(f"depth is {depth.tolist()}; expected a number of at least 0")
+            came = depth.item() if depth.numel() == 1 else f"of shape {depth.shape}"
+            raise ValueError(f"depth is {came}; expected one number of at least 0")
         n = int(depth.item())
         node.fits((*indices.shape, n), np.int64)
         axis = node["axis"] if node["axis"] >= 0 else node["axis"] + indices.ndim + 1

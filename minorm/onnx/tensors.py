@@ -23,6 +23,7 @@ from minorm.onnx.graph import ELEMENT_TYPES
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = 64  # NumPy's limit
+WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
 
 # The field that holds the elements where raw_data does not, and the type they have there.
 _FIELDS = {
@@ -56,7 +57,7 @@ class Budget:
         """Raise unless an array of this shape and type may be allocated on its own."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
-        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
         current = ledger.active() or ledger.Ledger(self.limit, self.limit)
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 

@@ -71,6 +71,15 @@ def test_resize_asks_for_all_it_computes(mode: str, requires_grad: bool, graph_o
         assert peak(model, mn.ones(1, 1, 3, 3).requires_grad_(requires_grad)) < 6 * MB, factors
 
 
+def test_reducing_an_empty_axis_makes_something_of_nothing(graph_of: Any) -> None:
+    nodes = [
+        h.make_node("Expand", ["x", "shape"], ["nothing"]),
+        h.make_node("ReduceProd", ["nothing"], ["y"], axes=[1], keepdims=0),
+    ]
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [0])}, ["y"], {"shape": np.array([2**30, 0])}))
+    assert peak(model, mn.ones(0)) < MB
+
+
 def test_values_that_stay_alive_count_until_they_are_dropped(graph_of: Any) -> None:
     """Eight results of 1 MB, all added up in the end, or one after the other."""
     names = [f"v{i}" for i in range(8)]

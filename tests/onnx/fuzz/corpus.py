@@ -1,0 +1,152 @@
+"""What the fuzz begins with: small sound models of every operator, and some of ours with more than one node.
+
+A seed is a model and the arrays that it takes. Most come from the node tests of the onnx package; what those lack is
+made here: initializers, functions, branches, weights in another file, training graphs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper as h
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+import minorm as mn
+import minorm.onnx as mo
+from minorm import nn
+from minorm.onnx import registry
+from minorm.onnx.tensors import DTYPES
+
+LARGEST = 20_000  # bytes of a model, and of its inputs together
+
+
+@dataclass
+class Seed:
+    """A model and what it is fed with. `files`: what lies beside it."""
+
+    name: str
+    model: Any
+    arrays: list[Any]
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def seeds() -> list[Seed]:
+    """The same list in every process."""
+    mn.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package computes its expected values while it is asked for them
+        return [*node_tests(), *networks(), *handmade()]
+
+
+def node_tests() -> list[Seed]:
+    """Those whose operators and types are minorm's."""
+    operators = {operator for operator, _ in registry.READERS}
+    found = []
+    for case in load_model_tests(kind="node"):
+        types = [value.type for value in case.model.graph.input]
+        if (
+            all(node.op_type in operators and not node.domain for node in case.model.graph.node)
+            and all(t.WhichOneof("value") == "tensor_type" and t.tensor_type.elem_type in DTYPES for t in types)
+            and case.model.ByteSize() < LARGEST
+        ):
+            arrays = [
+                numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
+                for x in case.data_sets[0][0]
+            ]
+            if sum(array.nbytes for array in arrays) < LARGEST:
+                found.append(Seed(case.name, case.model, arrays))
+    return found
+
+
+def networks() -> list[Seed]:
+    """Our own exports: layers that train, frozen ones, several opsets, weights outside."""
+    x = mn.randn(2, 4, 6, 6)
+    convolutional = nn.Sequential(
+        nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4),
+        nn.Dropout(0.1), nn.Flatten(), nn.Linear(36, 3), nn.LayerNorm(3),
+    )  # fmt: skip
+    shared = nn.Sequential(nn.Conv2d(4, 4, 1), nn.InstanceNorm2d(4, affine=True), nn.AvgPool2d(2), nn.Flatten())
+    found = []
+    for opset in (7, 9, 13, 14, 17, 18, 21, 26):
+        for training in (False, True):
+            model = mo.export(convolutional, x, None, opset_version=opset, training=training)
+            found.append(Seed(f"convolutional {opset} {training}", model, [x.data]))
+    found.append(Seed("instance", mo.export(shared, x, None, dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}}), [x.data]))
+    outside = mo.export(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), x, None)
+    files = {"weights": b"".join(tensor.raw_data for tensor in outside.graph.initializer)}
+    offset = 0
+    for tensor in outside.graph.initializer:
+        length = len(tensor.raw_data)
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", "weights"), ("offset", offset), ("length", length)):
+            tensor.external_data.add(key=key, value=str(value))
+        offset += length
+    return [*found, *(Seed(f"outside {i}", outside, [x.data], files) for i in range(20))]
+
+
+def handmade() -> list[Seed]:
+    """Functions that call functions, branches in branches, lengths computed from shapes."""
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
+    value = h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 4])
+    opsets = [h.make_opsetid("", 17), h.make_opsetid("f", 1)]
+
+    def model(nodes: list[Any], initializers: dict[str, Any] | None = None, functions: Any = ()) -> Any:
+        graph = h.make_graph(
+            nodes, "g", [value], [h.make_empty_tensor_value_info("y")],
+            [numpy_helper.from_array(np.asarray(a), name) for name, a in (initializers or {}).items()],
+        )  # fmt: skip
+        return h.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=8)
+
+    def leaf(nodes: list[Any]) -> Any:
+        return h.make_graph(nodes, "branch", [], [h.make_empty_tensor_value_info("out")])
+
+    norm = h.make_node("LayerNormalization", ["a", "w"], ["b"])
+    norm.attribute.append(onnx.AttributeProto(name="axis", ref_attr_name="along", type=onnx.AttributeProto.INT))
+    inner = h.make_function(
+        "f", "Norm", ["a", "w"], ["b"], [norm], opsets, attribute_protos=[h.make_attribute("along", -1)]
+    )
+    outer = h.make_function(
+        "f", "Twice", ["a", "w"], ["c"],
+        [h.make_node("Norm", [a, "w"], [b], domain="f") for a, b in (("a", "t"), ("t", "c"))], opsets,
+    )  # fmt: skip
+    twice = model([h.make_node("Twice", ["x", "w"], ["y"], domain="f")], {"w": np.ones(4, np.float32)}, [inner, outer])
+    inside = h.make_node(
+        "If", ["k"], ["out"],
+        then_branch=leaf([h.make_node("Relu", ["x"], ["out"])]),
+        else_branch=leaf([h.make_node("Exp", ["x"], ["t"]), h.make_node("Neg", ["t"], ["out"])]),
+    )  # fmt: skip
+    same = h.make_node("Identity", ["x"], ["out"])
+    branches = [
+        h.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        h.make_node("Greater", ["s", "zero"], ["k"]),
+        h.make_node("If", ["k"], ["y"], then_branch=leaf([inside]), else_branch=leaf([same])),
+    ]  # fmt: skip
+    lengths = [
+        h.make_node("Shape", ["x"], ["shape"]),
+        h.make_node("Gather", ["shape", "first"], ["n"]),
+        h.make_node("Concat", ["n", "rest"], ["target"], axis=0),
+        h.make_node("Reshape", ["x", "target"], ["flat"]),
+        h.make_node("Expand", ["w", "shape"], ["wide"]),
+        h.make_node("Reshape", ["wide", "target"], ["scale"]),
+        h.make_node("Mul", ["flat", "scale"], ["m"]),
+        h.make_node("Resize", ["x", "", "scales"], ["r"], mode="linear"),
+        h.make_node("ReduceMean", ["r"], ["mean"], axes=[1, 2], keepdims=0),
+        h.make_node("Unsqueeze", ["mean", "last"], ["column"]),
+        h.make_node("Add", ["m", "column"], ["y"]),
+    ]
+    constants = {
+        "first": np.array([0]), "rest": np.array([-1]), "w": np.ones((1, 1, 4), np.float32), "last": np.array([1]),
+        "scales": np.array([1, 1, 2], np.float32),
+    }  # fmt: skip
+    made = {
+        "twice": twice,
+        "branches": model(branches, {"zero": np.float32(0)}),
+        "lengths": model(lengths, constants),
+    }
+    return [Seed(f"{name} {i}", proto, [x]) for name, proto in made.items() for i in range(20)]

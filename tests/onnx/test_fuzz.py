@@ -1,0 +1,75 @@
+"""The fuzz of tests/onnx/fuzz: 20,000 broken models here; `python tests/onnx/fuzz --cases 200000` runs more by hand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnx")
+
+FUZZ = Path(__file__).parent / "fuzz"
+ROOT = FUZZ.parent.parent.parent
+
+
+def fuzz(*arguments: str, program: str | None = None) -> subprocess.CompletedProcess[str]:
+    start = [str(FUZZ)] if program is None else ["-c", program]
+    command = [sys.executable, *start, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280, check=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it forks, and reads from /proc what memory a case takes")
+def test_broken_models_load_and_run_or_say_why_not() -> None:
+    done = fuzz("--cases", "20000")
+    print(done.stdout[-3000:])
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    numbers = re.search(r"(\d+) differentiated, (\d+) load, (\d+) ran, (\d+) run; 0 failures", done.stdout)
+    assert numbers is not None, done.stdout
+    differentiated, refused, ran, failed = map(int, numbers.groups())
+    assert differentiated + refused + ran + failed > 19_900
+    assert min(differentiated, refused, ran, failed) > 1500  # it reaches what there is to reach
+
+
+BROKEN = """
+import os, sys, time
+sys.path[:0] = ["tests/onnx/fuzz"]
+sys.path.append(".")
+import runpy, case, corpus
+import numpy as np
+
+case.make = lambda number, seeds, folder: case.Case("seed", b"", {}, None, None, number)
+corpus.seeds = lambda: []
+
+def run(made):
+    number = made.rng
+    if number == 3:
+        os.abort()
+    if number == 14:
+        raise AssertionError("a raw KeyError: 'x'")
+    if number == 25:
+        np.ones(1 << 27, np.float64)[::512].sum()
+    if number == 36:
+        start = time.process_time()
+        while time.process_time() < start + 1.1:
+            pass
+    return "ran"
+
+case.run = run
+sys.argv[0] = "fuzz"
+runpy.run_path("tests/onnx/fuzz/__main__.py", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="as above")
+def test_what_it_would_find_is_named() -> None:
+    done = fuzz("--cases", "40", "--chunk", "10", program=BROKEN)
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "case 3 (): the process died or hung: signal SIGABRT"
+    assert lines[1] == "case 14 (seed): a raw KeyError: 'x'"
+    assert re.match(r"case 25 \(\): it took 10\d\d MB", lines[2])
+    assert re.match(r"case 36 \(seed\): it took 1\.\d\d s", lines[3])
+    assert re.match(r"40 cases in \d+ s of one core: 35 ran; 4 failures", lines[4])
