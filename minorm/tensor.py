@@ -39,6 +39,11 @@ class Tensor(Operators):
                 f"Tensor: data is {type(data).__name__}; expected an array of NumPy or of CuPy "
                 "(minorm.tensor(data) makes one)"
             )
+        if not data.dtype.isnative:
+            raise TypeError(
+                f"Tensor: data has dtype {data.dtype.str}, the byte order of another machine; "
+                "expected this one's: array.astype(array.dtype.newbyteorder('='))"
+            )
         if requires_grad and data.dtype not in dtypes.FLOATS:
             raise TypeError(
                 f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"

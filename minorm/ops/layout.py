@@ -96,7 +96,7 @@ class CopiedLayout(Layout):
         if s is None:
             return None
         wide = np.broadcast_to(s.reshape(self.wide_shape), self.origin.shape)
-        return wide.transpose(self.order).reshape(-1)
+        return wide.transpose(self.order).copy("C").reshape(-1)  # reshape alone may give a view of step 0
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         shared = tuple(i for i, axis in enumerate(self.origin.axes) if not axis.varies)

@@ -148,3 +148,14 @@ def test_a_backend_of_ones_own():
     y = Normalize.apply(x, None, None, axes=(1,), equation=Equation(0.0), backend=Doubling())
     np.testing.assert_allclose(y.data, [[-2, 2]])
     y.sum().backward()
+
+
+def test_one_repeated_bias_is_widened_for_data_that_must_be_copied() -> None:
+    """NumPy's reshape gives a view of step 0 here, which a kernel would read as if it were a whole array."""
+    x = np.random.default_rng(0).standard_normal((5, 8, 3, 6)).astype(np.float32).transpose(2, 1, 0, 3)
+    bias = np.broadcast_to(np.float32(3), (4,))
+    y = mn.functional.group_norm(mn.Tensor(x), 4, None, mn.Tensor(bias)).numpy()
+    groups = x.reshape(3, 4, 2, 5, 6).astype(np.float64)
+    mean, var = groups.mean((2, 3, 4), keepdims=True), groups.var((2, 3, 4), keepdims=True)
+    expected = ((groups - mean) / np.sqrt(var + 1e-5) + 3).reshape(x.shape)
+    np.testing.assert_allclose(y, expected, atol=1e-5)
