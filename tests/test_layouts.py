@@ -1,3 +1,4 @@
+# ruff: noqa: B008  a default keeps what a loop has now
 """However an array lies in memory, every functional gives what it gives for a contiguous copy, and so do its gradients.
 
 Axes in any order, gaps, negative steps, steps of 0, elements at odd addresses, read-only memory: hypothesis draws them
