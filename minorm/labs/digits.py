@@ -6,12 +6,15 @@ is unstable to rounding, and after twenty steps a difference in the seventh digi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import minorm.functional as F
 from minorm import config, data, dtypes, models, nn, optim, random
+from minorm.creation import tensor
+from minorm.labs.ranks import Rank, simulate
 
 
 def model_with(backend: Any = None, seed: int = 0) -> Any:
@@ -53,3 +56,53 @@ def _losses(backend: Any, steps: int, seed: int) -> list[float]:
             if len(found) == steps:
                 break
     return found
+
+
+def losses_over_ranks(
+    cuts: Sequence[int],
+    backend: Callable[[Rank], Any] | None,
+    share: Callable[[Rank, int], float],
+    sum_gradients: Callable[[Rank, list[Any]], list[Any]],
+    steps: int = 23,
+    seed: int = 0,
+) -> Any:
+    """The same with each batch of 64 cut among ranks, which train in step: a copy of the model each, and one loss.
+
+    cuts           where batches are cut: (10, 50) gives three ranks 10, 40 and 14 images; the last batch is smaller
+    backend        of the BatchNorm layers of a rank; None: each rank normalizes with its own statistics
+    share          of the loss of a rank with so many images in that of the whole batch
+    sum_gradients  the gradients of all parameters, summed over the ranks
+    """
+    copies = [model_with(None, seed) for _ in range(len(cuts) + 1)]
+    train, _ = data.split_digits(seed=0)
+    loader = data.DataLoader(train, batch_size=64, shuffle=True, seed=seed)
+    batches: list[tuple[Any, Any]] = []
+    while len(batches) < steps:
+        batches.extend((images.data, labels.data) for images, labels in loader)
+
+    def program(rank: Rank) -> list[float]:
+        model = copies[rank.number]
+        for layer in model.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.backend = backend(rank) if backend else None
+        optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        found = []
+        for images, labels in batches[:steps]:
+            places = [cut * len(images) // 64 for cut in cuts]
+            mine = [tensor(np.split(part, places)[rank.number]) for part in (images, labels)]
+            loss = F.cross_entropy(model(mine[0].to(dtype=dtypes.float64)), mine[1]) * share(rank, len(mine[0]))
+            optimizer.zero_grad()
+            loss.backward()
+            gradients = [parameter.grad for parameter in model.parameters()]
+            for gradient, total in zip(gradients, sum_gradients(rank, [g.data for g in gradients]), strict=True):
+                gradient.data[...] = total
+            optimizer.step()
+            found.append(float(rank.all_reduce(loss.item())))
+        return found
+
+    threads = config.get_num_threads()
+    config.set_num_threads(1)
+    try:
+        return np.array(simulate(len(copies), program)[0])
+    finally:
+        config.set_num_threads(threads)

@@ -1,0 +1,277 @@
+"""Lab 9: the student's functions on simulated ranks, held against one computer with the whole batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.creation import tensor
+from minorm.labs import digits
+from minorm.labs.comparing import at_most, close, equal, parts, true
+from minorm.labs.lab import Lab
+from minorm.labs.ranks import Rank, simulate
+
+LAB = Lab(
+    9,
+    "lab09_sync_batch_norm",
+    "SyncBatchNorm",
+    "What must computers that share a batch tell each other, so that BatchNorm and training are as with one?",
+    minutes=75,
+)
+SECONDS = 60.0
+
+
+def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offset: float = 0.0) -> list[Any]:
+    """A part for each rank, with a mean of its own, far apart in the channels."""
+    means = rng.standard_normal((len(counts), channels)) + offset * np.arange(1, channels + 1)
+    return [rng.standard_normal((count, channels)) + mean for count, mean in zip(counts, means, strict=True)]
+
+
+def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
+    """Counts, means and variances; NaN where there is nothing."""
+    counts = np.array([len(part) for part in rows], np.float64)
+    nothing = np.full(rows[0].shape[1], np.nan)
+    mean = np.array([part.mean(0) if len(part) else nothing for part in rows])
+    var = np.array([part.var(0) if len(part) else nothing for part in rows])
+    return counts, mean, var
+
+
+def _are(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
+    """The moments found are those of all rows together."""
+    whole = np.concatenate(rows)
+    m, mean, var = parts(found, 3, what)
+    close(m, float(len(whole)), f"m, {what}")
+    close(mean, whole.mean(0), f"mean, {what}")
+    close(var, whole.var(0), f"var, {what}", rtol=rtol)
+
+
+def _merge(
+    student: Any, rng: np.random.Generator, counts: tuple[int, ...], offset: float = 0.0, rtol: float = 1e-9
+) -> None:
+    rows = _rows(rng, counts, 3, offset)
+    what = f"merge of parts with {', '.join(map(str, counts))} numbers"
+    _are(student.merge(*_moments(rows)), rows, what if not offset else f"{what}, around {offset:g}", rtol)
+
+
+@LAB.check("9.1", "parts of one size", visible=True)
+def merge_equal(student: Any, rng: np.random.Generator) -> None:
+    _merge(student, rng, (8, 8, 8))
+    _merge(student, rng, (5,))
+
+
+@LAB.check("9.1", "parts of any size", points=2, visible=True)
+def merge_unequal(student: Any, rng: np.random.Generator) -> None:
+    _merge(student, rng, (2, 50, 7))
+    _merge(student, rng, (1, 1, 100, 3, 9))
+
+
+@LAB.check("9.1", "a part without numbers")
+def merge_empty(student: Any, rng: np.random.Generator) -> None:
+    _merge(student, rng, (4, 0, 6))
+    _merge(student, rng, (0, 1))
+
+
+@LAB.check("9.1", "far from 0")
+def merge_far(student: Any, rng: np.random.Generator) -> None:
+    _merge(student, rng, (20, 30, 1), 1e6, rtol=1e-7)
+
+
+def _same(found: list[Any]) -> Any:
+    """The first of what all ranks got, which must be the same."""
+    first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
+    for number, other in enumerate(found[1:], 1):
+        flat = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in other])
+        equal(flat, first, f"what rank {number} got, against rank 0")
+    return found[0]
+
+
+def gathered(module: Any, counts: Any, mean: Any, var: Any) -> list[Any]:
+    """all_moments on each rank: its result and its messages."""
+
+    def program(rank: Rank) -> list[Any]:
+        found = module.all_moments(rank, counts[rank.number], mean[rank.number], var[rank.number])
+        return [found, rank.messages]
+
+    return simulate(len(counts), program)
+
+
+def _all_moments(student: Any, rng: np.random.Generator, counts: tuple[int, ...], channels: int) -> None:
+    rows = _rows(rng, counts, channels)
+    what = f"all_moments of {len(counts)} ranks with {', '.join(map(str, counts))} rows"
+    m, mean, var = _moments(rows)
+    found = student.drive("gathered", counts=[int(count) for count in m], mean=mean, var=var)
+    _are(_same([parts(result, 3, what) for result, _ in found]), rows, what)
+    at_most(max(messages for _, messages in found), 1, f"messages of each rank, {what}")
+
+
+@LAB.check("9.2", "the moments of all ranks, in one message", points=2, visible=True)
+def moments_of_all(student: Any, rng: np.random.Generator) -> None:
+    _all_moments(student, rng, (6, 2, 11), 4)
+
+
+@LAB.check("9.2", "one rank, many ranks, idle ranks")
+def moments_of_many(student: Any, rng: np.random.Generator) -> None:
+    _all_moments(student, rng, (7,), 3)
+    _all_moments(student, rng, (1, 9, 0, 4, 4, 2, 16, 3), 1)
+
+
+def gradients(module: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
+    """input_gradient on each rank: its result and its messages."""
+
+    def program(rank: Rank) -> list[Any]:
+        dx = module.input_gradient(rank, g[rank.number], xhat[rank.number], rstd)
+        return [dx, rank.messages]
+
+    return simulate(len(g), program)
+
+
+def _gradient(student: Any, rng: np.random.Generator, counts: tuple[int, ...]) -> None:
+    rows = _rows(rng, counts, 3, 2.0)
+    whole, cuts = np.concatenate(rows), np.cumsum(counts)[:-1]
+    g = rng.standard_normal(whole.shape)
+    rstd = 1 / np.sqrt(whole.var(0) + 1e-5)
+    xhat = (whole - whole.mean(0)) * rstd
+    expected = rstd * (g - g.mean(0) - xhat * (g * xhat).mean(0))
+    split = [np.split(array, cuts) for array in (g, xhat, expected)]
+    found = student.drive("gradients", g=split[0], xhat=split[1], rstd=rstd)
+    for number, (dx, messages) in enumerate(found):
+        what = f"dx of rank {number}, of ranks with {', '.join(map(str, counts))} rows"
+        close(dx, split[2][number], what, rtol=1e-9, atol=1e-12)
+        at_most(messages, 1, f"messages for {what}")
+
+
+@LAB.check("9.3", "as with the whole batch", points=2, visible=True)
+def gradient_equal(student: Any, rng: np.random.Generator) -> None:
+    _gradient(student, rng, (5, 5))
+
+
+@LAB.check("9.3", "ranks with more rows than others", points=2)
+def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
+    _gradient(student, rng, (2, 9, 4))
+    _gradient(student, rng, (6,))
+
+
+def shares(module: Any, counts: list[int]) -> list[Any]:
+    """share on each rank."""
+    return simulate(len(counts), lambda rank: module.share(rank, counts[rank.number]))
+
+
+def summed(module: Any, lists: list[list[Any]]) -> list[Any]:
+    """sum_gradients on each rank: its result and its messages."""
+
+    def program(rank: Rank) -> list[Any]:
+        return [list(module.sum_gradients(rank, lists[rank.number])), rank.messages]
+
+    return simulate(len(lists), program)
+
+
+@LAB.check("9.4", "the share of a rank's loss", visible=True)
+def share_of_loss(student: Any, rng: np.random.Generator) -> None:
+    for counts in ([4, 4], [int(count) for count in rng.integers(1, 50, 5)]):
+        found = np.array(student.drive("shares", counts=counts), np.float64)
+        close(found, np.array(counts) / sum(counts), f"share of ranks with {counts} images")
+
+
+def _sums(student: Any, rng: np.random.Generator, ranks: int, shapes: tuple[tuple[int, ...], ...]) -> None:
+    lists = [[rng.standard_normal(shape) for shape in shapes] for _ in range(ranks)]
+    found = student.drive("summed", lists=lists)
+    for number, (arrays, messages) in enumerate(found):
+        what = f"sum_gradients of {ranks} ranks, shapes {shapes}, on rank {number}"
+        for place, array in enumerate(parts(arrays, len(shapes), what)):
+            close(array, np.sum([mine[place] for mine in lists], 0), f"{what}: gradient {place}", rtol=1e-9, atol=1e-12)
+        at_most(messages, 1, f"messages of {what}")
+
+
+@LAB.check("9.4", "all gradients in one message", points=2, visible=True)
+def sums_of_gradients(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, 3, ((2, 3), (4,)))
+
+
+@LAB.check("9.4", "gradients of odd shapes")
+def sums_of_odd(student: Any, rng: np.random.Generator) -> None:
+    _sums(student, rng, 2, ((3, 1, 2, 2), (), (1,), (5, 5)))
+
+
+def layers(module: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
+    """A BatchNorm on each rank, with sync_backend: y, dx, ds, db, and messages there and back."""
+
+    def program(rank: Rank) -> list[Any]:
+        found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, module.sync_backend(rank), rank)
+        return [*found, sent]
+
+    return simulate(len(xs), program)
+
+
+def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any = None) -> tuple[list[Any], list[int]]:
+    """y, dx, ds and db; and how many messages a rank sends forward and backward."""
+    inputs: list[Any] = [tensor(value, requires_grad=True) for value in (x, s, b)]
+    y = F.batch_norm(inputs[0], None, None, inputs[1], inputs[2], training=True, backend=backend)
+    there = rank.messages if rank else 0
+    y.backward(tensor(dy))
+    return [y.data, *[value.grad.data for value in inputs]], [there, rank.messages - there if rank else 0]
+
+
+def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], dtype: Any = np.float64) -> Any:
+    """The student's layer on some ranks, and one on the whole batch: (found, expected, cuts, what)."""
+    offset = 3.0 if dtype == np.float64 else 1e4
+    xs = [(rng.standard_normal(shape) * 2 + rng.standard_normal() + offset).astype(dtype) for shape in shapes]
+    dys = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    s, b = rng.standard_normal((2, shapes[0][1])).astype(dtype)
+    found = student.drive("layers", xs=xs, dys=dys, s=s, b=b)
+    whole = [np.concatenate(arrays).astype(np.float64) for arrays in (xs, dys)]
+    expected, _ = _batch_norm(whole[0], whole[1], s.astype(np.float64), b.astype(np.float64))
+    return found, expected, np.cumsum([shape[0] for shape in shapes])[:-1]
+
+
+@LAB.check("9.5", "y as with the whole batch", points=2, visible=True)
+def layer_y(student: Any, rng: np.random.Generator) -> None:
+    found, expected, cuts = _layer(student, rng, ((3, 4, 2, 5), (3, 4, 2, 5)))
+    for number, y in enumerate(np.split(expected[0], cuts)):
+        close(found[number][0], y, f"y of rank {number}", rtol=1e-9, atol=1e-9)
+
+
+@LAB.check("9.5", "dx as with the whole batch", points=2, visible=True)
+def layer_dx(student: Any, rng: np.random.Generator) -> None:
+    found, expected, cuts = _layer(student, rng, ((3, 4, 2, 5), (3, 4, 2, 5)))
+    for number, dx in enumerate(np.split(expected[1], cuts)):
+        close(found[number][1], dx, f"dx of rank {number}", rtol=1e-9, atol=1e-9)
+
+
+@LAB.check("9.5", "ranks with more images than others", points=2)
+def layer_unequal(student: Any, rng: np.random.Generator) -> None:
+    found, expected, cuts = _layer(student, rng, ((1, 3, 4, 4), (7, 3, 4, 4), (2, 3, 4, 4)))
+    for place, name in ((0, "y"), (1, "dx")):
+        for number, array in enumerate(np.split(expected[place], cuts)):
+            close(found[number][place], array, f"{name} of rank {number}", rtol=1e-9, atol=1e-9)
+    for place, name in ((2, "ds"), (3, "db")):
+        total = np.sum([rank[place] for rank in found], 0)
+        close(total, expected[place], f"{name}, summed over the ranks", rtol=1e-9, atol=1e-9)
+
+
+@LAB.check("9.5", "float32, far from 0", points=1)
+def layer_single(student: Any, rng: np.random.Generator) -> None:
+    found, expected, cuts = _layer(student, rng, ((2, 3, 4, 4), (5, 3, 4, 4)), np.float32)
+    for number, y in enumerate(np.split(expected[0], cuts)):
+        close(found[number][0], y, f"y of rank {number}, float32 around 10,000", 1e-4, 1e-4, dtype=np.float32)
+
+
+@LAB.check("9.5", "one message there and one back")
+def layer_messages(student: Any, rng: np.random.Generator) -> None:
+    found, _, _ = _layer(student, rng, ((2, 3), (2, 3)))
+    for there, back in (rank[4] for rank in found):
+        true(there == back == 1, "messages of a layer, forward and backward", "1 and 1", f"{there} and {back}")
+
+
+def trained(module: Any, cuts: list[int], steps: int) -> Any:
+    """The losses of ranks that train the digits' network with the student's functions."""
+    return digits.losses_over_ranks(cuts, module.sync_backend, module.share, module.sum_gradients, steps)
+
+
+@LAB.check("9.5", "ranks train as one computer", points=3, seconds=SECONDS)
+def training(student: Any, rng: np.random.Generator) -> None:
+    cuts = [int(rng.integers(6, 30)), int(rng.integers(34, 58))]
+    found = student.drive("trained", cuts=cuts, steps=6)
+    what = f"losses of three ranks, batches of 64 cut at {cuts[0]} and {cuts[1]}"
+    close(found, digits.losses(None, 6), what, rtol=1e-8)

@@ -1,0 +1,101 @@
+"""Lab 9: typically wrong ways to share a batch lose the points they should, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+EQUAL, ANY, EMPTY, FAR = "parts of one size", "parts of any size", "a part without numbers", "far from 0"
+ONE, MANY = "the moments of all ranks, in one message", "one rank, many ranks, idle ranks"
+WHOLE, MORE = "as with the whole batch", "ranks with more rows than others"
+SHARE, SUMS, ODD = "the share of a rank's loss", "all gradients in one message", "gradients of odd shapes"
+Y, DX, UNEQUAL = "y as with the whole batch", "dx as with the whole batch", "ranks with more images than others"
+SINGLE, MESSAGES, TRAINING = "float32, far from 0", "one message there and one back", "ranks train as one computer"
+MERGED = "(weight * (var + (mean - middle) ** 2)).sum(0)"
+FORWARD = {Y, DX, UNEQUAL, SINGLE, TRAINING}  # what moments decide
+REDUCED = "    sum_g, sum_gx, m = rank.all_reduce(sums)\n"
+SHARED = "sent = rank.all_gather(np.stack([np.full(mean.shape, m, np.float64), mean, var]))"
+BACK = "return sum_g * (here / m), sum_gx * (here / m)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # the mean of the variances, weighted
+        ([(MERGED, "(weight * var).sum(0)")], {EQUAL, ANY, EMPTY, FAR, ONE, MANY} | FORWARD),
+        # everything right for parts of one size
+        (
+            [("weight = m[there][:, None] / m.sum()", "weight = 1 / there.sum()")],
+            {ANY, EMPTY, FAR, ONE, MANY, UNEQUAL, SINGLE, TRAINING},
+        ),
+        # moments about 0
+        ([(MERGED, "(weight * (var + mean**2)).sum(0) - middle**2")], {FAR}),
+        # a part without numbers is multiplied by 0, and NaN stays
+        ([("there = m > 0", "there = m >= 0")], {EMPTY, MANY}),
+        # three messages
+        (
+            [
+                (
+                    SHARED,
+                    "sent = np.stack([rank.all_gather(v) for v in (np.full(mean.shape, m, np.float64), mean, var)], 1)",
+                )
+            ],
+            {ONE, MANY, MESSAGES},
+        ),
+        # sums of this rank alone
+        ([(REDUCED, "    rank.all_reduce(sums)\n    sum_g, sum_gx, m = sums\n")], {WHOLE, MORE}),
+        # sums of all, divided by this rank's m
+        ([(REDUCED, REDUCED + "    m = len(g)\n")], {WHOLE, MORE}),
+        # m taken for R times this rank's
+        ([(REDUCED, REDUCED + "    m = len(g) * rank.size\n")], {MORE}),
+        # every rank counts alike
+        ([("return images / float(rank.all_reduce(images))", "return 1 / rank.size")], {SHARE, TRAINING}),
+        # a message for each gradient
+        (
+            [
+                (
+                    "    flat = rank.all_reduce(",
+                    "    return [rank.all_reduce(g) for g in gradients]\n    flat = rank.all_reduce(",
+                )
+            ],
+            {SUMS, ODD},
+        ),
+        # the mean of the gradients, though the losses are shares
+        ([("    flat = rank.all_reduce(", "    flat = 1 / rank.size * rank.all_reduce(")], {SUMS, ODD, TRAINING}),
+        # backward forgotten
+        (
+            [("Pieces(moments=moments, grad_sums=grad_sums)", "Pieces(moments=moments)")],
+            {DX, UNEQUAL, MESSAGES, TRAINING},
+        ),
+        # the sums of all, divided by this rank's m
+        ([(BACK, "return sum_g, sum_gx")], {DX, UNEQUAL, TRAINING}),
+        # right for ranks with equally many images
+        ([(BACK, "return sum_g / rank.size, sum_gx / rank.size")], {UNEQUAL, TRAINING}),
+        # the mean as one number of float32
+        ([("return k, mean - k, var", "return k, 0 * k, var")], {SINGLE}),
+        # a rank that does not come: an error, and no hanging
+        (
+            [
+                (
+                    "    _, mean, var = all_moments(",
+                    "    if rank.number: return k, d, var\n        _, mean, var = all_moments(",
+                )
+            ],
+            {*FORWARD, MESSAGES},
+        ),
+    ],
+)
+def test_wrong_ways_to_share(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
+    assert lost(9, *changes) == expected
+
+
+def test_what_would_hang_says_who_waits_for_whom(judge_changed: Any) -> None:
+    idle = (
+        "    sent = rank.all_gather(",
+        "    if rank.number == 1:\n        return m, mean, var\n    sent = rank.all_gather(",
+    )
+    rows = {row.title: row for row in judge_changed(9, idle).outcomes}
+    assert rows[ONE].status == "error"
+    assert "rank 0 waits in all_gather for rank 1, which has ended" in rows[ONE].got
+    assert rows[SUMS].status == "passed"
