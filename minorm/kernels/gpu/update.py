@@ -1,0 +1,147 @@
+"""Optimizer steps on CuPy arrays: one launch for up to 48 parameters of one type, see update.cu.
+
+A launch takes the host some microseconds, which is more than a small parameter takes the device: a list at once is what
+makes a step of a small network quick. The kernels take dense arrays in one layout; what is left the reference does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.kernels.gpu import launch, update_plan
+from minorm.kernels.gpu.operands import arranged, dense, is_dense
+from minorm.kernels.gpu.program import Program
+from minorm.kernels.reference import update as reference
+
+_program = Program("update.cu")
+
+square_sum = reference.square_sum  # a number on the host; clip_grad_norm_ does without it on a GPU
+
+
+def sgd(
+    parameters: list[Any],
+    gradients: list[Any],
+    buffers: list[Any],
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    maximize: bool = False,
+) -> None:
+    states = [buffers] if momentum else []
+    for group, left in _groups(parameters, gradients, states):
+        if left:
+            reference.sgd(
+                *_chosen(group, parameters, gradients, buffers),
+                lr=lr,
+                momentum=momentum,
+                dampening=dampening,
+                weight_decay=weight_decay,
+                nesterov=nesterov,
+                maximize=maximize,
+            )
+            continue
+        p, g, *state = _chosen(group, parameters, gradients, *states)
+        numbers = (lr, momentum, 1 - dampening, weight_decay, -1.0 if maximize else 1.0)
+        roles = dict(zip(("p", "g", "m"), (p, _laid(g, p), *state), strict=False))
+        _run("sgd", (bool(momentum), bool(momentum and nesterov)), roles, {}, numbers)
+
+
+def adam(
+    parameters: list[Any],
+    gradients: list[Any],
+    means: list[Any],
+    squares: list[Any],
+    peaks: list[Any],
+    steps: list[int],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    decoupled: bool = False,
+    maximize: bool = False,
+) -> None:
+    states = [means, squares, *([peaks] if peaks else [])]
+    for group, left in _groups(parameters, gradients, states):
+        if left:
+            reference.adam(
+                *_chosen(group, parameters, gradients, means, squares, peaks, steps),
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                eps=eps,
+                weight_decay=weight_decay,
+                decoupled=decoupled,
+                maximize=maximize,
+            )
+            continue
+        p, g, t, *state = _chosen(group, parameters, gradients, steps, *states)
+        decay, shrink = (0.0, 1 - lr * weight_decay) if decoupled else (weight_decay, 1.0)
+        numbers = (beta2, 1 - beta1, 1 - beta2, eps, decay, shrink, -1.0 if maximize else 1.0)
+        roles = dict(zip(("p", "g", "m", "v", "peak"), (p, _laid(g, p), *state), strict=False))
+        of_steps = {
+            "rate": [lr / (1 - beta1**step) for step in t],
+            "root": [math.sqrt(1 - beta2**step) for step in t],
+        }
+        _run("adam", (bool(peaks),), roles, of_steps, numbers)
+
+
+def scale(arrays: list[Any], factor: float) -> None:
+    """x *= factor for every array"""
+    for group, left in _groups(arrays, arrays, []):
+        chosen = [arrays[i] for i in group]
+        if left:
+            reference.scale(chosen, factor)
+        else:
+            _run("scale", (), {"p": chosen}, {}, (factor,))
+
+
+def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]) -> Iterator[tuple[list[int], bool]]:
+    """The numbers of parameters of one type, and whether they are left to the reference."""
+    groups: dict[Any, list[int]] = {}
+    for i, p in enumerate(parameters):
+        if not p.size:
+            continue
+        arrays = [gradients[i], *[values[i] for values in states]]
+        covered = p.dtype in dtypes.FLOATS and all(a.dtype == p.dtype for a in arrays) and is_dense(p)
+        covered = covered and all(a is arranged(a, p) for a in arrays[1:])
+        groups.setdefault(p.dtype if covered else None, []).append(i)
+    for dtype, group in groups.items():
+        yield group, dtype is None
+
+
+def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
+    """The gradients in the layout of their parameters."""
+    return [arranged(dense(g), p) for g, p in zip(gradients, parameters, strict=True)]
+
+
+def _run(
+    name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
+) -> None:
+    """Launch for arrays of one type, by their roles in the struct Parts, with the step's numbers as a struct."""
+    dtype = roles["p"][0].dtype
+    compute = dtypes.compute_type(dtype)
+    aligned = all(launch.is_aligned(*arrays) for arrays in roles.values())
+    kernel = _program.kernel(name, dtype, compute, launch.ACCESS // dtype.itemsize if aligned else 1, *options)
+    if len(numbers) == 1:
+        step = compute.type(numbers[0])
+    else:
+        step = np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))])
+    addresses: dict[str, Sequence[Any]] = {role: [a.data.ptr for a in arrays] for role, arrays in roles.items()}
+    sizes = [p.size for p in roles["p"]]
+    for struct, grid in update_plan.launches(sizes, **addresses, **of_steps):
+        kernel(grid, (update_plan.THREADS,), (struct, step))
+
+
+def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
+    """The entries at `indices` of every list; an empty list, of state that is not kept, stays empty."""
+    return [[values[i] for i in indices] if values else values for values in lists]

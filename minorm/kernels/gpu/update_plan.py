@@ -1,0 +1,45 @@
+"""Lists of arrays as the struct Parts of update.cu, and the grid for them; needs no device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+MOST, CHUNK, THREADS = 48, 4096, 256
+
+_ADDRESSES = ("p", "g", "m", "v", "peak")
+STRUCT = np.dtype(
+    [
+        *[(name, "u8", MOST) for name in _ADDRESSES],
+        ("size", "i8", MOST),
+        ("rate", "f8", MOST),
+        ("root", "f8", MOST),
+        ("first", "i4", MOST + 1),
+    ],
+    align=True,
+)
+
+
+def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
+    """(struct, grid) of each launch for arrays of these sizes; `columns` are entries of the struct, one each array."""
+    for start in range(0, len(sizes), MOST):
+        part = slice(start, start + MOST)
+        empty, blocks = _empty(tuple(sizes[part]))
+        struct = empty.copy()
+        for name, values in columns.items():
+            struct[name][: len(values[part])] = values[part]
+        yield struct, (blocks,)
+
+
+@functools.lru_cache(maxsize=256)
+def _empty(sizes: tuple[int, ...]) -> tuple[Any, int]:
+    """The struct without addresses, and the number of blocks: the same at every step."""
+    struct = np.zeros((), STRUCT)
+    blocks = np.cumsum([0, *[-(-size // CHUNK) for size in sizes]])
+    struct["size"][: len(sizes)] = sizes
+    struct["first"][:] = blocks[-1]
+    struct["first"][: len(blocks)] = blocks
+    return struct, int(blocks[-1])

@@ -1,0 +1,69 @@
+"""Every kernel of every family and type, for three generations of devices: NVRTC takes them, and nothing spills."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import instances
+import nvrtc
+import pytest
+
+from minorm import dtypes
+from minorm.kernels.gpu import softmax_plan, update_plan, windows
+from minorm.kernels.gpu.source import expression, source
+
+INT, LONG = dtypes.int32, dtypes.int64
+ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu"]
+PARAMETERS = 4096  # bytes of arguments that every device takes
+
+
+def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ...]]:
+    """Each kernel of a file, with the options that take most registers."""
+    compute = dtypes.compute_type(dtype)
+    two, wide = (dtype, compute), (dtype, compute, width, index)
+    if file == "elementwise.cu":
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
+        return one + [("map_two", f"op::{name}", *wide) for name in [*ACTIVATIONS, "add", "sub", "mul"]]
+    if file == "softmax.cu":
+        found: list[tuple[Any, ...]] = [
+            ("cross_entropy", dtype, compute, width, False, index),
+            ("cross_entropy_grad", *wide),
+        ]
+        for name, inputs in {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}.items():
+            most = min(8, softmax_plan.REGISTERS // (compute.itemsize * width * inputs))
+            found += [("rows", f"op::{name}", *two, width, packs, False, index) for packs in (0, most)]
+            found += [("columns", f"op::{name}", *two, index)]
+        return found
+    if file == "sums.cu":
+        results = dict.fromkeys((dtype, dtypes.float64))
+        found = [("sum_rows", dtype, result, width, False, index) for result in results]
+        return found + [("sum_columns", dtype, result, width, 32, index) for result in results]
+    if file == "pool.cu":
+        return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
+    if file == "conv.cu":
+        forms: list[tuple[Any, ...]] = [("col2im", *two, index)]
+        forms += [("im2col", dtype, to, compute, index) for to in dict.fromkeys(two)]
+        return forms + [("swap", dtype, to, compute, 16 // max(t.itemsize for t in two), index) for to in two]
+    return [("sgd", *two, width, True, True), ("adam", *two, width, True), ("scale", *two, width)]
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_no_kernel_spills(architecture: str, file: str) -> None:
+    calls = [call for dtype in instances.FLOATS for call in kernels(file, dtype, INT, 16 // dtype.itemsize)]
+    if architecture == nvrtc.ARCHITECTURES[-1] and file != "elementwise.cu":
+        calls += kernels(file, dtypes.float32, LONG, 1)
+    names = list(dict.fromkeys(expression(*call) for call in calls))
+    found = nvrtc.resources(source(file), names, architecture)
+    assert {kernel.name for kernel in found} >= set(names)
+    assert [kernel for kernel in found if kernel.spilled] == []
+    assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
+    largest = softmax_plan.LONGEST if file == "softmax.cu" else 256
+    assert max(kernel.registers for kernel in found) * largest <= 1 << 16  # registers of a multiprocessor
+
+
+def test_structs_fit_into_the_arguments() -> None:
+    assert update_plan.STRUCT.itemsize + 8 * 8 <= PARAMETERS
+    assert windows.STRUCT.itemsize <= PARAMETERS
