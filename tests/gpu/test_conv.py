@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cudnn_double
 import instances
 import numpy as np
 import pytest
@@ -121,6 +122,29 @@ def test_nothing_to_compute(gpu: Any, cuda: Any) -> None:
     assert gpu.grad_input(y, w, x.shape, *how).shape == x.shape
     dw, db = gpu.grad_weight(y, x, w.shape, *how)
     assert (dw.shape, db.shape) == (w.shape, (3,))
+
+
+@pytest.mark.parametrize("dtype", [*instances.FLOATS], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_cudnn_where_it_is_there(case: Any, dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu.conv_cudnn, "cudnn", cudnn_double)
+    gpu.conv_cudnn._plan.cache_clear()
+    cudnn_double.executed.clear()
+    compare(gpu, cuda, case, dtype)
+    gpu.conv_cudnn._plan.cache_clear()
+    ways = ["fprop", "fprop", "dgrad", "dgrad", "wgrad"]
+    assert cudnn_double.executed == ([] if dtype == dtypes.float64 else ways)
+
+
+def test_columns_where_cudnn_has_no_plan(gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu.conv_cudnn, "cudnn", cudnn_double)
+    gpu.conv_cudnn._plan.cache_clear()
+    cudnn_double.executed.clear()
+    x, w = cuda.ones((13, 1, 3, 3), np.float32), cuda.ones((1, 1, 3, 3), np.float32)
+    y = gpu.forward(x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    assert y.memory.ravel().tolist() == [9] * 13
+    assert cudnn_double.executed == []
+    gpu.conv_cudnn._plan.cache_clear()
 
 
 def test_the_struct_is_as_wide_as_the_kernel_reads_it() -> None:

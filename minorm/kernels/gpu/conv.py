@@ -7,7 +7,7 @@ from typing import Any
 
 from minorm import dtypes
 from minorm.kernels.gpu import conv_columns as columns
-from minorm.kernels.gpu import windows
+from minorm.kernels.gpu import conv_cudnn, windows
 from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import output_shape
@@ -22,7 +22,8 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     """y = W * x + b."""
     if not _covers(x, w, x.shape[2:], output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
-    return columns.forward(x, w, b, stride, padding, dilation, groups)
+    y = conv_cudnn.forward(x, w, b, stride, padding, dilation)
+    return columns.forward(x, w, b, stride, padding, dilation, groups) if y is None else y
 
 
 def grad_input(
@@ -31,7 +32,8 @@ def grad_input(
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
     if not _covers(dy, w, x_shape[2:], dy.shape[2:]):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
-    return columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+    dx = conv_cudnn.grad_input(dy, w, x_shape, stride, padding, dilation, b)
+    return columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b) if dx is None else dx
 
 
 def grad_weight(
@@ -40,7 +42,10 @@ def grad_weight(
     """(dW = dy * x, db)."""
     if not _covers(dy, x, x.shape[2:], dy.shape[2:]):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
-    return columns.grad_weight(dy, x, w_shape, stride, padding, dilation, groups), grad_bias(dy)
+    dw = conv_cudnn.grad_weight(dy, x, w_shape, stride, padding, dilation)
+    if dw is None:
+        dw = columns.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
+    return dw, grad_bias(dy)
 
 
 def grad_bias(dy: Any) -> Any:
