@@ -53,6 +53,8 @@ def paired(node: Node, function: Binary) -> Binary:
             raise ValueError(f"shapes {a.shape} and {b.shape} differ; expected equal ones, since broadcast=0")
         if axis is not None and b.ndim:
             start = axis + a.ndim if axis < 0 else axis
+            if not 0 <= start <= a.ndim - b.ndim:
+                raise ValueError(f"axis is {axis}; {b.shape} does not fit into {a.shape} from there on")
             b = b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
         if a.shape != b.shape:
             node.fits(np.broadcast_shapes(a.shape, b.shape), a.dtype)

@@ -5,6 +5,7 @@ Paddings are always written as numbers, low and high; `auto_pad` is never used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,6 +82,16 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
     return pairs
 
 
+def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int]) -> None:
+    """Room for the larger of image and result; short rows take as long as those of ROW pixels."""
+    rows = x.shape[0] * channels * math.prod(size[:-1])
+    node.fits((rows, max(size[-1], ROW)), x.dtype)
+    node.works(x.shape[0], w.numel(), math.prod(size))
+
+
+ROW = 64
+
+
 @reads("Conv", since=(1, 11, 22))
 def read_conv(node: Node) -> Callable[..., Tensor]:
     def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
@@ -91,7 +102,7 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         pads = tuple(padding(node, x.shape[2:], spans, strides))
         padded = [n + low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True)]
-        node.fits((x.shape[0], max(x.shape[1], w.shape[0]), *padded), x.dtype)
+        _ask(node, x, w, max(x.shape[1], w.shape[0]), padded)
         return CONV[rank](x, w, b, strides, pads, dilations, node["group"])
 
     return conv
@@ -143,7 +154,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
         spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
         full = [(n - 1) * s + span + more for n, s, span, more in zip(x.shape[2:], strides, spans, extra, strict=True)]
         pads = _transposed_padding(node, x.shape[2:], full, strides, extra)
-        node.fits((x.shape[0], max(x.shape[1], w.shape[1] * node["group"]), *full), x.dtype)
+        _ask(node, x, w, max(x.shape[1], w.shape[1] * node["group"]), full)
         return TRANSPOSE[rank](x, w, b, strides, pads, tuple(extra), node["group"], dilations)
 
     return conv_transpose

@@ -64,7 +64,7 @@ class Flattener:
             if key in self.functions:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
-        self.calls: set[str] = set()
+        self.calls: dict[str, int] = {}  # labels, and the last number behind each
         self.made = 0
 
     def nodes(self) -> Iterator[Node]:
@@ -177,10 +177,14 @@ class Flattener:
         return Node(operator, domain, name, opset, inputs, outputs, attributes, budget=self.budget, guards=place.guards)
 
     def _unique(self, label: str) -> str:
-        while label in self.calls:
-            label += "_"
-        self.calls.add(label)
-        return label
+        """The label, with _, _2, _3 ... where it is taken; what is written inside will be named after it."""
+        unique, number = label, self.calls.get(label, 0)
+        while unique in self.calls:
+            number += 1
+            unique = f"{label}_{number if number > 1 else ''}"
+        self.calls[label] = number
+        self.calls.setdefault(unique, 0)
+        return unique
 
     def _name(self, name: str, place: _Place) -> str:
         """The name, in the flat list, of what is called `name` here."""

@@ -10,6 +10,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import EVERY, reads
+from minorm.onnx.tensors import MAX_RANK
 from minorm.tensor import Tensor
 
 
@@ -31,7 +32,7 @@ def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
         raise ValueError(f"value has shape {value.shape}; expected one element")
 
     def constant(shape: Tensor) -> Tensor:
-        lengths = integers(shape, "shape")
+        lengths = integers(shape, "shape", MAX_RANK)
         if any(n < 0 for n in lengths):
             raise ValueError(f"the shape is {lengths}; expected lengths of at least 0")
         node.fits(lengths, value.dtype)

@@ -246,6 +246,7 @@ MAX_DEPTH = 16  # of the tree: names with more dots than that get no places
 
 def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parameters: Mapping[str, Parameter]) -> None:
     """Put each layer at its wished path below `root`, and a plain Layer wherever a Parameter's name has a prefix."""
+    taken: dict[str, int] = {}  # how often a path was asked for
     for path, layer in layers:
         parent: Module = root
         name = path.replace(".", "_") or type(layer).__name__
@@ -253,11 +254,12 @@ def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parame
         place = root if not before else _at(root, before)
         if place is not None and _free(place, last):
             parent, name = place, last
-        number = 0
-        unique = name
+        number = taken.get(path, 0)
+        unique = f"{name}_{number}" if number else name
         while not _free(parent, unique):
             number += 1
             unique = f"{name}_{number}"
+        taken[path] = number
         parent.add_module(unique, layer)
     for name, parameter in parameters.items():
         path = name.rpartition(".")[0]

@@ -7,7 +7,7 @@ ROOM arrays like its largest input, for the result and what is computed on the w
 gradients are recorded, since backward will make gradients of it all.
 
 A run may hold `max_bytes`, and INPUTS times what the caller feeds it: a large batch is the caller's wish, not the
-file's.
+file's. For each byte of that, a convolution, product or pooling may take STEPS multiplications.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ import numpy as np
 from minorm.autograd import is_grad_enabled
 from minorm.tensor import Tensor
 
+MAX_RANK = 32  # of NumPy's broadcasting
 INPUTS = 4000  # bytes for each byte of the inputs
+STEPS = 16  # multiplications for each byte
 ROOM = 3
 RECORDED = 4
 
@@ -50,6 +52,14 @@ class Ledger:
                 "max_bytes if you trust the file"
             )
 
+    def works(self, steps: int) -> None:
+        """ValueError unless a node may take so many multiplications."""
+        if steps * (RECORDED if self.recording else 1) > STEPS * self.allowed:
+            raise ValueError(
+                f"it would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
+                "byte); load with a larger max_bytes if you trust the file"
+            )
+
     def before(self, arguments: Sequence[Any]) -> None:
         """Ask for room for what a node computes. Weights are as large as the file, and do not count."""
         tensors = [x for x in arguments if isinstance(x, Tensor)]
@@ -65,6 +75,10 @@ class Ledger:
         waiting = []
         for x in results:
             for part in x if isinstance(x, list) else (x,):
+                if part is None:  # of a branch that was not taken
+                    continue
+                if part.ndim > MAX_RANK:
+                    raise ValueError(f"the result has {part.ndim} axes; expected at most {MAX_RANK}")
                 self._hold(part.data, given)
                 waiting.append(part.creator)
         while waiting:

@@ -42,7 +42,9 @@ lowers(F.linear)(lower_linear)
 def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def matmul(a: Tensor, b: Tensor) -> Tensor:
         stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        node.fits((*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())), a.dtype)
+        result = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+        node.fits(result, a.dtype)
+        node.works(*result, *a.shape[-1:])
         return a @ b
 
     return matmul
@@ -58,6 +60,7 @@ def read_gemm(node: Node) -> Callable[..., Tensor]:
         a = a.mT if left else a
         rows, columns = a.shape[0], b.shape[0 if right else 1]
         node.fits((rows, columns), a.dtype)
+        node.works(rows, columns, a.shape[1])
         if c is not None and not stretches(c.shape, (rows, columns)):
             raise ValueError(f"C has shape {c.shape}; expected one that stretches to {(rows, columns)}")
         bias = c is None or c.shape == (columns,)

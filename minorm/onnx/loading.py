@@ -106,6 +106,8 @@ def _input(entry: Any) -> Input:
     dtype = tensors.element_type(entry.type.tensor_type.elem_type, f"input {entry.name!r}")
     if not entry.type.tensor_type.HasField("shape"):
         return Input(entry.name, dtype, None)
+    if len(entry.type.tensor_type.shape.dim) > tensors.MAX_RANK:
+        raise LoadError(f"load: input {entry.name!r} declares more than {tensors.MAX_RANK} axes")
     lengths: list[int | str] = []
     for length in entry.type.tensor_type.shape.dim:
         fixed = length.WhichOneof("value") == "dim_value"

@@ -188,6 +188,9 @@ def _averages(n: int, o: int) -> Any:
 # In: here a padding of up to the whole kernel is allowed
 
 
+STEPS = 8  # multiplications that an element of a window takes as long as
+
+
 def _options(node: Node, x: Tensor) -> dict[str, Any]:
     """What the Functions of minorm.ops.pooling take, checked against the shape of x."""
     rank, size, kernel = x.ndim - 2, x.shape[2:], tuple(node["kernel_shape"])
@@ -203,6 +206,7 @@ def _options(node: Node, x: Tensor) -> dict[str, Any]:
                 "larger than the padding and fit into the padded input"
             )
     node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
+    node.works(STEPS, x.numel(), *kernel)
     ceil_mode = bool(node.get("ceil_mode"))
     return {"kernel": kernel, "stride": strides, "padding": pairs, "dilation": dilations, "ceil_mode": ceil_mode}
 

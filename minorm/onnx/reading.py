@@ -11,6 +11,7 @@ README.md, "Adding a reader", tells the rest.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +74,10 @@ class Node:
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""
         self.budget.fits(shape, dtype)
+
+    def works(self, *steps: int) -> None:
+        """Raise unless so many multiplications (the product of `steps`) may be made: as fits, but of time."""
+        self.budget.works(math.prod(steps))
 
     def __str__(self) -> str:
         label = f"{self.domain}.{self.operator}" if self.domain else self.operator

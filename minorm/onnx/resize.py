@@ -164,6 +164,7 @@ class Sampling:
             return x[(*(slice(None),) * axis, ROUNDINGS[self.rounding](at).astype(np.intp).clip(0, n - 1))]
         reach = _reach(self.mode, scale, self.antialias)
         self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
+        self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
         weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key))
         self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result

@@ -41,12 +41,20 @@ def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float
     return g.cast(g.add("Div", compute, g.add("Pow", D, g.scalar(beta, compute))), x.dtype)
 
 
+STEPS = 8  # multiplications that an element of a window takes as long as
+
+
 @reads("LRN", since=(1, 13))  # size - 1 channels besides its own: the smaller half below, the larger above
 def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
-    if size % 2:
-        return lambda x: F.local_response_norm(x, size, alpha, beta, bias)
-    return lambda x: F.local_response_norm(x.flip(1), size, alpha, beta, bias).flip(1)
+
+    def normalize(x: Tensor) -> Tensor:
+        node.works(STEPS, x.numel(), min(size, x.shape[1] if x.ndim > 1 else 1))
+        if size % 2:
+            return F.local_response_norm(x, size, alpha, beta, bias)
+        return F.local_response_norm(x.flip(1), size, alpha, beta, bias).flip(1)
+
+    return normalize
 
 
 @writes(F.normalize, "LpNormalization", since=(1, 22))

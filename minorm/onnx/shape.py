@@ -15,6 +15,7 @@ from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node, integers
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import Length, Shape, Size
+from minorm.onnx.tensors import MAX_RANK
 from minorm.ops import shape as ops
 from minorm.ops.operands import axes_of, axis_of
 from minorm.tensor import Tensor
@@ -62,7 +63,7 @@ def read_reshape_1(node: Node) -> Callable[[Tensor], Tensor]:
 @reads("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25), fixed=(1,))
 def read_reshape_5(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     allowzero = node.since >= 14 and bool(node["allowzero"])
-    return lambda x, shape: reshaped(x, integers(shape, "shape"), allowzero)
+    return lambda x, shape: reshaped(x, integers(shape, "shape", MAX_RANK), allowzero)
 
 
 def transpose(g: Graph, x: Value, order: Sequence[int]) -> Value:
@@ -127,7 +128,7 @@ def write_expand_6(g: Graph, x: Value, shape: Shape) -> Value:
 @reads("Expand", since=(8, 13), fixed=(1,))
 def read_expand(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def stretch(x: Tensor, shape: Tensor) -> Tensor:
-        target = np.broadcast_shapes(x.shape, tuple(integers(shape, "shape")))
+        target = np.broadcast_shapes(x.shape, tuple(integers(shape, "shape", MAX_RANK)))
         node.fits(target, x.dtype)
         return x.expand(target)
 

@@ -22,7 +22,7 @@ from minorm.onnx.errors import LoadError
 from minorm.onnx.graph import ELEMENT_TYPES
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
-MAX_RANK = 64  # NumPy's limit
+MAX_RANK = ledger.MAX_RANK
 WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
 
 # The field that holds the elements where raw_data does not, and the type they have there.
@@ -60,6 +60,10 @@ class Budget:
         nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
         current = ledger.active() or ledger.Ledger(self.limit, self.limit)
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
+
+    def works(self, steps: int) -> None:
+        """Raise unless a node may take so many multiplications."""
+        (ledger.active() or ledger.Ledger(self.limit, self.limit)).works(steps)
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
         """Around a run, which may hold as much as ledger.py says."""
