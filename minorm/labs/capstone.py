@@ -1,0 +1,67 @@
+"""What lab 12 trains: a small network with BatchNorm and dropout, its optimizer, schedule and loader, as one object.
+
+Everything that the next step depends on is in it, but for minorm's random generator, which dropout draws from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import data, dtypes, nn, optim, random
+from minorm.labs import gap
+
+EPOCHS = 4
+BATCH = 64
+
+
+def network(backend: Any = None) -> Any:
+    """Two convolutions with BatchNorm, pooling, dropout, ten classes; its BatchNorm layers with this backend."""
+    norms = [nn.BatchNorm2d(16), nn.BatchNorm2d(32)]
+    for norm in norms:
+        norm.backend = backend
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1, bias=False),
+        norms[0],
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1, bias=False),
+        norms[1],
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32 * 4 * 4, 10),
+    )
+
+
+class Run:
+    """A training run that has not begun: `model`, `optimizer`, `scheduler`, `loader`.
+
+    seed     of the weights, of dropout and of the order of the images
+    backend  of the BatchNorm layers; None is the library's own
+    dtype    of weights and images
+    images, labels  to train on; the training digits where they are not given
+    model    another one than the network, such as one that was loaded
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        backend: Any = None,
+        dtype: Any = dtypes.float32,
+        images: Any = None,
+        labels: Any = None,
+        model: Any = None,
+        epochs: int = EPOCHS,
+        lr: float = 0.05,
+    ) -> None:
+        random.manual_seed(seed)
+        if images is None:
+            images, labels = gap.images()[:2]
+        self.model = network(backend).to(dtype=dtype) if model is None else model
+        images = data.ArrayDataset(np.asarray(images, dtype), np.asarray(labels))
+        self.loader = data.DataLoader(images, batch_size=BATCH, shuffle=True, drop_last=True, seed=seed)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = optim.SGD(trained, lr=lr, momentum=0.9)
+        self.scheduler = optim.lr_scheduler.CosineAnnealingLR(self.optimizer, epochs * len(self.loader))

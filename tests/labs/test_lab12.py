@@ -1,0 +1,155 @@
+"""Lab 12: typically wrong answers lose the points they should, and no others; the floors leave room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.labs import capstone, gap
+from minorm.labs.checks import lab12_capstone as checks
+
+pytest.importorskip("onnx")
+
+FORWARD, BACKWARD, CORNERS = "forward", "backward", "odd shapes, large means"
+TRAINING, KERNELS = "the same losses, bit for bit", "your kernels train the network"
+RESUMED, LATE = "the resumed run equals the uninterrupted one", "early and late"
+ANSWERS, GOES_ON, FILE = (
+    "the same answers in evaluation",
+    "training goes on to the same bits",
+    ("nothing folded, any batch, the model as it was"),
+)
+MIRROR, CAMERA = "mirrored digits", "another camera"
+WAY, OTHER_WAY = "the whole way", "the whole way, another seed"
+ALL = {WAY, OTHER_WAY}
+PARTS = '("model", "optimizer", "scheduler", "loader")'
+EXPORT = "    mn.onnx.export(model, example, path, training=True)"
+
+
+def _only(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> None:
+    """Leave out what a change cannot touch."""
+    monkeypatch.setattr(checks.LAB, "items", [item for item in checks.LAB.items if item.task in tasks])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # m - 1
+        ([("(c * c).mean(axis=(2, 3), keepdims=True)", "(c * c).sum(axis=(2, 3), keepdims=True) / (c[0, 0].size - 1)")],
+         {FORWARD, BACKWARD, CORNERS, KERNELS}),
+        # E[x^2] - E[x]^2 in the type of x
+        ([("var = (c * c).mean(axis=(2, 3), keepdims=True)",
+           "var = (x4 * x4).mean(axis=(2, 3), keepdims=True) - mean * mean")], {CORNERS}),
+        # a term is missing
+        ([("(g - mean_g - xhat * mean_gx)", "(g - mean_g)")], {BACKWARD, CORNERS, KERNELS}),
+        # dy for g
+        ([("g = dy4 if s is None else dy4 * parameters(nest, s)", "g = dy4")], {BACKWARD, CORNERS, KERNELS}),
+        # the schedule stands still
+        ([("            run.scheduler.step()\n", "")], {TRAINING, KERNELS}),
+        # gradients add up
+        ([("            run.optimizer.zero_grad()\n", "")], {TRAINING, KERNELS}),
+        # in the mode that the model is in
+        ([("    run.model.train()\n    for", "    for")], {TRAINING}),
+        # the mean loss of each epoch
+        ([("    return losses\n    # END\n\n\n# %% tags=[\"check\"]\ncheck(\"12.2\")",
+           "    return [np.mean(losses)] * epochs\n    # END\n\n\n# %% tags=[\"check\"]\ncheck(\"12.2\")")],
+         {TRAINING, KERNELS}),
+    ],
+)  # fmt: skip
+def test_wrong_kernels_and_loops(
+    monkeypatch: pytest.MonkeyPatch, lost: Any, changes: list[tuple[str, str]], expected: set[str]
+) -> None:
+    _only(monkeypatch, "12.1", "12.2")
+    assert lost(12, *changes) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(PARTS, PARTS.replace('"optimizer", ', ""))],  # the momentum of SGD
+        [(PARTS, PARTS.replace('"scheduler", ', ""))],  # the place on the cosine
+        [(PARTS, PARTS.replace(', "loader"', ""))],  # the order of the images
+        [(PARTS, '("model",)')],
+        [("mn.random.set_state(checkpoint.load_training(path, **parts)", "(checkpoint.load_training(path, **parts)")],
+    ],
+)
+def test_incomplete_checkpoints(monkeypatch: pytest.MonkeyPatch, lost: Any, changes: list[tuple[str, str]]) -> None:
+    _only(monkeypatch, "12.3")
+    assert lost(12, *changes) == {RESUMED, LATE}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # the form for inference: dropout is lost
+        ([(EXPORT, EXPORT.replace(", training=True", ""))], {GOES_ON}),
+        # a tuple with the running statistics
+        ([('mn.onnx.load(path, outputs=["output"])', "mn.onnx.load(path)")], {ANSWERS, GOES_ON, FILE}),
+        # one length of the batch
+        ([(EXPORT, EXPORT.replace("training=True", "training=True, dynamic_axes={}"))], {ANSWERS, GOES_ON, FILE}),
+        # evaluation mode first
+        ([(EXPORT, "    model.eval()\n" + EXPORT)], {FILE}),
+    ],
+)
+def test_wrong_files(
+    monkeypatch: pytest.MonkeyPatch, lost: Any, changes: list[tuple[str, str]], expected: set[str]
+) -> None:
+    _only(monkeypatch, "12.4")
+    assert lost(12, *changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # too careful: the new camera's statistics are there, and that is nearly all it needs
+        ([("epochs=12, lr=0.02", "epochs=12, lr=1e-4")], {MIRROR}),
+        # left in training mode
+        ([("    train(run, 12)\n    model.eval()", "    train(run, 12)")], {MIRROR, CAMERA}),
+        # everything is frozen: the same network, in evaluation mode
+        ([("    train(run, 12)\n    model.eval()", "    model.eval()")], {MIRROR, CAMERA}),
+    ],
+)
+def test_wrong_fine_tuning(
+    monkeypatch: pytest.MonkeyPatch, lost: Any, changes: list[tuple[str, str]], expected: set[str]
+) -> None:
+    _only(monkeypatch, "12.5")
+    assert lost(12, *changes) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("    resume(saved, run)\n", "")],  # another run goes on
+        [("    losses += train(run, 2)\n", "    losses = train(run, 2)\n")],  # half of the losses
+        [("    write(tuned, model)\n", "    write(tuned, run.model)\n")],  # the wrong model
+        [("    write(base, run.model)\n", "    write(base, capstone.Run(seed).model)\n")],
+        [("    fine_tune(model, gap.mirrored(images[:400])", "    fine_tune(model, images[:400]")],
+        [('"mirrored.onnx"', '"tuned.onnx"')],
+    ],
+)
+def test_wrong_ways(monkeypatch: pytest.MonkeyPatch, lost: Any, changes: list[tuple[str, str]]) -> None:
+    _only(monkeypatch, "12.6")
+    assert lost(12, *changes) == ALL
+
+
+def test_the_floors_ask_for_training_and_leave_room() -> None:
+    images, labels, test_images, test_labels = gap.images()
+    run = capstone.Run(3)
+    checks.single(checks.loop, run, 3)
+
+    def share(kind: str) -> float:
+        run.model.eval()
+        with mn.no_grad():
+            found = run.model(mn.tensor(checks._kind(kind, test_images))).numpy().argmax(axis=1)
+        return float(100 * np.mean(found == test_labels))
+
+    assert share("base") > checks.FLOORS["base"] + 1
+    assert share("mirrored") < 60
+    assert share("camera") < 80
+    for kind in ("camera", "mirrored"):
+        picture = checks._kind(kind, images[: checks.TUNING])
+        tuning = capstone.Run(1, images=picture, labels=labels[: checks.TUNING], model=run.model, lr=0.02, epochs=12)
+        checks.single(checks.loop, tuning, 12)
+        assert share(kind) > checks.FLOORS[kind] + 2
