@@ -48,9 +48,10 @@ def add(commands: Any) -> None:
 
 
 def _list(_: argparse.Namespace) -> int:
-    for number in catalogue.numbers():
-        lab = catalogue.find(number)
-        print(f"{number:3}  {lab.title:24} {lab.minutes} min, {lab.points:g} points")
+    labs = [catalogue.find(number) for number in catalogue.numbers()]
+    width = max(len(lab.title) for lab in labs)
+    for lab in labs:
+        print(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes} min, {lab.points:g} points")
         print(f"     {lab.question}")
     return 0
 
