@@ -130,7 +130,7 @@ plt.show()
 # hang, and this one says who waits for whom. With MPI (mpi4py) or NCCL the collectives have the same names. A message
 # costs the same 10 microseconds or so whether it carries one number or a thousand: so send few.
 
-# %%
+# %% tags=["plot"]
 print(simulate(3, lambda rank: rank.all_reduce(np.array([rank.number, 1.0]))))
 
 # %% [markdown]
