@@ -47,7 +47,7 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
         dtype=x.dtype
     )
     layer.weight.data[...], layer.bias.data[...] = s, b
-    data = tensor(x, requires_grad=True)
+    data: Any = tensor(x, requires_grad=True)
     y = layer(data)
     y.backward(tensor(dy))
     gradients = [value.grad.numpy() for value in (data, layer.weight, layer.bias)]
