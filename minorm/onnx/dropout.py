@@ -40,7 +40,7 @@ class Dropout(Layer):
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()
         self.training = trains
-        self.ratio = node["ratio"] if node.since < 12 else 0.5
+        self.ratio: Any = node["ratio"] if node.since < 12 else _known_ratio(node)
         self.computed = node.has(2) and node.constant(2) is None
         self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
 
@@ -56,8 +56,16 @@ class Dropout(Layer):
         return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
 
     def extra_repr(self) -> str:
-        """The probability, where the node has it as an attribute."""
-        return f"p={self.ratio:g}"
+        """The probability, where the file says it."""
+        return "" if self.ratio is None else f"p={self.ratio:g}"
+
+
+def _known_ratio(node: Node) -> float | None:
+    """The ratio from version 12 on: 0.5 where it is left out, None where the graph computes it."""
+    ratio = node.constant(1)
+    if ratio is not None and ratio.size == 1:
+        return float(ratio.item())
+    return None if node.has(1) else 0.5
 
 
 @reads("Dropout", since=(1, 6))

@@ -52,3 +52,10 @@ def test_a_frozen_layer_does_nothing_in_the_training_form(operators: Any) -> Non
     proto = mo.export(net, X, None, training=True)
     assert operators(proto) == ["Dropout"]
     assert {p.key: p.value for p in proto.metadata_props}["minorm.frozen"] == '["0"]'
+
+
+@pytest.mark.filterwarnings("ignore:export. before opset 12")
+def test_a_loaded_layer_shows_the_ratio_of_the_file(opset: int) -> None:
+    text = str(mo.load(mo.export(NET, X, None, opset_version=opset, training=True)))
+    assert "p=0.25" in text
+    assert "p=0.5" in text
