@@ -201,8 +201,15 @@ check("11.3")
 
 # %%
 def wrong(oracle):
-    """`fails` for `smallest`: does this oracle disagree with the formula?"""
-    return lambda case: disagreement(oracle(case), formula(case)) > 1e-3
+    """`fails` for `smallest`: does this oracle disagree with the formula, or crash? A refusal is no failure."""
+
+    def fails(case):
+        try:
+            return disagreement(oracle(case), formula(case)) > 1e-3
+        except oracles.NoAnswer as failure:
+            return failure.crashed
+
+    return fails
 
 
 def hunt(oracle, operator, shape, tries=100, seed=0, scale=1.0, offset=0.0, **attributes):
