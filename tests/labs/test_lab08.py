@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minorm.labs import submission
+from minorm.labs.checks import lab08_cuda
+
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
+SOLUTION = Path(__file__).resolve().parents[2] / "examples/labs/solutions/lab08_cuda.py"
 WITHOUT_TESTS = ("def test_", "def no_test_")  # they take long, and other tests look at them
 ROWS, ODD = "a block for each row", "rows that are no multiple of the block"
 TREE, AGAIN, SIZES = (
@@ -106,3 +111,15 @@ def test_weak_tests_miss_bugs(lost: Any, changes: list[tuple[str, str]], missed:
 
 def test_tests_that_ask_too_much_earn_nothing(lost: Any) -> None:
     assert len(lost(8, ("rtol=1e-4)", "rtol=1e-12)"))) == 9
+
+
+def test_nvidias_compiler_takes_the_solution() -> None:
+    nvrtc = pytest.importorskip("nvrtc")
+    if not nvrtc.available:
+        pytest.skip("no CUDA compiler")
+    module, _ = submission.load(SOLUTION.read_text(), "solution.py")
+    programs = [(module.normalize_cu(), "normalize"), (lab08_cuda.TREE + lab08_cuda.MOMENTS, "moments")]
+    programs += [(piece() + module.moments_cu(), "moments") for piece in (module.tree_cu, module.shuffle_cu)]
+    for code, name in programs:
+        for architecture in nvrtc.ARCHITECTURES:
+            assert [found.spilled for found in nvrtc.resources(code, [name], architecture)] == [0]
