@@ -117,7 +117,6 @@ def test_layers(gpu: Any, cuda: Any) -> None:
     [
         ("min(k, (end - 1 - start) / d + 1)", "min(k, (end - start) / d + 1)"),
         ("min(o, (p + low) / s + 1)", "min(o, (p + low) / s)"),
-        ("(reach + s - 1) / s", "reach / s + 1"),
         ("if (places[o] == here)", ""),
     ],
 )

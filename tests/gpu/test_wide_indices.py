@@ -1,0 +1,54 @@
+"""Arrays of 2^31 elements take kernels whose indices are of type long long: here they do so for small ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import shim
+
+from minorm import dtypes
+from minorm.kernels import reference
+
+pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
+
+
+def test_the_border_is_below_what_an_int_can_hold() -> None:
+    from minorm.kernels.gpu import launch
+
+    assert launch.index_type(2**31 - 2**24 - 1) == dtypes.int32
+    assert launch.index_type(2**31 - 2**24) == dtypes.int64
+
+
+def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
+    from minorm.kernels.gpu import conv, elementwise, launch, pool, softmax_plan, sums_plan
+
+    monkeypatch.setattr(launch, "index_type", lambda size: dtypes.int64)
+    plans = sums_plan.plan, softmax_plan.rows
+    for plan in plans:
+        plan.cache_clear()
+    x = np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype(np.float32)
+    w = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    there, windows, how = cuda.array(x), ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)), ((1, 1), ((1, 1),) * 2, (1, 1), 1)
+    try:
+        y, places = pool.max_forward(there, *windows, False)
+        pairs = [
+            (elementwise.relu(there), reference.elementwise.relu(x)),
+            (elementwise.relu_grad(there, there), reference.elementwise.relu_grad(x, x)),
+            (elementwise.softmax(there), reference.softmax.softmax(x)),
+            (elementwise.softmax(there, 1), reference.softmax.softmax(x, 1)),
+            (elementwise.sum_axes(there, (0, 2, 3)), x.sum((0, 2, 3))),
+            (y, reference.pool.max_forward(x, *windows, False)[0]),
+            (pool.max_backward(y, places, x.shape, windows), np.where(x == np.kron(y.memory, np.ones((2, 2))), x, 0)),
+            (conv.forward(there, cuda.array(w), None, *how), reference.conv.forward(x, w, None, *how)),
+            (conv.grad_input(there[:, :, :4], cuda.array(w[:3]), (2, 3, 4, 6), *how),
+             reference.conv.grad_input(x[:, :, :4], w[:3], (2, 3, 4, 6), *how)),
+        ]  # fmt: skip
+        for actual, expected in pairs:
+            np.testing.assert_allclose(actual.memory, expected, rtol=1e-5, atol=1e-5)
+    finally:
+        for plan in plans:
+            plan.cache_clear()
+    used = [key for family in (elementwise, pool, conv.columns) for key in family._program._kernels]
+    assert {key[0] for key in used if dtypes.int64 in key} >= {"map_one", "map_two", "max_forward", "im2col", "col2im"}
