@@ -16,15 +16,16 @@ import numpy as np
 
 from minorm import autograd, dtypes
 from minorm.autograd import Version
+from minorm.changes import Changes
 from minorm.kernels import select
 from minorm.kernels.select import backend
-from minorm.operators import Operators, plain
+from minorm.operators import Operators
 from minorm.ops import elementwise
 
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Operators):
+class Tensor(Operators, Changes):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
@@ -228,8 +229,8 @@ class Tensor(Operators):
         autograd.backward(self, weights, retain_graph)
 
     def _array(self, value: Any) -> Any:
-        """`value` as an array of this tensor's type, on its device."""
-        if select.is_array(value) and value.dtype == self.dtype:
+        """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
+        if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
         return select.beside(np.asarray(value, self.dtype), self.data)
 
@@ -254,62 +255,6 @@ class Tensor(Operators):
             raise RuntimeError("retain_grad: the tensor does not require grad")
         if self.creator is not None:
             self.creator.retain(self)
-
-    # Changes in place: never recorded, so only outside the graph; they count up the version that backward checks
-
-    def _change(self, operation: str) -> Any:
-        if self.requires_grad and autograd.is_grad_enabled():
-            raise RuntimeError(
-                f"{operation}: the tensor requires grad and a change in place is not recorded; "
-                "do it inside minorm.no_grad(), or compute a new tensor"
-            )
-        self.version.count += 1
-        return self.data
-
-    def _value(self, operation: str, value: Any) -> Any:
-        """What is written into this tensor: a number, or an array on its device."""
-        value = plain(value)
-        if backend(self.data) is not select.cpu and isinstance(value, (list, tuple)):
-            value = select.beside(np.asarray(value, self.dtype), self.data)
-        if select.is_array(value) and select.device_of(value) != self.device:
-            raise RuntimeError(
-                f"{operation}: the tensor is on {self.device}, the value on {select.device_of(value)}; expected one "
-                f"device; use value.to({self.device!r})"
-            )
-        return value
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        with select.guard(self.data):
-            self._change("x[index] = value")[plain(index)] = self._value("x[index] = value", value)
-
-    def copy_(self, source: Any) -> Tensor:
-        """Overwrite with the values of `source`, broadcast and cast to this type; it may be on another device."""
-        values = select.as_array(plain(source))
-        with select.guard(self.data):
-            self._change("copy_")[...] = select.to_device(values, self.device)
-        return self
-
-    def fill_(self, value: Real) -> Tensor:
-        """Set every element to `value`."""
-        with select.guard(self.data):
-            self._change("fill_").fill(value)
-        return self
-
-    def zero_(self) -> Tensor:
-        """Set every element to 0."""
-        return self.fill_(0)
-
-    def add_(self, other: Any, *, alpha: Real = 1) -> Tensor:
-        """Add alpha * other."""
-        with select.guard(self.data):
-            self._change("add_")[...] += self.dtype.type(alpha) * self._value("add_", other)
-        return self
-
-    def mul_(self, other: Any) -> Tensor:
-        """Multiply by `other`."""
-        with select.guard(self.data):
-            self._change("mul_")[...] *= self._value("mul_", other)
-        return self
 
     # Types and devices
 

@@ -1,11 +1,9 @@
-"""Tensors, modules, optimizers and checkpoints on a GPU: there, back, and never by halves on two devices."""
+"""Tensors on a GPU: there, back, and never by halves on two devices."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import nn, optim
-from minorm.kernels import select
+from minorm import nn
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -206,209 +203,6 @@ def test_mixing_says_which_argument_is_where() -> None:
         (weight.requires_grad_() * 2).backward(mn.ones(5, 3))
 
 
-# Modules, optimizers, checkpoints
-
-
-def model() -> nn.Module:
-    mn.manual_seed(1)
-    return nn.Sequential(
-        nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 5 * 5, 3)
-    )
-
-
-def batch() -> tuple[mn.Tensor, mn.Tensor]:
-    rng = np.random.default_rng(5)
-    return mn.tensor(rng.standard_normal((6, 2, 5, 5)), mn.float32), mn.tensor(rng.integers(0, 3, 6))
-
-
-def train(net: nn.Module, optimizer: Any, steps: int, device: str) -> list[float]:
-    x, target = (t.to(device) for t in batch())
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(net(x), target)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def test_a_module_moves_as_a_whole_and_keeps_its_parameters() -> None:
-    net = model()
-    before = list(net.parameters())
-    moves = {"cuda:0": lambda: net.to("cuda"), "cuda:1": lambda: net.cuda(1), "cpu": net.cpu}
-    for device, move in moves.items():
-        moved = move()
-        assert moved is net
-        assert all(a is b for a, b in zip(net.parameters(), before, strict=True))
-        assert {t.device for t in (*moved.parameters(), *moved.buffers())} == {device}
-    assert net.to("cuda", mn.float64)[0].weight.dtype == mn.float64
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        lambda d: nn.Linear(3, 2, device=d),
-        lambda d: nn.BatchNorm2d(4, device=d),
-        lambda d: nn.Conv2d(1, 2, 3, device=d),
-    ],
-)
-def test_layers_are_made_on_a_device(layer: Any) -> None:
-    mn.manual_seed(0)
-    expected = layer("cpu").state_dict()
-    mn.manual_seed(0)
-    found = layer("cuda").state_dict()
-    for name, value in expected.items():
-        assert found[name].device == "cuda:0"
-        np.testing.assert_array_equal(host(found[name]), value.numpy())
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3),
-        lambda p: optim.SGD(p, 0.1),
-        lambda p: optim.Adam(p, 0.01, amsgrad=True),
-        lambda p: optim.AdamW(p, 0.01),
-    ],
-)
-def test_training_is_the_same_on_both_devices(make: Any) -> None:
-    results = {}
-    for device in ("cpu", "cuda"):
-        net = model().to(device)
-        optimizer = make(net.parameters())
-        losses = train(net, optimizer, 4, device)
-        results[device] = losses, {name: host(t) for name, t in net.state_dict().items()}
-        for state in optimizer.state_dict()["state"].values():
-            assert {select.device_of(v) for v in state.values() if select.is_array(v)} <= {f"{device}:0", device}
-    np.testing.assert_allclose(results["cuda"][0], results["cpu"][0], rtol=1e-5)
-    for name, value in results["cpu"][1].items():
-        np.testing.assert_allclose(results["cuda"][1][name], value, rtol=1e-4, atol=1e-5)
-
-
-def test_a_label_that_is_no_class_makes_the_loss_nan(cuda: Any) -> None:
-    """On the CPU it is a ValueError; to raise one here the host would have to wait."""
-    x = mn.randn(4, 3, device="cuda", requires_grad=True)
-    weight = mn.ones(3, device="cuda")
-    labels = {bad: mn.tensor([0, 2, bad, -100], device="cuda") for bad in (3, -1, 1)}
-    cuda.transfers.clear()
-    losses = {
-        bad: (F.cross_entropy(x, t), F.cross_entropy(x, t, weight), F.nll_loss(x, t), F.nll_loss(x, t, weight))
-        for bad, t in labels.items()
-    }
-    for several in losses.values():
-        for loss in several:
-            loss.backward()
-    assert cuda.transfers.to_host == 0
-    for bad, several in losses.items():
-        assert [np.isnan(loss.item()) for loss in several] == [bad != 1] * 4
-
-
-def test_training_on_a_device_that_is_not_the_current_one() -> None:
-    losses = []
-    for device in ("cuda:0", "cuda:1"):
-        net = model().to(device)
-        optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)
-        losses.append(train(net, optimizer, 3, device))
-        nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
-        nn.utils.clip_grad_value_(net.parameters(), 1e-4)
-        net.zero_grad(set_to_none=False)
-        optimizer.zero_grad(set_to_none=False)
-        net.half()
-        assert {p.device for p in net.parameters()} == {device}
-    assert losses[0] == losses[1]
-
-
-def test_layers_on_two_devices() -> None:
-    first, second = nn.Linear(4, 8).to("cuda:0"), nn.Linear(8, 3).to("cuda:1")
-    parameters = [*first.parameters(), *second.parameters()]
-    optimizer = optim.Adam(parameters, 0.01)
-    x, target = mn.randn(5, 4, device="cuda:0"), mn.tensor([0, 1, 2, 0, 1], device="cuda:1")
-    losses = []
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(second(F.relu(first(x)).to("cuda:1")), target)
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[2] < losses[0]
-
-
-def test_a_training_step_asks_the_host_for_nothing(cuda: Any) -> None:
-    net = model().to("cuda")
-    optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)
-    x, target = (t.to("cuda") for t in batch())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(net(x), target, label_smoothing=0.1).backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-
-    step()
-    cuda.transfers.clear()
-    step()
-    assert (cuda.transfers.to_host, cuda.transfers.to_device, cuda.transfers.atomics) == (0, 0, 0)
-
-
-def test_the_optimizers_state_follows_the_model() -> None:
-    net, same = model(), model().to("cuda")
-    optimizer, other = (optim.Adam(m.parameters(), 0.01) for m in (net, same))
-    losses = train(net, optimizer, 2, "cpu")
-    net.to("cuda")
-    losses += train(net, optimizer, 2, "cuda")
-    np.testing.assert_allclose(losses, train(same, other, 4, "cuda"), rtol=1e-5)
-
-
-def test_state_dicts_go_from_device_to_device(tmp_path: Path) -> None:
-    net = model().to("cuda")
-    optimizer = optim.Adam(net.parameters(), 0.01)
-    train(net, optimizer, 2, "cuda")
-    mn.save(net.state_dict(), tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert {t.device for t in loaded.values()} == {"cpu"}
-    for device in ("cpu", "cuda:1"):
-        fresh = model().to(device)
-        fresh.load_state_dict(loaded)
-        fresh.load_state_dict(net.state_dict())
-        resumed = optim.Adam(fresh.parameters(), 0.01)
-        resumed.load_state_dict(copy.copy(optimizer.state_dict()))
-        for name, value in fresh.state_dict().items():
-            assert value.device == device
-            np.testing.assert_array_equal(host(value), host(net.state_dict()[name]))
-        assert {select.device_of(s["exp_avg"]) for s in resumed.state.values()} == {device}
-
-
-def test_a_run_resumes_on_another_device(tmp_path: Path) -> None:
-    path = tmp_path / "run.safetensors"
-    net = model().to("cuda")
-    optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)
-    train(net, optimizer, 2, "cuda")
-    mn.checkpoint.save_training(path, model=net, optimizer=optimizer, best=mn.ones(2, device="cuda"))
-    expected = train(net, optimizer, 2, "cuda")
-    other = model()
-    resumed = optim.SGD(other.parameters(), 0.1, momentum=0.9)
-    rest = mn.checkpoint.load_training(path, model=other, optimizer=resumed)
-    assert rest["best"].device == "cpu"
-    np.testing.assert_allclose(train(other, resumed, 2, "cpu"), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("momentum", [0.9, None])
-def test_running_statistics_are_updated_where_they_are(momentum: float | None, cuda: Any) -> None:
-    found = {}
-    for device in ("cpu", "cuda"):
-        mn.manual_seed(0)
-        layer = nn.BatchNorm1d(3, momentum=momentum).to(device)
-        cuda.transfers.clear()
-        for batch in (mn.randn(5, 3), mn.randn(7, 3)):
-            layer(batch.to(device))
-        assert cuda.transfers.to_host == 0
-        found[device] = {name: host(value) for name, value in layer.state_dict().items()}
-    for name, value in found["cpu"].items():
-        np.testing.assert_allclose(found["cuda"][name], value, rtol=1e-6)
-
-
 # Other libraries, memory
 
 
@@ -448,3 +242,21 @@ def test_what_is_there_is_told() -> None:
     facts = mn.show_config("dicts")
     assert facts is not None
     assert facts["cuda"] == "NVIDIA Double, NVIDIA Double; CuPy 14.2.0 for CUDA 12.9, driver for 12.8"
+
+
+def test_a_label_that_is_no_class_makes_the_loss_nan(cuda: Any) -> None:
+    """On the CPU it is a ValueError; to raise one here the host would have to wait."""
+    x = mn.randn(4, 3, device="cuda", requires_grad=True)
+    weight = mn.ones(3, device="cuda")
+    labels = {bad: mn.tensor([0, 2, bad, -100], device="cuda") for bad in (3, -1, 1)}
+    cuda.transfers.clear()
+    losses = {
+        bad: (F.cross_entropy(x, t), F.cross_entropy(x, t, weight), F.nll_loss(x, t), F.nll_loss(x, t, weight))
+        for bad, t in labels.items()
+    }
+    for several in losses.values():
+        for loss in several:
+            loss.backward()
+    assert cuda.transfers.to_host == 0
+    for bad, several in losses.items():
+        assert [np.isnan(loss.item()) for loss in several] == [bad != 1] * 4

@@ -21,14 +21,14 @@ from minorm.training import Run, Settings
 from minorm.training.loop import evaluate, predict, train_epoch
 
 BUILD: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "resnet20": (lambda: models.build("resnet20", 3, 8, 10), (4, 3, 8, 8)),
-    "norms": (lambda: models.build("norms", 3, 8, 10), (4, 3, 8, 8)),
+    "resnet20": (lambda: models.build("resnet20", 3, 4, 10), (8, 3, 4, 4)),
+    "norms": (lambda: models.build("norms", 3, 4, 10), (8, 3, 4, 4)),
     "lenet": (lambda: models.build("lenet", 1, 12, 10), (6, 1, 12, 12)),
 }
 
 
 def sgd(parameters: Any) -> Any:
-    return optim.SGD(parameters, 0.02, momentum=0.9, weight_decay=1e-4, nesterov=True)
+    return optim.SGD(parameters, 0.002, momentum=0.9, weight_decay=1e-4, nesterov=True)
 
 
 @pytest.mark.parametrize("name", BUILD)
