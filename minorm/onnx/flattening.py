@@ -7,7 +7,7 @@ nodes it makes is bounded, so that a small file cannot ask for billions of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from minorm.onnx.reading import Node, attribute_values
 from minorm.onnx.tensors import Budget, text
 
 MAX_DEPTH = 64
-MAX_NODES = 200_000  # made by functions
+MAX_NODES = 10_000  # made by functions
+MAX_NAMES = 1 << 24  # characters in the names of what functions make: each carries those of the calls around it
 
 Key = tuple[str, str, str]  # domain, name, overload
 
@@ -65,13 +66,15 @@ class Flattener:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
         self.calls: dict[str, int] = {}  # labels, and the last number behind each
-        self.made = 0
+        self.made = self.letters = 0
+        self.flat: list[Node] = []
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> list[Node]:
         """All nodes, in the order of the file."""
-        yield from self._write(self.model.graph.node, _Place("", self.opsets, None, {}, ()))
+        self._write(self.model.graph.node, _Place("", self.opsets, None, {}, ()))
+        return self.flat
 
-    def _write(self, protos: Any, place: _Place) -> Iterator[Node]:
+    def _write(self, protos: Any, place: _Place) -> None:
         for index, proto in enumerate(protos):
             for given in (proto.name, proto.op_type, proto.overload, *proto.input, *proto.output):
                 text(given, "a name in a node")
@@ -82,18 +85,21 @@ class Flattener:
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
             if key in self.functions:
-                yield from self._call(key, inputs, outputs, attributes, name or label, place)
+                self._call(key, inputs, outputs, attributes, name or label, place)
                 continue
             if key == ("", "If", ""):
-                yield from self._branches(inputs, outputs, attributes, name or label, place)
+                self._branches(inputs, outputs, attributes, name or label, place)
                 continue
             if place.stack:
                 self.made += 1
+                self.letters += sum(map(len, (name, *inputs, *outputs)))
+                if self.letters > MAX_NAMES:
+                    raise LoadError(f"load: the names in the functions unfold to more than {MAX_NAMES} characters")
                 if self.made > MAX_NODES:
                     raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
             what = f"node {name or label!r} ({proto.op_type})"
             values = attribute_values(attributes, what, self.folder, self.budget)
-            yield self._node(key[1], name, inputs, outputs, values, place, key[0])
+            self.flat.append(self._node(key[1], name, inputs, outputs, values, place, key[0]))
 
     def _call(
         self,
@@ -103,7 +109,7 @@ class Flattener:
         attributes: dict[str, Any],
         label: str,
         place: _Place,
-    ) -> Iterator[Node]:
+    ) -> None:
         function = self.functions[key]
         if key in place.stack:
             raise LoadError(f"load: function {function.name!r} calls itself")
@@ -125,10 +131,10 @@ class Flattener:
                 names[formal] = actual
         opsets = opset_table(function.opset_import, f"function {function.name!r}")
         given = {a.name: a for a in function.attribute_proto} | attributes
-        yield from self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key), place.guards))
+        self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key), place.guards))
         for formal, actual in passed:  # the body hands an input on
             if actual:
-                yield self._node("Identity", label, (names[formal],), (actual,), {}, place)
+                self.flat.append(self._node("Identity", label, (names[formal],), (actual,), {}, place))
 
     def _branches(
         self,
@@ -137,7 +143,7 @@ class Flattener:
         attributes: dict[str, Any],
         label: str,
         place: _Place,
-    ) -> Iterator[Node]:
+    ) -> None:
         branches = [attributes.get(name) for name in ("then_branch", "else_branch")]
         if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
             raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
@@ -158,10 +164,10 @@ class Flattener:
             branch = _Place(inside, place.opsets, names, place.attributes, place.stack, guards, place)
             for tensor in body.initializer:
                 value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
-                yield self._node("Constant", "", (), (names[tensor.name],), {"value": value}, branch)
-            yield from self._write(body.node, branch)
+                self.flat.append(self._node("Constant", "", (), (names[tensor.name],), {"value": value}, branch))
+            self._write(body.node, branch)
             results += [self._name(text(entry.name, "the name of an output"), branch) for entry in body.output]
-        yield self._node("If", label, (*inputs, *results), outputs, {}, place)
+        self.flat.append(self._node("If", label, (*inputs, *results), outputs, {}, place))
 
     def _node(
         self,

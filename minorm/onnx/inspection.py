@@ -83,7 +83,7 @@ def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
     """The nodes as `load` sees them, functions and branches written out; as they stand where that fails."""
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
-        nodes = list(Flattener(proto, opsets, folder, Budget(max_bytes)).nodes())
+        nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
     except LoadError:
         opsets = {entry.domain.replace("ai.onnx", ""): entry.version for entry in proto.opset_import} or {"": 1}
         nodes = [

@@ -41,7 +41,7 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
-    nodes = list(Flattener(model, opsets, folder, budget).nodes())
+    nodes = Flattener(model, opsets, folder, budget).nodes()
     ends = _outputs(model, outputs)
     validation.check_order(nodes, _unique([entry.name for entry in inputs], initializers), ends)
     nodes = validation.needed(nodes, ends)
