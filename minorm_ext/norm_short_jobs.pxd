@@ -20,6 +20,7 @@ cdef enum:
     BATCH = 32         # rows that go together, at most
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
     MANY = 16384       # and where they share a parameter for each element: then two rows go through a loop together
+                       # (forward not from memory: there one row after the other is faster, 0.80 for 0.72 of the floor)
     PIECE = 1024       # elements of a row that the second phase takes at once
     FAR_PIECE = 256    # the same where data comes from memory, and results are rounded or go around the cache
 
@@ -119,7 +120,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef double var[BATCH]
     cdef double rstd[BATCH]
     cdef bint each = w.each and (s != NULL or b != NULL)
-    cdef bint share = w.each and s != NULL and b != NULL and w.apply
+    cdef bint share = w.each and s != NULL and b != NULL and w.apply and not w.x.far
     cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
     cdef Py_ssize_t piece = piece_of(w, &w.y)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
