@@ -8,7 +8,8 @@
     visible      the same checks inside the notebook
     checks/      a module a lab, and what single labs need beside it:
     digits       the network that students' kernels train, on one computer or over ranks
-    compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; ranks: threads (9)
+    compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8)
+    ranks        computers that share a batch, as threads (9)
     gap          broken models (5); zoo: old ones (10); oracles, suspects: who is wrong (11); capstone (12)
 
 How to write a lab

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from minorm.labs import submission
-from minorm.labs.checks import lab08_cuda
+from minorm.labs import submission, wrong_kernels
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -118,7 +117,7 @@ def test_nvidias_compiler_takes_the_solution() -> None:
     if not nvrtc.available:
         pytest.skip("no CUDA compiler")
     module, _ = submission.load(SOLUTION.read_text(), "solution.py")
-    programs = [(module.normalize_cu(), "normalize"), (lab08_cuda.TREE + lab08_cuda.MOMENTS, "moments")]
+    programs = [(module.normalize_cu(), "normalize"), (wrong_kernels.TREE + wrong_kernels.MOMENTS, "moments")]
     programs += [(piece() + module.moments_cu(), "moments") for piece in (module.tree_cu, module.shuffle_cu)]
     for code, name in programs:
         for architecture in nvrtc.ARCHITECTURES:
