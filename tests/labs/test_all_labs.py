@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ numbered = pytest.mark.parametrize("number", NUMBERS)
 
 
 def solution(number: int) -> Path:
+    """The solved lab; a skip where this machine lacks what it runs with."""
+    if number == 8 and not (shutil.which("g++") or shutil.which("c++")):
+        pytest.skip("no C++ compiler")
     return LABS / "solutions" / f"{catalogue.find(number).file}.py"
 
 
