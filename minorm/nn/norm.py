@@ -31,7 +31,7 @@ class _Running(Affine):
 
     def __init__(
         self,
-        num_features: int,
+        num_features: int | tuple[int, ...],
         eps: float,
         momentum: float | None,
         affine: bool,
@@ -43,18 +43,20 @@ class _Running(Affine):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        check_sizes(name, num_features=num_features)
+        shape = num_features if isinstance(num_features, tuple) else (num_features,)
+        for size in shape:
+            check_sizes(name, num_features=size)
         _check_momentum(name, momentum)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.unbiased_running_var, self.backend = unbiased_running_var, backend
-        self._add_affine((num_features,), affine, affine, dtype, device)
-        for buffer, shape, kind in (
-            ("running_mean", (num_features,), dtype or dtypes.float32),
-            ("running_var", (num_features,), dtype or dtypes.float32),
+        self._add_affine(shape, affine, affine, dtype, device)
+        for buffer, sizes, kind in (
+            ("running_mean", shape, dtype or dtypes.float32),
+            ("running_var", shape, dtype or dtypes.float32),
             ("num_batches_tracked", (), dtypes.int64),
         ):
-            value = Tensor(np.zeros(shape, kind)).to(device=device) if track_running_stats else None
+            value = Tensor(np.zeros(sizes, kind)).to(device=device) if track_running_stats else None
             self.register_buffer(buffer, value)
         self.reset_running_stats()
 
@@ -108,7 +110,7 @@ class _BatchNorm(_Running):
 
     def __init__(
         self,
-        num_features: int,
+        num_features: int | tuple[int, ...],
         eps: float = 1e-5,
         momentum: float | None = 0.9,
         affine: bool = True,
@@ -119,9 +121,29 @@ class _BatchNorm(_Running):
         unbiased_running_var: bool = False,
         backend: Any = None,
     ) -> None:
+        if isinstance(num_features, tuple):
+            name = type(self).__name__
+            if len(num_features) + 1 not in self.ranks:
+                raise ValueError(
+                    f"{name}: num_features={num_features}; expected C, or a shape as x.shape[1:] in {self.form}"
+                )
+            if not affine and not track_running_stats:
+                raise ValueError(
+                    f"{name}: num_features={num_features} with affine=False and track_running_stats=False leaves "
+                    "the layer nothing of that shape; expected one of them, or minorm.functional.normalization(x, axes=(0,))"
+                )
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
         )
+
+    def _check(self, x: Tensor) -> None:
+        if isinstance(self.num_features, tuple) and x.shape[1:] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__}: x has shape {x.shape}, the layer num_features={self.num_features}; "
+                f"expected x.shape[1:] == {self.num_features}"
+            )
+        if not isinstance(self.num_features, tuple):
+            super()._check(x)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -130,7 +152,9 @@ class BatchNorm1d(_BatchNorm):
     In training they are the batch's, and are blended into running_mean and running_var (C); in evaluation, and when
     frozen, they are the running ones. momentum: the share of the old running value that is kept (PyTorch's 0.1 is 0.9
     here); None averages over all batches. affine=False leaves weight and bias out, track_running_stats=False the
-    running statistics: then the batch's are always used. See `F.batch_norm`.
+    running statistics: then the batch's are always used. num_features is C; or the shape (C, *positions), for
+    statistics and parameters of every position, taken over N alone (spatial=0 of ONNX BatchNormalization 7). See
+    `F.batch_norm`.
     """
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
