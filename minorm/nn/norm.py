@@ -130,7 +130,7 @@ class _BatchNorm(_Running):
             if not affine and not track_running_stats:
                 raise ValueError(
                     f"{name}: num_features={num_features} with affine=False and track_running_stats=False leaves "
-                    "the layer nothing of that shape; expected one of them, or minorm.functional.normalization(x, axes=(0,))"
+                    "the layer nothing of that shape; expected one of them, or F.normalization(x, axes=(0,))"
                 )
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
