@@ -80,7 +80,7 @@ class Builder:
         ) | set(outputs)
         for node in nodes:
             node.used = self.used
-        self.roles = roles.assign(nodes, initializers, outputs, updated)
+        self.roles = roles.assign(nodes, {entry.name: entry.dtype for entry in inputs}, initializers, outputs, updated)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []

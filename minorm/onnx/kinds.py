@@ -7,13 +7,14 @@ in that place: Relu of integers is clear, though no version before 14 has it; ax
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
 from minorm import dtypes
+from minorm.onnx.tensors import DTYPES
 from minorm.onnx.versions import PUBLISHED
 
 _WORDS = {"f": "floats", "i": "integers", "b": "bools", "s": "a sequence"}
@@ -79,3 +80,40 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
             raise ValueError(
                 f"input {i} ({place.name}) is {_WORDS[kind]}, input {first} is {_WORDS[other]}; expected the same"
             )
+
+
+@functools.cache
+def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
+    """For each output the kinds it may be of, and the places of the inputs of the same type."""
+    schema = onnx.defs.get_schema(operator, since, "")
+    return tuple(
+        (
+            frozenset(filter(None, map(_kind_of_type, formal.types))),
+            tuple(i for i, given in enumerate(schema.inputs) if given.type_str == formal.type_str),
+        )
+        for formal in schema.outputs
+    )
+
+
+def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
+    """The values that are integers or bools for certain, so that no gradient passes. known: dtypes by name."""
+    found = {name for name, dtype in known.items() if not dtypes.is_float(dtype)}
+    for node in nodes:
+        if node.operator in ("Cast", "Constant", "ConstantOfShape", "If"):
+            if not _is_float(node):
+                found.update(node.outputs)
+            continue
+        results = _results(node.operator, node.since)
+        for place, name in enumerate(node.outputs):
+            kinds, same = results[min(place, len(results) - 1)]
+            if "f" not in kinds or any(i < len(node.inputs) and node.inputs[i] in found for i in same):
+                found.add(name)
+    return found - {""}
+
+
+def _is_float(node: Any) -> bool:
+    """Whether the attributes of a node let its result be floats."""
+    code, value = node.attributes.get("to"), node.attributes.get("value")
+    if node.operator == "Cast":
+        return not isinstance(code, int) or code not in DTYPES or dtypes.is_float(DTYPES[code])
+    return not hasattr(value, "dtype") or dtypes.is_float(value.dtype)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minorm import dtypes
+from minorm.onnx import kinds
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import READERS
 
@@ -40,30 +41,39 @@ class Roles:
 
 
 def assign(
-    nodes: Sequence[Node], initializers: Mapping[str, Any], outputs: Iterable[str], updated: Mapping[str, str]
+    nodes: Sequence[Node],
+    inputs: Mapping[str, Any],
+    initializers: Mapping[str, Any],
+    outputs: Iterable[str],
+    updated: Mapping[str, str],
 ) -> Roles:
     """Decide, and tell each node the buffers it owns (`node.statistics`, `node.updates`).
 
+    inputs     the types of the graph's inputs, by name
     updated    initializer -> the output that is its next value, as minorm writes training graphs
     """
     origin = _origins(nodes, initializers)
     owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
-    wanted = _wanted(nodes, {id(node) for node in owners}, outputs)
+    discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
+    wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
     floats = {name for name in wanted if name in initializers and dtypes.is_float(initializers[name].dtype)}
     readers = _readers(nodes, {id(node) for node in owners})
     roles = Roles(floats - set(updated), dict.fromkeys(updated, ""), dict(updated))
     for node in owners:  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
         roles.parameters -= {name for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
+    numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
+    last: dict[str, int] = {}
     for node in owners:
         names = []
         for place in STATISTICS[node.operator]:
             layer = (place, node.inputs[1:5])
             name = wish = node.inputs[place]
-            number = 0
-            while taken.setdefault(name, layer) != layer:
+            number = numbers.get(layer, last.get(wish, 0))
+            while taken.setdefault(f"{wish}_{number}" if number else wish, layer) != layer:
                 number += 1
-                name = f"{wish}_{number}"
+            numbers[layer] = last[wish] = number
+            name = f"{wish}_{number}" if number else wish
             roles.buffers[name] = origin[wish]
             names.append(name)
         node.statistics = tuple(names)
@@ -119,15 +129,17 @@ def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str
     return origin
 
 
-def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str]) -> set[str]:
-    """The values through which gradient can reach an output."""
-    wanted = set(outputs)
+def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]) -> set[str]:
+    """The values through which gradient can reach an output; none passes those that are discrete."""
+    wanted = set(outputs) - discrete
     for node in reversed(nodes):
         if not any(name in wanted for name in node.outputs if name):
             continue
         fixed = READERS[node.operator, node.since].fixed_inputs(node)
         held = STATISTICS[node.operator] if id(node) in owners else ()
         wanted.update(
-            name for place, name in enumerate(node.inputs) if name and place not in fixed and place not in held
+            name
+            for place, name in enumerate(node.inputs)
+            if name and place not in fixed and place not in held and name not in discrete
         )
     return wanted

@@ -117,3 +117,34 @@ def test_statistics_in_constant_nodes_are_the_layers_own(graph_of: Any) -> None:
     assert list(model.state_dict()) == ["s", "b", "m", "v"]
     model.train()(mn.randn(5, 3))
     assert model.state_dict()["m"].tolist() != [0, 1, 2]
+
+
+def test_no_gradient_passes_integers_so_an_exponent_of_them_is_a_constant(graph_of: Any) -> None:
+    nodes = [
+        h.make_node("Pow", ["n", "p"], ["m"]),
+        h.make_node("Add", ["m", "m"], ["twice"]),
+        h.make_node("Cast", ["twice"], ["f"], to=1),
+        h.make_node("Mul", ["f", "w"], ["y"]),
+    ]
+    half = {"p": np.array(0.5, F32), "w": np.ones(2, F32)}
+    first = mo.load(graph_of(nodes, {"n": (np.int64, [None])}, ["y"], half))
+    x = mn.tensor(np.array([4, 9]))
+    assert first(x).tolist() == [4, 6]
+    second = mo.load(mo.export(first, x))
+    for model in (first, second):
+        assert [name for name, _ in model.named_parameters()] == ["w"]
+    moving = mo.load(graph_of([h.make_node("Pow", ["x", "p"], ["y"])], {"x": (F32, [2])}, ["y"], {"p": half["p"]}))
+    assert [name for name, _ in moving.named_parameters()] == ["p"]  # of floats it can be trained
+
+
+def test_statistics_that_many_layers_share_get_names_in_linear_time(graph_of: Any) -> None:
+    n = 1500
+    names = ["x", *(f"v{i}" for i in range(n - 1)), "y"]
+    scales = {f"s{i}": np.full(3, i, F32) for i in range(n)}
+    nodes = [
+        h.make_node("BatchNormalization", [names[i], f"s{i}", "one", "one", "one"], [names[i + 1]]) for i in range(n)
+    ]
+    model = mo.load(graph_of(nodes, {"x": (F32, [2, 3, 4, 4])}, ["y"], {**scales, "one": np.ones(3, F32)}))
+    buffers = [name for name, _ in model.named_buffers()]
+    assert buffers[:3] == ["one_1", "one_2", "one_3"]
+    assert len(set(buffers)) == len(buffers) == 2 * n
