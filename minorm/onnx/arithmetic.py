@@ -100,9 +100,16 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     return (a**b).to(a.dtype)
 
 
+STEPS = 400  # multiplications that a power, with its gradient, takes as long as
+
+
 @reads("Pow", since=(1, 7, 12, 13, 15))
 def read_pow(node: Node) -> Binary:
-    return paired(node, power)
+    def raised(a: Tensor, b: Tensor) -> Tensor:
+        node.works(STEPS, *np.broadcast_shapes(a.shape, b.shape))
+        return power(a, b)
+
+    return paired(node, raised)
 
 
 @writes(ops.Pow, "Pow", since=(7, 12, 13, 15))  # 12: integers

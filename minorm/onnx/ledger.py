@@ -64,7 +64,8 @@ class Ledger:
         """Ask for room for what a node computes. Weights are as large as the file, and do not count."""
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
-        sizes = [_size(x.data) * max(4, x.dtype.itemsize) for x in tensors if id(x) not in self.weights]
+        asked = [x for x in tensors if id(x) not in self.weights or x.data.size == 0]
+        sizes = [_size(x.data) * max(4, x.dtype.itemsize) for x in asked]
         room = max(sizes, default=0)
         self.expect(room * ROOM, "what it computes")
 

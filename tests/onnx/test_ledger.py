@@ -78,6 +78,10 @@ def test_reducing_an_empty_axis_makes_something_of_nothing(graph_of: Any) -> Non
     ]
     model = mo.load(graph_of(nodes, {"x": (np.float32, [0])}, ["y"], {"shape": np.array([2**30, 0])}))
     assert peak(model, mn.ones(0)) < MB
+    held = {"w": np.ones((2**30, 0), np.float32)}
+    nodes = [h.make_node("ReduceProd", ["w"], ["p"], axes=[1]), h.make_node("Add", ["p", "x"], ["y"])]
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [1])}, ["y"], held))
+    assert peak(model, mn.ones(1)) < MB
 
 
 def test_values_that_stay_alive_count_until_they_are_dropped(graph_of: Any) -> None:
