@@ -65,6 +65,10 @@ def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     return bound.arguments
 
 
+class DeviceError(RuntimeError):
+    """Tensors of one operation are on several devices."""
+
+
 def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """RuntimeError where the Tensors among the arguments are not all on one device."""
     try:
@@ -79,7 +83,7 @@ def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...]
                 places[place] = tensor.device
     if len(set(places.values())) > 1:
         listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
-        raise RuntimeError(f"{name}: {listed}; expected one device; move them with .to(device)") from None
+        raise DeviceError(f"{name}: {listed}; expected one device; move them with .to(device)") from None
 
 
 def operation(function: AnyCallable) -> AnyCallable:

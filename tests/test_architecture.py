@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"tensor", "random"},
     "tensorfile": {"atomic"},
     "checkpoint": {"tensor", "tensorfile", "atomic", "random", "kernels"},
-    "onnx": {"nn", "functional", "tensor", "joining", "ops", "trace", "autograd", "atomic", "running", "random"},
+    "onnx": {"nn", "functional", "tensor", "joining", "ops", "trace", "autograd", "atomic", "running", "random", "cuda"},
     "config": {"kernels", "minorm_ext"},
     "models": {"nn"},
     "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},

@@ -18,6 +18,7 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
+from minorm import cuda
 from minorm.autograd import no_grad
 from minorm.onnx import versions
 from minorm.onnx.graph_module import GraphModule
@@ -28,8 +29,9 @@ from minorm.tensor import Tensor
 class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hints
     """A loaded model that takes and returns arrays."""
 
-    def __init__(self, module: GraphModule) -> None:
-        self.module = module
+    def __init__(self, module: GraphModule, device: str = "cpu") -> None:
+        self.module = module.to(device)
+        self.device = device
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:  # noqa: ARG002  the interface's
         """The outputs as arrays; inputs are arrays in the graph's order, or by name."""
@@ -38,15 +40,16 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
         declared = [entry.dtype for entry in self.module.inputs]
-        before = [(buffer, buffer.data.copy()) for buffer in self.module.buffers()]
+        before = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         try:
             with no_grad():
-                results = self.module(*[_tensor(value, dtype) for value, dtype in zip(inputs, declared, strict=True)])
+                tensors = [_tensor(value, dtype) for value, dtype in zip(inputs, declared, strict=True)]
+                results = self.module(*[x.to(self.device) for x in tensors])
             results = results if isinstance(results, tuple) else (results,)
-            return tuple(np.array(result.data) for result in results)
+            return tuple(np.array(result.cpu().data) for result in results)
         finally:
             for buffer, contents in before:
-                np.copyto(buffer.data, contents)
+                buffer.copy_(contents)
 
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
@@ -55,14 +58,14 @@ def _tensor(value: Any, dtype: Any) -> Tensor:
 
 
 class MinormBackend(Backend):  # type: ignore[misc]
-    """Runs ONNX models on the CPU through `minorm.onnx.load`."""
+    """Runs ONNX models on the CPU or a GPU, "CUDA" or "CUDA:1", through `minorm.onnx.load`."""
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Prepared:
         """A model to be run many times; options are those of `load`."""
         if not cls.supports_device(device):
-            raise ValueError(f"prepare: device is {device!r}; minorm computes on 'CPU'")
-        return Prepared(load(model, **options))
+            raise ValueError(f"prepare: device is {device!r}; minorm computes on 'CPU' here{_or_cuda()}")
+        return Prepared(load(model, **options), device.lower().removesuffix(":"))
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
@@ -115,8 +118,13 @@ class MinormBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """True for "CPU"."""
-        return device.split(":", maxsplit=1)[0] == "CPU"
+        """True for "CPU", and for "CUDA" where there is a GPU."""
+        kind = device.partition(":")[0]
+        return kind == "CPU" or (kind == "CUDA" and cuda.is_available())
+
+
+def _or_cuda() -> str:
+    return " and on 'CUDA'" if cuda.is_available() else ""
 
 
 prepare = MinormBackend.prepare

@@ -51,7 +51,7 @@ class Dropout(Layer):
         trains = trains and not self.frozen
         if not self.masks:
             return F.dropout(x, p, trains)
-        factor = F.dropout(Tensor(np.ones(x.shape, x.dtype)), p, trains)
+        factor = F.dropout(Tensor(np.ones(x.shape, x.dtype)).to(x.device), p, trains)
         kept = factor != 0
         return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
 

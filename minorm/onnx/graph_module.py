@@ -79,6 +79,7 @@ class Step:
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
     precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
+    together: bool = False  # all arguments on one device: found out at the first run on a GPU
 
     def run(self, values: list[Any], dtype: Any = None) -> None:
         """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
@@ -103,7 +104,7 @@ class Step:
             results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
             if results is None:
                 compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
-                results = _as_tuple(compute(*arguments))
+                results = self._together(compute, arguments)
             if given is not None:
                 given.after(arguments, results)
         except Exception as error:  # whatever goes wrong, the message must say in which node
@@ -111,6 +112,19 @@ class Step:
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
                 values[slot] = value
+
+    def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
+        """The results; constants go to the GPU where another argument is there and the operation wants them to.
+
+        Those that it reads itself, as shapes and axes, stay on the CPU.
+        """
+        if not self.together:
+            try:
+                return _as_tuple(compute(*arguments))
+            except trace.DeviceError:
+                self.together = True
+        device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
+        return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
         """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
@@ -192,8 +206,7 @@ class GraphModule(Module):
                 step.run(values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
-                np.copyto(buffer.data, values[slot].data)
-                buffer.version.count += 1
+                buffer.copy_(values[slot])
             elif not layer.training or layer.frozen:
                 values[slot] = buffer.clone()  # nothing is blended in
         results = tuple(values[slot] for slot in self._output_slots)

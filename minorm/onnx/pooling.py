@@ -26,6 +26,7 @@ from minorm.onnx.reading import Node
 from minorm.onnx.registry import Rule, lowers, reads, writes
 from minorm.onnx.sizes import Shape, Size
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from minorm.ops.reduction import CumSum
 from minorm.ops.stepwise import Quotient
 from minorm.tensor import Tensor
 
@@ -224,15 +225,17 @@ def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
 
 def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> Tensor:
     """Places counted in each plane as ONNX counts them, through the whole tensor; a plane perhaps by columns."""
-    planes, size = math.prod(shape[:2]), shape[2:]
-    offsets = np.arange(planes).reshape(*shape[:2], *(1,) * len(size)) * math.prod(size)
+    size, plane = shape[2:], math.prod(shape[2:])
+    channels = np.arange(shape[1], dtype=np.int64).reshape(-1, *(1,) * len(size)) * plane
+    ones = places[(slice(None), *(slice(0, 1),) * (places.ndim - 1))] * 0 + 1
+    images = CumSum.apply(ones, axis=0, exclusive=True, reverse=False)  # 0, 1, 2 ..., however many there are
     if by_columns:
-        rest, places = places, Tensor(np.zeros((), np.int64))
+        rest, places = places, Tensor(np.zeros((), np.int64)).to(places.device)
         for i in reversed(range(len(size))):  # the last axis moves fastest in `rest`, the first one in the result
-            above = Quotient.apply(rest, Tensor(np.asarray(size[i], np.int64)))
+            above = Quotient.apply(rest, Tensor(np.asarray(size[i], np.int64)).to(rest.device))
             places = places + (rest - above * size[i]) * math.prod(size[:i])
             rest = above
-    return places + Tensor(offsets.astype(dtypes.int64))
+    return places + images * (shape[1] * plane) + Tensor(channels).to(places.device)
 
 
 @reads("AveragePool", since=(1, 7, 10, 11, 19, 22))  # 7: count_include_pad. 10: ceil_mode. 19: dilations

@@ -78,8 +78,8 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
         shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
         if not dtypes.is_float(x.dtype) and x.dtype != dtypes.bool:
             limits = np.iinfo(x.dtype)
-            return Tensor(np.full(shape, limits.min if bound < 0 else limits.max, x.dtype))
-        return Tensor(np.full(shape, bound > 0 if x.dtype == dtypes.bool else bound, x.dtype))
+            return Tensor(np.full(shape, limits.min if bound < 0 else limits.max, x.dtype)).to(x.device)
+        return Tensor(np.full(shape, bound > 0 if x.dtype == dtypes.bool else bound, x.dtype)).to(x.device)
 
     return apply
 

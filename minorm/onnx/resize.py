@@ -147,7 +147,7 @@ class Sampling:
                 at = self.coordinates(n, m, scale, *region)
                 beyond = beyond | ((at < 0) | (at > n - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
         if np.any(beyond):
-            y = where(Tensor(np.broadcast_to(beyond, y.shape)), self.outside, y)
+            y = where(Tensor(np.broadcast_to(beyond, y.shape)).to(y.device), self.outside, y)
         return y.to(x.dtype)
 
     def _sizes(self, x: Tensor, axes: Sequence[int], sizes: Sequence[int]) -> tuple[Sequence[int], Sequence[float]]:
@@ -166,7 +166,7 @@ class Sampling:
         self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
         self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
-        weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key))
+        weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key)).to(x.device)
         self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result
         return (x.transpose(axis, -1) @ weights).transpose(axis, -1)
 

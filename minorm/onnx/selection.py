@@ -9,9 +9,12 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.joining import where
+from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node
-from minorm.onnx.registry import EVERY, reads, writes
+from minorm.onnx.registry import EVERY, lowers, reads, writes
+from minorm.onnx.shape import transpose
+from minorm.onnx.sizes import Size
 from minorm.ops.operands import axis_of
 from minorm.ops.reduction import CumSum, TopPlaces
 from minorm.tensor import Tensor
@@ -67,7 +70,7 @@ def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         axis = node["axis"] if node["axis"] >= 0 else node["axis"] + indices.ndim + 1
         wanted = indices.to(dtypes.int64).unsqueeze(axis)
         wanted = where(wanted < 0, wanted + n, wanted)
-        numbers = Tensor(np.arange(n).reshape(-1, *(1,) * (indices.ndim - axis)))
+        numbers = Tensor(np.arange(n).reshape(-1, *(1,) * (indices.ndim - axis))).to(indices.device)
         return where(wanted == numbers, values[1], values[0])
 
     return one_hot
@@ -86,7 +89,7 @@ def read_hardmax(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def _first_largest(x: Tensor, axis: int) -> Tensor:
-    numbers = Tensor(np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1)))
+    numbers = Tensor(np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1))).to(x.device)
     return (x.argmax(axis, True) == numbers).to(x.dtype)
 
 
@@ -122,7 +125,7 @@ def read_trilu(node: Node) -> Callable[..., Tensor]:
         rows, columns = x.shape[-2:]
         shift = max(-rows, min(columns, 0 if k is None else int(k.item())))
         kept = np.tri(rows, columns, shift - 1 if upper else shift, dtype=np.bool_)
-        return where(Tensor(~kept if upper else kept), x, Tensor(np.zeros((), x.dtype)))
+        return where(Tensor(~kept if upper else kept).to(x.device), x, Tensor(np.zeros((), x.dtype)).to(x.device))
 
     return triangle
 
@@ -135,6 +138,21 @@ def read_cumsum(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         return CumSum.apply(x, axis=axis_of("cumsum", int(axis.item()), x), exclusive=exclusive, reverse=reverse)
 
     return cumsum
+
+
+@lowers(CumSum)
+def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
+    """A product with a triangle of ones, as long as the axis, in float64 where x is of integers."""
+    n = x.known_shape[axis]
+    if isinstance(n, Size) or n > 4096:
+        raise Decline("a sum up to each element along a free or long axis has no form before CumSum (opset 11)")
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+    wide = g.cast(x, dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
+    ones = np.triu(np.ones((n, n)), 1 if exclusive else 0)
+    kernel = g.constant(ones.T.copy() if reverse else ones, wide.dtype, "triangle")
+    moved = transpose(g, wide, order)
+    y = g.add("MatMul", moved, kernel, shape=moved.shape)
+    return g.cast(transpose(g, y, [int(i) for i in np.argsort(order)]), x.dtype)
 
 
 @writes(CumSum, "CumSum", since=(11, 14))

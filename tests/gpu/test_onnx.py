@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +43,51 @@ def test_a_loaded_model_runs_and_trains_on_a_gpu(cuda: Any) -> None:
     loaded.train()
     mn.functional.cross_entropy(loaded(there), mn.tensor([1, 2], device="cuda")).backward()
     assert all(p.grad.device == "cuda:0" for p in loaded.parameters())
+
+
+def nodes() -> Any:
+    """tests/onnx/test_node_tests.py, which knows the tests of the onnx package and how close is close enough."""
+    path = Path(__file__).parents[1] / "onnx" / "test_node_tests.py"
+    specification = importlib.util.spec_from_file_location("node_tests", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def failures(part: slice) -> list[str]:
+    """Of the onnx package's node tests, those that fail on a GPU."""
+    from minorm.onnx import backend
+
+    suite = nodes()
+    cases = [case for case in suite.everything() if suite.considered(case.model) and case.name not in suite.EXCEPTIONS]
+    found = []
+    for case in cases[part]:
+        try:
+            prepared = backend.prepare(case.model, "CUDA:0")
+            for inputs, outputs in case.data_sets:
+                suite.compare(prepared.run([suite.plain(x) for x in inputs]), outputs, case.rtol, case.atol)
+        except (ValueError, TypeError, RuntimeError, AssertionError) as error:
+            found.append(f"{case.name}: {error}")
+    return found
+
+
+@pytest.mark.usefixtures("cuda")
+def test_some_node_tests() -> None:
+    assert failures(slice(None, None, 40)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cuda")
+def test_every_node_test() -> None:
+    assert failures(slice(None)) == []
+
+
+@pytest.mark.usefixtures("cuda")
+def test_the_backend_knows_the_devices() -> None:
+    from minorm.onnx import backend
+
+    assert [backend.supports_device(name) for name in ("CPU", "CUDA", "CUDA:1", "TPU")] == [True, True, True, False]
+    with pytest.raises(ValueError, match="device is 'TPU'; minorm computes on 'CPU' here and on 'CUDA'"):
+        backend.prepare(None, "TPU")
