@@ -77,3 +77,17 @@ def test_adaptive_average_pooling(proved: Any, operators: Any, opset: int) -> No
 def test_the_global_average_takes_any_height_and_width(proved: Any) -> None:
     proto = proved(nn.AdaptiveAvgPool2d(1), IMAGE, dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}})
     assert [d.dim_param or d.dim_value for d in proto.graph.output[0].type.tensor_type.shape.dim] == ["n", 4, 1, 1]
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_places_through_the_whole_tensor_go_out_again_with_a_free_batch(order: int, graph_of: Any) -> None:
+    from onnx import helper
+
+    node = helper.make_node("MaxPool", ["x"], ["y", "places"], kernel_shape=[2, 2], strides=[2, 2], storage_order=order)
+    model = mo.load(graph_of([node], {"x": (np.float32, [None, 3, 4, 6])}, ["y", "places"]))
+    again = mo.load(mo.export(model, mn.randn(2, 3, 4, 6)))
+    x = mn.randn(5, 3, 4, 6)
+    for ours, theirs in zip(model(x), again(x), strict=True):
+        np.testing.assert_array_equal(ours.data, theirs.data)
+    if order == 0:
+        np.testing.assert_array_equal(x.data.reshape(-1)[model(x)[1].data], model(x)[0].data)

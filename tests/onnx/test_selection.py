@@ -25,8 +25,8 @@ def test_top_places(proved: Any, operators: Any, opset: int, largest: bool) -> N
 
 def test_cumulative_sums(proved: Any, opset: int, rng: np.random.Generator) -> None:
     x = mn.tensor(rng.normal(size=(2, 3, 4)).astype(np.float32))
-    if opset >= 11:
-        proved(lambda x: CumSum.apply(x, axis=1, exclusive=True, reverse=True), x, opset=opset)
+    proved(lambda x: CumSum.apply(x, axis=1, exclusive=True, reverse=True), x, opset=opset)
+    proved(lambda x: CumSum.apply(x.to(mn.int32), axis=2, exclusive=False, reverse=False), x, opset=opset)
 
 
 def test_arrays_for_the_first_axes(proved: Any, operators: Any, opset: int) -> None:
