@@ -29,6 +29,7 @@ class Resources(NamedTuple):
     name: str
     registers: int
     spilled: int  # bytes, stores and loads
+    stack: int  # bytes of a thread's arrays that are not in registers
     shared: int  # bytes
 
 
@@ -49,8 +50,10 @@ def resources(code: str, names: list[str], architecture: str) -> list[Resources]
     for part in log.split("Compiling entry function")[1:]:
         symbol = re.search(r"'(\w+)'", part)[1]
         spills = [int(n) for n in re.findall(r"(\d+) bytes spill", part)]
+        stack = re.search(r"(\d+) bytes stack frame", part)
         shared = re.search(r"(\d+) bytes smem", part)
         registers = int(re.search(r"Used (\d+) registers", part)[1])
-        found.append(Resources(lowered.get(symbol, symbol), registers, sum(spills), int(shared[1]) if shared else 0))
+        name = lowered.get(symbol, symbol)
+        found.append(Resources(name, registers, sum(spills), int(stack[1]), int(shared[1]) if shared else 0))
     assert len(found) >= len(names), log
     return found

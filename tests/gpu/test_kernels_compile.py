@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import instances
@@ -58,10 +59,32 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     names = list(dict.fromkeys(expression(*call) for call in calls))
     found = nvrtc.resources(source(file), names, architecture)
     assert {kernel.name for kernel in found} >= set(names)
-    assert [kernel for kernel in found if kernel.spilled] == []
+    assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
     assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
     largest = softmax_plan.LONGEST if file == "softmax.cu" else 256
     assert max(kernel.registers for kernel in found) * largest <= 1 << 16  # registers of a multiprocessor
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
+        ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
+        ("sums.cu", "sum_rows<double, double, 2, false, int>"),
+        ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
+        ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float>"),
+        ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 4, false, OF_ELEMENTS>"),
+    ],
+)
+def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, name: str) -> None:
+    program = nvrtc.nvrtc.createProgram(source(file), file, (), ())
+    nvrtc.nvrtc.addNameExpression(program, name)
+    nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_75", "-std=c++17", *nvrtc._includes()))
+    assembly = str(nvrtc.nvrtc.getPTX(program))
+    assert re.search(r"ld\.global\.(v4\.[uf]32|v2\.f64)", assembly)
+    assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
+    assert ".local" not in assembly
 
 
 def test_structs_fit_into_the_arguments() -> None:

@@ -70,5 +70,5 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     names = list(dict.fromkeys(instances(file, architecture)))
     found = nvrtc.resources(source(file), names, architecture)
     assert {kernel.name for kernel in found} >= set(names)
-    assert [kernel for kernel in found if kernel.spilled] == []
+    assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
     assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking

@@ -134,7 +134,7 @@ def test_the_numbers_of_both_languages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"), [("min(begin + CHUNK, parts.size[low])", "begin + CHUNK"), ("<= blockIdx.x", "< blockIdx.x")]
+    ("right", "wrong"), [("min((long long)CHUNK, parts.size[low] - begin)", "CHUNK"), ("<= blockIdx.x", "< blockIdx.x")]
 )
 def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
     text = instances.source("update.cu")

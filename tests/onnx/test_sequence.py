@@ -69,7 +69,10 @@ def test_constants_may_be_sequences_too(graph_of: Any) -> None:
 
 
 def test_lengths_of_0_and_places_beyond_the_end_are_errors(graph_of: Any) -> None:
-    for lengths, position, message in ((0, 0, "size=0; expected at least 1"), (2, 9, "position is 9; expected -2 to 1")):
+    for lengths, position, message in (
+        (0, 0, "size=0; expected at least 1"),
+        (2, 9, "position is 9; expected -2 to 1"),
+    ):
         nodes = [h.make_node("SplitToSequence", ["x", "n"], ["s"]), h.make_node("SequenceAt", ["s", "p"], ["y"])]
         model = mo.load(graph_of(nodes, X, ["y"], {"n": np.array(lengths), "p": np.array(position)}))
         with pytest.raises(ValueError, match=message):

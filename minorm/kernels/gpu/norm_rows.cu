@@ -16,14 +16,18 @@ __device__ void statistics_of(const Pack<T, V> (&x)[E], C x0, I begin, I step, I
     k = d = 0;
     if (centered) {
         C sum = 0;
+#pragma unroll
         for (int e = 0; e < E; e++)
             if (begin + e * step < columns)
+#pragma unroll
                 for (int v = 0; v < V; v++) sum += widen<C>(x[e].v[v]) - x0;
         k = (C)(x0 + row_sum<WARP>((double)sum) / columns);
     }
     C shift = (C)k, sum = 0, squares = 0;
+#pragma unroll
     for (int e = 0; e < E; e++)
         if (begin + e * step < columns)
+#pragma unroll
             for (int v = 0; v < V; v++) {
                 C t = widen<C>(x[e].v[v]) - shift;
                 sum += t;
@@ -33,8 +37,10 @@ __device__ void statistics_of(const Pack<T, V> (&x)[E], C x0, I begin, I step, I
     add_up<WARP>(total, rest);
     if (!(total < 1e300)) {
         double wide = 0;
+#pragma unroll
         for (int e = 0; e < E; e++)
             if (begin + e * step < columns)
+#pragma unroll
                 for (int v = 0; v < V; v++) {
                     double t = widen<C>(x[e].v[v]) - shift;
                     wide += t * t;
@@ -55,6 +61,7 @@ __global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* x
     Place<I> row = loops.result(team.index);
     const I begin = (I)team.lane * V, step = (I)team.size * V;
     Pack<T, V> kept[E];
+#pragma unroll
     for (int e = 0; e < E; e++)
         if (begin + e * step < loops.terms) kept[e] = fetch<T, V>(x, row.data + loops.column(begin + e * step).data);
     double k, d, var;
@@ -68,11 +75,13 @@ __global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* x
         running.update(row.row, k + d, var);
     }
     const C shift = (C)k, offset = (C)d, factor = (C)rstd;
+#pragma unroll
     for (int e = 0; e < E; e++) {
         if (begin + e * step >= loops.terms) break;
         const Place<I> column = loops.column(begin + e * step);
         const Pack<T, V> in = kept[e];
         Pack<T, V> out;
+#pragma unroll
         for (int v = 0; v < V; v++) {
             const I at = row.param + column.param + v * loops.reduced[3].param;
             C value = ((widen<C>(in.v[v]) - shift) - offset) * factor;
@@ -100,21 +109,25 @@ __global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* 
     const I begin = (I)team.lane * V, step = (I)team.size * V;
     C of_scale[GRADIENTS == OF_ELEMENTS ? E * V : 1], of_bias[GRADIENTS == OF_ELEMENTS ? E * V : 1];
     if (GRADIENTS == OF_ELEMENTS)
+#pragma unroll
         for (int i = 0; i < E * V; i++) of_scale[i] = of_bias[i] = 0;
     for (I index = team.index; index < rows; index += teams) {
         const Place<I> row = loops.result(index);
         const Statistics<C> stat(stats, rows, row.row);
         Pack<T, V> kept_dy[E], kept_x[E];
         C sum_g = 0, sum_gx = 0;
+#pragma unroll
         for (int e = 0; e < E; e++) {
             if (begin + e * step >= columns) break;
             const Place<I> column = loops.column(begin + e * step);
             kept_dy[e] = fetch<T, V>(dy, row.data + column.data);
             kept_x[e] = fetch<T, V>(x, row.data + column.data);
         }
+#pragma unroll
         for (int e = 0; e < E; e++) {
             if (begin + e * step >= columns) break;
             const Place<I> column = loops.column(begin + e * step);
+#pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(kept_dy[e].v[v]), xhat = stat.xhat(widen<C>(kept_x[e].v[v]));
                 if (GRADIENTS == OF_ELEMENTS) {
@@ -141,10 +154,12 @@ __global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* 
         const double var = stats[2 * rows + row.row];
         if (guard) total_gx *= var > 0 ? (sqrt(var) + eps) / sqrt(var) : 0;
         const C mean_g = centered ? (C)(total_g / columns) : 0, mean_gx = (C)(total_gx / columns);
+#pragma unroll
         for (int e = 0; e < E; e++) {
             if (begin + e * step >= columns) break;
             const Place<I> column = loops.column(begin + e * step);
             Pack<T, V> out;
+#pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(kept_dy[e].v[v]), xhat = stat.xhat(widen<C>(kept_x[e].v[v]));
                 if (s) g *= widen<C>(s[row.param + column.param + v * loops.reduced[3].param]);
@@ -154,7 +169,9 @@ __global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* 
         }
     }
     if (GRADIENTS == OF_ELEMENTS)
+#pragma unroll
         for (int e = 0; e < E; e++)
+#pragma unroll
             for (int v = 0; v < V; v++) {
                 const I column = begin + e * step + v;
                 if (column >= columns) break;

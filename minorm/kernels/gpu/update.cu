@@ -10,109 +10,117 @@
 const int MOST = 48, CHUNK = 4096;  // update_plan.py has the same numbers
 
 struct Parts {
-    unsigned long long p[MOST], g[MOST], m[MOST], v[MOST], peak[MOST];  // addresses
+    void *p[MOST], *g[MOST], *m[MOST], *v[MOST], *peak[MOST];
     long long size[MOST];
     double rate[MOST], root[MOST];  // of Adam: lr / (1 - beta1^t) and sqrt(1 - beta2^t)
     int first[MOST + 1];            // block of a part; the number of all blocks from the number of parts on
 };
 
-// Up to V neighbours of an array, in the type computed in; the last ones of a part may be fewer.
+// Number begin + at of an array. One thread differs from the next by an int: with one long long, NVRTC writes each 16-bit
+// element alone.
+struct Spot {
+    long long begin;
+    int at;
+};
+
+// V neighbours of an array, in the type computed in.
 template <class T, class C, int V> struct Some {
     C v[V];
-    __device__ Some(unsigned long long address, long long at, int count) {
-        const T* x = reinterpret_cast<const T*>(address) + at;
-        if (count == V) {
-            const Pack<T, V> pack = fetch<T, V>(x, 0);
+    __device__ Some(void* array, Spot spot) {
+        const Pack<T, V> pack = fetch<T, V>(reinterpret_cast<const T*>(array) + spot.begin, spot.at);
 #pragma unroll
-            for (int i = 0; i < V; i++) v[i] = widen<C>(pack.v[i]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < V; i++) v[i] = i < count ? widen<C>(x[i]) : C(0);
-        }
+        for (int i = 0; i < V; i++) v[i] = widen<C>(pack.v[i]);
     }
-    __device__ void write(unsigned long long address, long long at, int count) const {
-        T* x = reinterpret_cast<T*>(address) + at;
+    __device__ void write(void* array, Spot spot) const {
         Pack<T, V> pack;
 #pragma unroll
         for (int i = 0; i < V; i++) place(pack.v[i], v[i]);
-        if (count == V) {
-            put(x, 0, pack);
-        } else {
-            for (int i = 0; i < count; i++) x[i] = pack.v[i];
-        }
+        put(reinterpret_cast<T*>(array) + spot.begin, spot.at, pack);
     }
 };
 
-// Calls work(part, at, count) for all elements of this block: `count` of them, V but at the end, from number `at` on.
-template <int V, class F> __device__ void each(const Parts& parts, F work) {
+// Does step.some<N>(parts, part, spot) for all elements of this block: N = V of them from `spot` on, and one by one those
+// that are left where a part ends.
+template <int V, class F> __device__ void each(const Parts& parts, const F& step) {
     int low = 0, high = MOST;  // the part with first[low] <= block < first[high]
     while (high - low > 1) {
         const int middle = (low + high) / 2;
         (parts.first[middle] <= blockIdx.x ? low : high) = middle;
     }
     const long long begin = (long long)(blockIdx.x - parts.first[low]) * CHUNK;
-    const long long end = min(begin + CHUNK, parts.size[low]);
-    for (long long at = begin + threadIdx.x * V; at < end; at += blockDim.x * V)
-        work(low, at, (int)min((long long)V, end - at));
+    const int size = (int)min((long long)CHUNK, parts.size[low] - begin), whole = size - size % V;
+    for (int at = threadIdx.x * V; at < whole; at += blockDim.x * V) step.template some<V>(parts, low, Spot{begin, at});
+    for (int at = whole + threadIdx.x; at < size; at += blockDim.x) step.template some<1>(parts, low, Spot{begin, at});
 }
-
-template <class C> struct Sgd { C lr, momentum, fresh, decay, sign; };  // fresh = 1 - dampening, sign = -1 to climb
 
 //     g = sign * gradient + decay * p,  m = momentum * m + fresh * g,  p -= lr * m
-// With nesterov p -= lr * (g + momentum * m); without momentum p -= lr * g, and m is not there.
-template <class T, class C, int V, bool MOMENTUM, bool NESTEROV> __global__ void sgd(Parts parts, Sgd<C> step) {
-    each<V>(parts, [&](int part, long long at, int count) {
-        Some<T, C, V> p(parts.p[part], at, count);
-        const Some<T, C, V> gradient(parts.g[part], at, count);
-        Some<T, C, V> buffer(MOMENTUM ? parts.m[part] : parts.p[part], at, count);
+// fresh = 1 - dampening; sign = -1 to climb. With nesterov p -= lr * (g + momentum * m); without momentum p -= lr * g, and m
+// is not there.
+template <class T, class C, bool MOMENTUM, bool NESTEROV> struct Sgd {
+    C lr, momentum, fresh, decay, sign;
+    template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
+        Some<T, C, N> p(parts.p[part], spot);
+        const Some<T, C, N> gradient(parts.g[part], spot);
+        Some<T, C, N> buffer(MOMENTUM ? parts.m[part] : parts.p[part], spot);
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            C g = step.sign * gradient.v[i];
-            if (step.decay != 0) g += step.decay * p.v[i];
+        for (int i = 0; i < N; i++) {
+            C g = sign * gradient.v[i];
+            if (decay != 0) g += decay * p.v[i];
             if (MOMENTUM) {
-                const C m = buffer.v[i] = step.momentum * buffer.v[i] + step.fresh * g;
-                g = NESTEROV ? g + step.momentum * m : m;
+                const C m = buffer.v[i] = momentum * buffer.v[i] + fresh * g;
+                g = NESTEROV ? g + momentum * m : m;
             }
-            p.v[i] -= step.lr * g;
+            p.v[i] -= lr * g;
         }
-        if (MOMENTUM) buffer.write(parts.m[part], at, count);
-        p.write(parts.p[part], at, count);
-    });
+        if (MOMENTUM) buffer.write(parts.m[part], spot);
+        p.write(parts.p[part], spot);
+    }
+};
+
+template <class T, class C, int V, bool MOMENTUM, bool NESTEROV>
+__global__ void sgd(Parts parts, Sgd<T, C, MOMENTUM, NESTEROV> step) {
+    each<V>(parts, step);
 }
 
-template <class C> struct Adam { C beta2, fresh1, fresh2, eps, decay, shrink, sign; };  // fresh = 1 - beta
-
 //     g = sign * gradient + decay * p,  p = shrink * p;  m += fresh1 * (g - m),  v = beta2 * v + fresh2 * g^2
-//     p -= rate * m / (sqrt(v) / root + eps), of the largest v so far where PEAKS
-template <class T, class C, int V, bool PEAKS> __global__ void adam(Parts parts, Adam<C> step) {
-    each<V>(parts, [&](int part, long long at, int count) {
-        Some<T, C, V> p(parts.p[part], at, count);
-        const Some<T, C, V> gradient(parts.g[part], at, count);
-        Some<T, C, V> mean(parts.m[part], at, count), square(parts.v[part], at, count);
-        Some<T, C, V> peak(PEAKS ? parts.peak[part] : parts.v[part], at, count);
+//     p -= rate * m / (sqrt(v) / root + eps), of the largest v so far where PEAKS;  fresh = 1 - beta
+template <class T, class C, bool PEAKS> struct Adam {
+    C beta2, fresh1, fresh2, eps, decay, shrink, sign;
+    template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
+        Some<T, C, N> p(parts.p[part], spot);
+        const Some<T, C, N> gradient(parts.g[part], spot);
+        Some<T, C, N> mean(parts.m[part], spot), square(parts.v[part], spot);
+        Some<T, C, N> peak(PEAKS ? parts.peak[part] : parts.v[part], spot);
         const C rate = (C)parts.rate[part], root = (C)parts.root[part];
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            C g = step.sign * gradient.v[i];
-            if (step.decay != 0) g += step.decay * p.v[i];
-            const C m = mean.v[i] += step.fresh1 * (g - mean.v[i]);
-            C v = square.v[i] = step.beta2 * square.v[i] + step.fresh2 * g * g;
+        for (int i = 0; i < N; i++) {
+            C g = sign * gradient.v[i];
+            if (decay != 0) g += decay * p.v[i];
+            const C m = mean.v[i] += fresh1 * (g - mean.v[i]);
+            C v = square.v[i] = beta2 * square.v[i] + fresh2 * g * g;
             if (PEAKS) v = peak.v[i] = v > peak.v[i] || v != v ? v : peak.v[i];  // NaN stays
-            p.v[i] = step.shrink * p.v[i] - rate * m / (sqrt_of(v) / root + step.eps);
+            p.v[i] = shrink * p.v[i] - rate * m / (sqrt_of(v) / root + eps);
         }
-        mean.write(parts.m[part], at, count);
-        square.write(parts.v[part], at, count);
-        if (PEAKS) peak.write(parts.peak[part], at, count);
-        p.write(parts.p[part], at, count);
-    });
+        mean.write(parts.m[part], spot);
+        square.write(parts.v[part], spot);
+        if (PEAKS) peak.write(parts.peak[part], spot);
+        p.write(parts.p[part], spot);
+    }
+};
+
+template <class T, class C, int V, bool PEAKS> __global__ void adam(Parts parts, Adam<T, C, PEAKS> step) {
+    each<V>(parts, step);
 }
 
 //     x = x * factor
-template <class T, class C, int V> __global__ void scale(Parts parts, C factor) {
-    each<V>(parts, [&](int part, long long at, int count) {
-        Some<T, C, V> x(parts.p[part], at, count);
+template <class T, class C> struct Scale {
+    C factor;
+    template <int N> __device__ void some(const Parts& parts, int part, Spot spot) const {
+        Some<T, C, N> x(parts.p[part], spot);
 #pragma unroll
-        for (int i = 0; i < V; i++) x.v[i] *= factor;
-        x.write(parts.p[part], at, count);
-    });
-}
+        for (int i = 0; i < N; i++) x.v[i] *= factor;
+        x.write(parts.p[part], spot);
+    }
+};
+
+template <class T, class C, int V> __global__ void scale(Parts parts, Scale<T, C> step) { each<V>(parts, step); }
