@@ -96,7 +96,10 @@ def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int
 
 
 def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
-    """The values that are integers or bools for certain, so that no gradient passes. known: dtypes by name."""
+    """The values that are integers or bools for certain, so that no gradient passes. known: dtypes by name.
+
+    A sequence may hold floats.
+    """
     found = {name for name, dtype in known.items() if not dtypes.is_float(dtype)}
     for node in nodes:
         if node.operator in ("Cast", "Constant", "ConstantOfShape", "If"):
@@ -106,7 +109,7 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
         results = _results(node.operator, node.since)
         for place, name in enumerate(node.outputs):
             kinds, same = results[min(place, len(results) - 1)]
-            if "f" not in kinds or any(i < len(node.inputs) and node.inputs[i] in found for i in same):
+            if kinds <= {"i", "b"} or any(i < len(node.inputs) and node.inputs[i] in found for i in same):
                 found.add(name)
     return found - {""}
 
