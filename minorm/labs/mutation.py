@@ -2,7 +2,8 @@
 
 The student's tests get an implementation whose functions run in the judge's process, so they cannot look at its code.
 The right one comes several times, at places that the seed decides: tests that fail at random, or from the third time
-on, fail there too, and then no bug counts as found.
+on, fail there too, and then no bug counts as found. Tests that find none at all get no point for passing on it either:
+an empty one would.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Mutants:
 
     @property
     def points(self) -> float:
-        """One for the right implementation, one for each bug."""
+        """One for the right implementation, which needs a bug found as well, and one for each bug."""
         return 1.0 + len(self.planted)
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
@@ -58,6 +59,8 @@ class Mutants:
                 name: row.but(status=blame.status, earned=0.0, expected=blame.expected, got=blame.got)
                 for name, row in bugs.items()
             }
+        elif all(row.status == "wrong" for row in bugs.values()):
+            right = right.but(status="wrong", earned=0.0, expected="tests that find a bug as well", got="tests without one")
         return [right, *bugs.values()]
 
     def _on_right(self, student: Student, row: Outcome) -> Outcome:
