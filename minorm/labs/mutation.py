@@ -60,7 +60,7 @@ class Mutants:
                 for name, row in bugs.items()
             }
         elif all(row.status == "wrong" for row in bugs.values()):
-            right = right.but(status="wrong", earned=0.0, expected="tests that find a bug as well", got="tests without one")
+            right = right.but(status="wrong", earned=0.0, expected="tests that also find a bug", got="they find none")
         return [right, *bugs.values()]
 
     def _on_right(self, student: Student, row: Outcome) -> Outcome:
