@@ -97,6 +97,12 @@ def test_wrong_answers(lost: Any, changes: list[tuple[str, str]], expected: set[
     assert lost(6, *changes) == expected
 
 
+def test_no_seed_costs_the_solution_a_point(lost: Any) -> None:
+    """Bounds are sharp, so a seed of the teacher's own might meet an element on which a right answer misses them."""
+    for seed in range(60):
+        assert lost(6, seed=seed) == set(), seed
+
+
 LONG = "((4, 4096), 1, 2, 1e-5),"
 SMALL, GUARDED = "((4, 64), 1e-3, 0, 1e-8),", "((4, 64), 0.1, 0, 1e-2),"
 
