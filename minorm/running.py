@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
@@ -66,13 +68,15 @@ class RunningStats:
     def update(self, mean: Any, var: Any, count: int) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
-        An empty batch changes nothing, and neither does an error: everything is computed before anything is written.
+        An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
+        before anything is written.
         """
         if count == 0 or not _mode.updating:
             return
+        self._check_writable()
         keep, share, share_var = self.rates(count)
-        new_mean = self.mean * keep + mean * share
-        new_var = self.var * keep + var * share_var
+        new_mean = (self.mean * keep + mean * share).astype(self.mean.dtype, copy=False)
+        new_var = (self.var * keep + var * share_var).astype(self.var.dtype, copy=False)
         if new_mean.shape != self.mean.shape or new_var.shape != self.var.shape:
             raise ValueError(
                 f"RunningStats.update: the batch has statistics of shape {mean.shape}, "
@@ -85,14 +89,29 @@ class RunningStats:
         self.changed = True
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:
-        """How much of the old values is kept, and how much of the batch's mean and of its variance comes in."""
+        """How much of the old values is kept, and how much of the batch's mean and of its variance comes in: float64,
+        also of NumPy's kind, so that what they multiply becomes float64.
+        """
         if self.momentum is None:
-            seen = self.batches.reshape(-1)[0]  # not a Python number: a GPU need not be waited for
-            keep = (seen / (seen + 1)).astype(self.mean.dtype)
+            seen = self.batches.reshape(-1)[0].astype(np.float64)  # not a Python number: a GPU need not be waited for
+            keep = seen / (seen + 1)
         else:
-            keep = self.momentum
+            keep = np.float64(self.momentum)
         share = 1.0 - keep
         return keep, share, share * (count / max(count - 1, 1)) if self.unbiased else share
+
+    def _check_writable(self) -> None:
+        """Raise ValueError where one of the arrays is read-only, before another has changed."""
+        for name, array in (
+            ("running_mean", self.mean),
+            ("running_var", self.var),
+            ("num_batches_tracked", self.batches),
+        ):
+            if type(array) is np.ndarray and not array.flags.writeable:
+                raise ValueError(
+                    f"RunningStats.update: {name} is read-only, and training changes it in place; "
+                    "expected a writable array, such as a copy"
+                )
 
     def suits_a_kernel(self, rows: int) -> bool:
         """Can a kernel that has the batch's `rows` statistics update these arrays itself? It then calls `updated`."""

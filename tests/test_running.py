@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -79,8 +80,38 @@ def test_off_is_for_this_thread_alone():
     assert running.changed
 
 
-def test_16_bit_buffers_are_blended_in_float64():
-    running = RunningStats(np.full(1, 1000, np.float16), np.ones(1, np.float16), momentum=0.9)
-    running.update(np.array([1000.0]), np.array([1.0]), 10)
-    assert running.mean.dtype == np.float16
-    np.testing.assert_array_equal(running.mean, 1000)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("momentum", [0.9, 0.99, 0.3, None])
+def test_buffers_are_blended_in_float64_and_rounded_once(dtype, momentum):
+    rng = np.random.default_rng(0)
+    mean, var, new_mean, new_var = np.abs(rng.standard_normal((4, 1000)) * 100)
+    mean, var = mean.astype(dtype), var.astype(dtype)
+    running = RunningStats(mean.copy(), var.copy(), momentum, True, np.array(1000))
+    running.update(new_mean, new_var, 10)
+    keep = 1000 / 1001 if momentum is None else momentum
+    for found, old, new in ((running.mean, mean, new_mean), (running.var, var, new_var * 10 / 9)):
+        assert found.dtype == dtype
+        exact = old.astype(np.float64) * keep + new * (1 - keep)
+        np.testing.assert_allclose(found.astype("d"), exact, rtol=0.5001 * float(ml_dtypes.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("which", ["running_mean", "running_var", "num_batches_tracked"])
+def test_one_read_only_array_changes_none_of_them(which):
+    batches = np.zeros((), np.int64)
+    running = fresh(batches=batches)
+    {"running_mean": running.mean, "running_var": running.var}.get(which, batches).flags.writeable = False
+    with pytest.raises(ValueError, match=f"{which} is read-only"):
+        running.update(MEAN, VAR, 10)
+    np.testing.assert_array_equal(running.mean, 0)
+    np.testing.assert_array_equal(running.var, 1)
+    assert batches == 0
+
+
+def test_an_overflow_that_raises_changes_nothing():
+    batches = np.zeros((), np.int64)
+    running = RunningStats(np.zeros(2, np.float16), np.ones(2, np.float16), 0.5, batches=batches)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        running.update(MEAN, np.array([1.0, 1e6]), 10)
+    np.testing.assert_array_equal(running.mean, 0)
+    np.testing.assert_array_equal(running.var, 1)
+    assert batches == 0

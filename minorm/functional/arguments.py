@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from minorm import dtypes
@@ -38,5 +39,12 @@ def float_type(operation: str, name: str, x: Any) -> Any:
 
 def number(operation: str, name: str, value: Any) -> None:
     """Raise TypeError unless `value` is a real Python or NumPy number."""
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
+    if isinstance(value, bool) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
         raise TypeError(f"{operation}: {name} is {value!r}; expected a number")
+
+
+def whole(operation: str, name: str, value: Any) -> int:
+    """`value` as an int; TypeError unless it is an integer of Python's or NumPy's."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or getattr(value, "shape", ()) != ():
+        raise TypeError(f"{operation}: {name} is {value!r}; expected an int")
+    return operator.index(value)

@@ -17,14 +17,15 @@ the data lies from 0; docs/maths.md says how. They are population statistics: th
 
 from __future__ import annotations
 
-import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
 from minorm import trace
-from minorm.equation import Equation
+from minorm.functional.arguments import whole
 from minorm.functional.normalization_checks import (
     batch_axes,
     broadcast_axes,
@@ -32,6 +33,7 @@ from minorm.functional.normalization_checks import (
     check_groups,
     check_per_channel,
     check_types,
+    equation,
     listed_axes,
     mark_changed,
     running_stats,
@@ -40,8 +42,6 @@ from minorm.functional.normalization_checks import (
 )
 from minorm.ops.normalization import Normalize, NormalizeWith
 from minorm.tensor import Tensor
-
-equation = functools.lru_cache(maxsize=256)(Equation)
 
 
 @trace.operation
@@ -76,6 +76,7 @@ def batch_norm(
 
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
+    rule = equation("batch_norm", eps)
     check_types("batch_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
     axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
     check_batch(x, axes, weight, bias, running_mean, running_var)
@@ -88,7 +89,7 @@ def batch_norm(
                 "expected both, or training=True to normalize with the statistics of x"
             )
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, backend=backend
         )
     count = 1
     for axis in axes:
@@ -101,9 +102,7 @@ def batch_norm(
     running = running_stats(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    y = Normalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=equation(eps), running=running, backend=backend
-    )
+    y = Normalize.apply(x, weight, bias, axes=axes, param=param, equation=rule, running=running, backend=backend)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -131,6 +130,7 @@ def instance_norm(
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
+    rule = equation("instance_norm", eps)
     check_types("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
     if x.ndim < 3:
         raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
@@ -144,7 +144,7 @@ def instance_norm(
             )
         axes = (0, *range(2, x.ndim))
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=equation(eps), backend=backend
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, backend=backend
         )
     positions = tuple(range(2, x.ndim))
     if x.shape[2:].count(1) == x.ndim - 2:
@@ -156,9 +156,7 @@ def instance_norm(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
     observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
-    y = Normalize.apply(
-        x, weight, bias, axes=positions, param=param, equation=equation(eps), observe=observe, backend=backend
-    )
+    y = Normalize.apply(x, weight, bias, axes=positions, param=param, equation=rule, observe=observe, backend=backend)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -183,7 +181,8 @@ def group_norm(
     ONNX GroupNormalization 21 (C) and 18 (num_groups); Wu and He 2018, arXiv:1803.08494.
     """
     computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
-    check_groups("group_norm", x, num_groups)
+    num_groups = check_groups("group_norm", x, num_groups)
+    rule = equation("group_norm", eps)
     channels = x.shape[1]
     shapes = {p.shape for p in (weight, bias) if p is not None}
     if shapes and shapes not in ({(channels,)}, {(num_groups,)}):
@@ -199,7 +198,7 @@ def group_norm(
         axes = tuple(range(2, x.ndim))
         param = (1, 2) if per_channel else (1,) if shapes else ()
     return Normalize.apply(
-        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=equation(eps), compute_dtype=computed,
+        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
         backend=backend,
     )  # fmt: skip
 
@@ -225,9 +224,10 @@ def layer_norm(
     """
     computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
     axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+    rule = equation("layer_norm", eps)
     param = () if weight is None and bias is None else axes
     return Normalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=equation(eps), compute_dtype=computed, backend=backend
+        x, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
     )
 
 
@@ -250,10 +250,10 @@ def rms_norm(
     """
     computed = check_types("rms_norm", x, compute_dtype, weight=weight)
     axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
-    eps = float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps
+    rule = equation("rms_norm", float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps, False)
     param = () if weight is None else axes
     return Normalize.apply(
-        x, weight, None, axes=axes, param=param, equation=equation(eps, False), compute_dtype=computed, backend=backend
+        x, weight, None, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
     )
 
 
@@ -267,7 +267,8 @@ def mean_variance_norm(x: Tensor, axes: Sequence[int] = (0, 2, 3), eps: float = 
     """
     check_types("mean_variance_norm", x)
     found = listed_axes("mean_variance_norm", x, axes)
-    return Normalize.apply(x, None, None, axes=found, equation=equation(eps, True, True), backend=backend)
+    rule = equation("mean_variance_norm", eps, True, True)
+    return Normalize.apply(x, None, None, axes=found, equation=rule, backend=backend)
 
 
 @trace.operation
@@ -292,7 +293,8 @@ def normalization(
     TensorRT INormalizationLayer.
     """
     computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
-    if isinstance(axes, int) and not isinstance(axes, bool):
+    if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):
+        axes = operator.index(axes)
         if axes <= 0 or axes >> x.ndim:
             raise ValueError(
                 f"normalization: axes={axes:#b} is no mask of the {x.ndim} axes of x; expected bits 0 to {x.ndim - 1}; "
@@ -300,6 +302,7 @@ def normalization(
             )
         axes = [i for i in range(x.ndim) if axes >> i & 1]
     found = listed_axes("normalization", x, axes)
+    num_groups = whole("normalization", "num_groups", num_groups)
     if num_groups != 1:
         check_groups("normalization", x, num_groups)
         if 1 in found:
@@ -315,7 +318,7 @@ def normalization(
         axes=found,
         num_groups=num_groups,
         param=param,
-        equation=equation(eps),
+        equation=equation("normalization", eps),
         compute_dtype=computed,
         backend=backend,
     )

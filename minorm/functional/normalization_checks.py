@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minorm import dtypes
-from minorm.functional.arguments import float_type
+from minorm.equation import Equation
+from minorm.functional.arguments import float_type, number, whole
 from minorm.running import RunningStats
 from minorm.tensor import Tensor
 
@@ -25,13 +27,29 @@ def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any)
             float_type(operation, name, parameter)
     if compute_dtype is None:
         return None
-    found = dtypes.check(compute_dtype)
+    try:
+        found = dtypes.check(compute_dtype)
+    except TypeError as error:
+        raise TypeError(f"{operation}: compute_dtype is {compute_dtype!r}; expected float32 or float64") from error
     if found not in (dtypes.float32, dtypes.float64) or found.itemsize < dtype.itemsize:
         raise TypeError(
             f"{operation}: compute_dtype is {found}, x is {dtype}; expected float32 or float64, "
             "and no less precise than x"
         )
     return None if found == dtypes.compute_type(dtype) else found
+
+
+def equation(operation: str, eps: Any, centered: bool = True, guard: bool = False) -> Equation:
+    """The equation of an operation; raise unless eps is a number of at least 0."""
+    if type(eps) is not float:
+        number(operation, "eps", eps)
+        eps = float(eps)
+    if not eps >= 0:
+        raise ValueError(f"{operation}: eps={eps}; expected a number of at least 0")
+    return _equation(eps, centered, guard)
+
+
+_equation = functools.lru_cache(maxsize=256)(Equation)
 
 
 # Running statistics
@@ -50,15 +68,36 @@ def running_stats(
         return None
     if running_mean is None or running_var is None:
         raise ValueError(f"{operation}: only one of running_mean and running_var is given; expected both or neither")
-    if momentum is None and batches is None:
-        raise ValueError(
-            f"{operation}: momentum=None averages over all batches and needs num_batches_tracked; "
-            "pass it, or a momentum"
-        )
-    if momentum is not None and not 0 <= momentum <= 1:
-        raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
-    counter = None if batches is None else batches.data
+    if running_mean.data is running_var.data:
+        raise ValueError(f"{operation}: running_mean and running_var are the same array; expected one for each")
+    if momentum is None:
+        if batches is None:
+            raise ValueError(
+                f"{operation}: momentum=None averages over all batches and needs num_batches_tracked; "
+                "pass it, or a momentum"
+            )
+    else:
+        if type(momentum) is not float:
+            number(operation, "momentum", momentum)
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
+    counter = None if batches is None else _counter(operation, batches)
     return RunningStats(running_mean.data, running_var.data, momentum, unbiased, counter)
+
+
+def _counter(operation: str, batches: Any) -> Any:
+    """The array of num_batches_tracked; raise unless it is one integer."""
+    if not isinstance(batches, Tensor):
+        raise TypeError(
+            f"{operation}: num_batches_tracked is {type(batches).__name__}; expected a Tensor, which is counted up: "
+            "minorm.zeros((), dtype=minorm.int64)"
+        )
+    array = batches.data
+    if array.dtype.kind not in "iu" or array.size != 1:
+        raise ValueError(
+            f"{operation}: num_batches_tracked is {array.dtype} of shape {array.shape}; expected one integer"
+        )
+    return array
 
 
 def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
@@ -117,25 +156,26 @@ def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None
             )
 
 
-def check_groups(operation: str, x: Tensor, num_groups: int) -> None:
-    """Raise unless num_groups divides the channels of x."""
+def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
+    """num_groups as an int; raise unless it divides the channels of x."""
+    num_groups = whole(operation, "num_groups", num_groups)
     if x.ndim < 2:
         raise ValueError(f"{operation}: x has shape {x.shape}; expected (N, C, *positions)")
-    if isinstance(num_groups, bool) or not isinstance(num_groups, int):
-        raise TypeError(f"{operation}: num_groups is {num_groups!r}; expected an int")
     if x.shape[1] == 0:
         raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
     if num_groups < 1 or x.shape[1] % num_groups:
         raise ValueError(
             f"{operation}: num_groups={num_groups} must divide channels={x.shape[1]}; x.shape is {x.shape}"
         )
+    return num_groups
 
 
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
     """The last axes of x, which have normalized_shape; ValueError where they, weight or bias have not."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
+    shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)
     if rank == 0 or x.data.shape[-rank:] != shape:
         raise ValueError(
@@ -152,8 +192,9 @@ def trailing_axes(
 
 def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
     """The axes as a sorted tuple without negative numbers; raise where x lacks one or one comes twice."""
-    if not isinstance(axes, Sequence) or not all(isinstance(a, int) and not isinstance(a, bool) for a in axes):
+    if not isinstance(axes, Iterable):
         raise TypeError(f"{operation}: axes is {axes!r}; expected a tuple of ints")
+    axes = [whole(operation, "one of axes", axis) for axis in axes]
     if not all(-x.ndim <= axis < x.ndim for axis in axes):
         raise ValueError(f"{operation}: axes {tuple(axes)} go beyond the {x.ndim} axes of x; x.shape is {x.shape}")
     found = tuple(sorted({axis % x.ndim for axis in axes}))

@@ -64,9 +64,10 @@ class Normalize(Function):
         y, self.stats = self.norm.forward(
             layout.nest, layout.data(x), layout.parameter(scale), layout.parameter(bias), equation, **options
         )
-        if observe is not None:
+        y = layout.result(y, x)
+        if observe is not None:  # last: an error before it leaves running statistics as they were
             observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), layout.nest.columns)
-        return layout.result(y, x)
+        return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
         x, layout = self.x, self.layout

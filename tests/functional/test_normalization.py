@@ -10,6 +10,8 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
+from minorm.kernels.pieces import Pieces
+from minorm.ops.layout import CopiedLayout
 from minorm.tensor import Tensor
 
 
@@ -154,18 +156,31 @@ def test_cumulative_average(rng):
     assert batches.item() == 3
 
 
-@pytest.mark.parametrize("how", ["evaluation", "off", "empty", "error"])
+@pytest.mark.parametrize(
+    "how", ["evaluation", "off", "empty", "empty positions", "error", "error in the kernel", "read-only variance"]
+)
 def test_running_statistics_stay(how):
     mean, var, batches = mn.zeros(3), mn.ones(3), mn.zeros((), dtype=mn.int64)
-    x = mn.randn(0 if how == "empty" else 4, 3, 5)
+    x = mn.randn(0 if how == "empty" else 4, 3, 0 if how == "empty positions" else 5)
     arguments = {"num_batches_tracked": batches}
     if how == "evaluation":
         F.batch_norm(x, mean, var, **arguments)
     elif how == "off":
         with mn.no_stats_update():
             F.batch_norm(x, mean, var, training=True, **arguments)
-    elif how == "empty":
-        assert F.batch_norm(x, mean, var, training=True, **arguments).shape == (0, 3, 5)
+    elif how.startswith("empty"):
+        assert F.batch_norm(x, mean, var, training=True, **arguments).shape == x.shape
+    elif how == "error in the kernel":
+
+        def apply(*_):
+            raise MemoryError
+
+        with pytest.raises(MemoryError):
+            F.batch_norm(x, mean, var, training=True, backend=Pieces(apply=apply), **arguments)
+    elif how == "read-only variance":
+        var.data.flags.writeable = False
+        with pytest.raises(ValueError, match="running_var is read-only"):
+            F.batch_norm(x, mean, var, training=True, **arguments)
     else:
         with pytest.raises(ValueError, match="weight"):
             F.batch_norm(x, mean, var, mn.ones(4), training=True, **arguments)
@@ -173,6 +188,51 @@ def test_running_statistics_stay(how):
     np.testing.assert_array_equal(var.data, 1)
     assert batches.item() == 0
     assert mean.version.count == 0
+
+
+def test_an_error_after_the_kernel_leaves_running_statistics(monkeypatch, rng):
+    """Data whose loops no kernel takes is copied, and the result back: where that fails, nothing has changed yet."""
+    x = rng.standard_normal((2, 3, 2, 2, 2)).transpose(3, 1, 4, 0, 2).astype(np.float32, order="K")
+    mean, var = mn.zeros(3), mn.ones(3)
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CopiedLayout, "result", fail)
+        with pytest.raises(MemoryError):
+            F.instance_norm(Tensor(x), mean, var)
+    np.testing.assert_array_equal(mean.data, 0)
+    np.testing.assert_array_equal(var.data, 1)
+    F.instance_norm(Tensor(x), mean, var)
+    np.testing.assert_allclose(mean.data, 0.1 * x.mean((0, 2, 3, 4)), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_running_statistics_with_gaps_are_changed_where_they_lie(step, rng):
+    x = rng.standard_normal((4, 3, 5))
+    memory = np.zeros((2, 6))
+    memory[1] = 1
+    mean, var = (Tensor(row[::step][:3]) for row in memory)
+    F.batch_norm(Tensor(x), mean, var, training=True)
+    np.testing.assert_allclose(mean.data, 0.1 * x.mean((0, 2)))
+    np.testing.assert_allclose(var.data, 0.9 + 0.1 * x.var((0, 2)))
+    assert (memory != [[0], [1]]).sum() == 6
+    y = F.batch_norm(Tensor(x), mean, var)
+    column = (3, 1)
+    expected = (x - mean.data.reshape(column)) / np.sqrt(var.data.reshape(column) + 1e-5)
+    np.testing.assert_allclose(y.data, expected, atol=1e-12)
+
+
+def test_integers_of_numpy_are_integers(rng):
+    x = Tensor(rng.standard_normal((2, 6, 4, 5)))
+    same = np.testing.assert_array_equal
+    same(F.group_norm(x, np.int64(3)).data, F.group_norm(x, 3).data)
+    same(F.layer_norm(x, np.int32(5)).data, F.layer_norm(x, 5).data)
+    same(F.layer_norm(x, np.array([4, 5])).data, F.layer_norm(x, (4, 5)).data)
+    for axes in (np.int64(0b1100), np.array([2, 3]), [2, np.int64(3)], range(2, 4)):
+        same(F.normalization(x, axes=axes).data, F.normalization(x, axes=(2, 3)).data)
+    same(F.mean_variance_norm(x, np.array([0, 2, 3]), np.float32(0)).data, F.mean_variance_norm(x, eps=0).data)
 
 
 def test_what_used_the_old_statistics_knows_that_they_changed():
@@ -186,7 +246,7 @@ def test_what_used_the_old_statistics_knows_that_they_changed():
 # Errors: operation, argument, what came, what was expected
 
 
-X = mn.randn(2, 6, 4, 4)
+X, ONES = mn.randn(2, 6, 4, 4), mn.ones(6)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +267,19 @@ X = mn.randn(2, 6, 4, 4)
         (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum=1.5), ValueError, "momentum=1.5"),
         (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum=None), ValueError,
          "momentum=None.*num_batches_tracked"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum=float("nan")), ValueError,
+         "momentum=nan"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, momentum="0.9"), TypeError,
+         r"batch_norm: momentum is '0\.9'; expected a number"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, num_batches_tracked=3), TypeError,
+         "batch_norm: num_batches_tracked is int; expected a Tensor"),
+        (lambda: F.batch_norm(X, mn.zeros(6), mn.ones(6), training=True, num_batches_tracked=mn.zeros(1)), ValueError,
+         "num_batches_tracked is float32 of shape .*; expected one integer"),
+        (lambda: F.batch_norm(X, ONES, ONES, training=True), ValueError, "running_mean and running_var are the same"),
+        (lambda: F.batch_norm(X, None, None, training=True, eps=-1e-5), ValueError, "batch_norm: eps=-1e-05; expected"),
+        (lambda: F.instance_norm(X, eps=float("nan")), ValueError, "instance_norm: eps=nan; expected a number"),
+        (lambda: F.layer_norm(X, 4, eps=None), TypeError, "layer_norm: eps is None; expected a number"),
+        (lambda: F.rms_norm(X, 4, eps=np.ones(4)), TypeError, "rms_norm: eps is array.*; expected a number"),
         (lambda: F.batch_norm(X.long(), None, None, training=True), TypeError, "x is int64; expected a float type"),
         (lambda: F.batch_norm(X.data, None, None, training=True), TypeError, "x is ndarray; expected a Tensor"),
         (lambda: F.instance_norm(mn.randn(2, 3, 1)), ValueError, r"one position per channel.*\(2, 3, 1\)"),
@@ -221,11 +294,17 @@ X = mn.randn(2, 6, 4, 4)
         (lambda: F.layer_norm(X, 5), ValueError, r"normalized_shape is \(5,\), x ends in \(4,\)"),
         (lambda: F.layer_norm(X, ()), ValueError, r"normalized_shape is \(\)"),
         (lambda: F.layer_norm(X, (4, 4), mn.ones(4)), ValueError, r"weight has shape \(4,\); expected weight.shape"),
+        (lambda: F.layer_norm(X, 4.0), TypeError, r"layer_norm: normalized_shape is 4\.0; expected an int"),
         (lambda: F.rms_norm(X, (3, 4)), ValueError, r"rms_norm: normalized_shape is \(3, 4\)"),
         (lambda: F.mean_variance_norm(mn.randn(2, 3, 4)), ValueError, r"axes \(0, 2, 3\) go beyond the 3 axes"),
         (lambda: F.mean_variance_norm(X, (1, 1)), ValueError, "name an axis twice"),
         (lambda: F.mean_variance_norm(X, 1.0), TypeError, "axes is 1.0; expected a tuple"),
         (lambda: F.normalization(X, axes=0b10000), ValueError, "axes=0b10000 is no mask of the 4 axes"),
+        (lambda: F.normalization(X, axes=0), ValueError, "axes=0b0 is no mask"),
+        (lambda: F.normalization(X, axes=True), TypeError, "axes is True; expected a tuple"),
+        (lambda: F.normalization(X, axes=(1.0,)), TypeError, r"one of axes is 1\.0; expected an int"),
+        (lambda: F.normalization(X, num_groups=1.0), TypeError, r"num_groups is 1\.0; expected an int"),
+        (lambda: F.normalization(X, compute_dtype="wide"), TypeError, "compute_dtype is 'wide'; expected"),
         (lambda: F.normalization(X, axes=(1, 2), num_groups=3), ValueError, "hold the channel axis 1"),
         (lambda: F.normalization(X, mn.ones(6)), ValueError, r"scale has shape \(6,\).*expected one shape with 4 axes"),
         (lambda: F.normalization(X, mn.ones(1, 3, 1, 1)), ValueError, "each 1 or as long as x's"),
