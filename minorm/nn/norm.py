@@ -38,6 +38,7 @@ class _Running(Affine):
         track_running_stats: bool,
         device: Any,
         dtype: Any,
+        bias: bool,
         unbiased_running_var: bool,
         backend: Any,
     ) -> None:
@@ -50,7 +51,7 @@ class _Running(Affine):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.unbiased_running_var, self.backend = unbiased_running_var, backend
-        self._add_affine(shape, affine, affine, dtype, device)
+        self._add_affine(shape, affine, affine and bias, dtype, device)
         for buffer, sizes, kind in (
             ("running_mean", shape, dtype or dtypes.float32),
             ("running_var", shape, dtype or dtypes.float32),
@@ -98,10 +99,11 @@ class _Running(Affine):
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
+        bias = ", bias=False" if self.affine and self.bias is None else ""
         unbiased = ", unbiased_running_var=True" if self.unbiased_running_var else ""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}{unbiased}"
+            f"track_running_stats={self.track_running_stats}{bias}{unbiased}"
         )
 
 
@@ -118,6 +120,7 @@ class _BatchNorm(_Running):
         device: Any = None,
         dtype: Any = None,
         *,
+        bias: bool = True,
         unbiased_running_var: bool = False,
         backend: Any = None,
     ) -> None:
@@ -133,7 +136,7 @@ class _BatchNorm(_Running):
                     "the layer nothing of that shape; expected one of them, or F.normalization(x, axes=(0,))"
                 )
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var, backend
         )
 
     def _check(self, x: Tensor) -> None:
@@ -151,10 +154,10 @@ class BatchNorm1d(_BatchNorm):
 
     In training they are the batch's, and are blended into running_mean and running_var (C); in evaluation, and when
     frozen, they are the running ones. momentum: the share of the old running value that is kept (PyTorch's 0.1 is 0.9
-    here); None averages over all batches. affine=False leaves weight and bias out, track_running_stats=False the
-    running statistics: then the batch's are always used. num_features is C; or the shape (C, *positions), for
-    statistics and parameters of every position, taken over N alone (spatial=0 of ONNX BatchNormalization 7). See
-    `F.batch_norm`.
+    here); None averages over all batches. affine=False leaves weight and bias out, bias=False the bias alone,
+    track_running_stats=False the running statistics: then the batch's are always used. num_features is C; or the shape
+    (C, *positions), for statistics and parameters of every position, taken over N alone (spatial=0 of ONNX
+    BatchNormalization 7). See `F.batch_norm`.
     """
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
@@ -185,39 +188,54 @@ class _InstanceNorm(_Running):
         device: Any = None,
         dtype: Any = None,
         *,
+        bias: bool = True,
         unbiased_running_var: bool = False,
         backend: Any = None,
     ) -> None:
+        check_sizes(type(self).__name__, num_features=num_features)
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, unbiased_running_var, backend
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var, backend
         )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with its channels on axis 1, or one sample with them on axis 0 -> y of the same shape"""
+        if x.ndim + 1 in self.ranks:
+            if x.shape[0] != self.num_features:
+                raise ValueError(
+                    f"{type(self).__name__}: x has {x.ndim} axes, so it is one sample, with {x.shape[0]} channels; the "
+                    f"layer has num_features={self.num_features}; expected {self.form}; x.shape is {x.shape}"
+                )
+            return super().forward(x.reshape(1, *x.shape)).reshape(x.shape)
+        return super().forward(x)
 
 
 class InstanceNorm1d(_InstanceNorm):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, L), mean and var of each channel of each sample.
 
-    affine=True adds weight and bias (C); track_running_stats=True running statistics, which evaluation then uses.
-    See `F.instance_norm`.
+    affine=True adds weight and bias (C), bias=False leaves the bias out; track_running_stats=True adds running
+    statistics, which evaluation then uses. x may also be one sample, (C, L). See `F.instance_norm`.
     """
 
-    ranks, form = (3,), "(N, C, L)"
+    ranks, form = (3,), "(N, C, L) or (C, L)"
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """The same over x (N, C, H, W)."""
+    """The same over x (N, C, H, W) or (C, H, W)."""
 
-    ranks, form = (4,), "(N, C, H, W)"
+    ranks, form = (4,), "(N, C, H, W) or (C, H, W)"
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """The same over x (N, C, D, H, W)."""
+    """The same over x (N, C, D, H, W) or (C, D, H, W)."""
 
-    ranks, form = (5,), "(N, C, D, H, W)"
+    ranks, form = (5,), "(N, C, D, H, W) or (C, D, H, W)"
 
 
 def _check_momentum(layer: str, momentum: float | None) -> None:
     if momentum is None:
         return
+    if isinstance(momentum, bool) or not hasattr(momentum, "__float__"):
+        raise TypeError(f"{layer}: momentum is {momentum!r}; expected a number, 0 to 1, or None")
     if not 0 <= momentum <= 1:
         raise ValueError(f"{layer}: momentum={momentum}; expected the share of the old value to keep, 0 to 1, or None")
     if momentum < 0.5:

@@ -1,11 +1,12 @@
 """Normalization layers without state of their own but weight and bias: GroupNorm, LayerNorm, RMSNorm and others.
 
-Constructors are PyTorch's; `backend=` takes an object with the functions of minorm/kernels/protocol.py.
+Constructors are PyTorch's. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
+`backend=` takes an object with the functions of minorm/kernels/protocol.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import minorm.functional as F
@@ -49,7 +50,9 @@ class GroupNorm(Affine):
         device: Any = None,
         dtype: Any = None,
         *,
+        bias: bool = True,
         per_group: bool = False,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         super().__init__()
@@ -57,8 +60,8 @@ class GroupNorm(Affine):
         if num_channels % num_groups:
             raise ValueError(f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.affine, self.per_group, self.backend = affine, per_group, backend
-        self._add_affine((num_groups if per_group else num_channels,), affine, affine, dtype, device)
+        self.affine, self.per_group, self.compute_dtype, self.backend = affine, per_group, compute_dtype, backend
+        self._add_affine((num_groups if per_group else num_channels,), affine, affine and bias, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (N, num_channels, *) -> y of the same shape"""
@@ -67,12 +70,14 @@ class GroupNorm(Affine):
                 f"GroupNorm: x has shape {x.shape}, the layer num_channels={self.num_channels}; "
                 f"expected (N, {self.num_channels}, *)"
             )
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, backend=self.backend)
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
+        bias = ", bias=False" if self.affine and self.bias is None else ""
         per_group = ", per_group=True" if self.per_group else ""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}{per_group}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}{bias}{per_group}"
 
 
 class LayerNorm(Affine):
@@ -90,16 +95,19 @@ class LayerNorm(Affine):
         device: Any = None,
         dtype: Any = None,
         *,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape("LayerNorm", normalized_shape)
-        self.eps, self.elementwise_affine, self.backend = eps, elementwise_affine, backend
+        self.normalized_shape = _shape("LayerNorm", "normalized_shape", normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, backend=self.backend)
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
@@ -120,16 +128,19 @@ class RMSNorm(Affine):
         device: Any = None,
         dtype: Any = None,
         *,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape("RMSNorm", normalized_shape)
-        self.eps, self.elementwise_affine, self.backend = eps, elementwise_affine, backend
+        self.normalized_shape = _shape("RMSNorm", "normalized_shape", normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, False, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, backend=self.backend)
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **options)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
@@ -141,7 +152,7 @@ class MeanVarianceNorm(Module):
 
     def __init__(self, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, backend: Any = None) -> None:
         super().__init__()
-        self.axes, self.eps, self.backend = tuple(axes), eps, backend
+        self.axes, self.eps, self.backend = _axes(axes), eps, backend
 
     def forward(self, x: Tensor) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
@@ -172,8 +183,8 @@ class Normalization(Affine):
         backend: Any = None,
     ) -> None:
         super().__init__()
-        self.scale_shape = None if scale_shape is None else _shape("Normalization", scale_shape)
-        self.axes = axes if isinstance(axes, int) else tuple(axes)
+        self.scale_shape = None if scale_shape is None else _shape("Normalization", "scale_shape", scale_shape)
+        self.axes = _axes(axes)
         self.num_groups, self.eps, self.compute_dtype, self.backend = num_groups, eps, compute_dtype, backend
         affine = self.scale_shape is not None
         self._add_affine(self.scale_shape or (), affine, affine, dtype, device)
@@ -196,11 +207,18 @@ class Normalization(Affine):
         return f"{self.scale_shape}, axes={self.axes}, num_groups={self.num_groups}, eps={self.eps}"
 
 
-def _shape(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+def _axes(axes: Any) -> Any:
+    """A mask as it is, anything else as a tuple; the function says what is wrong with it."""
+    return tuple(axes) if isinstance(axes, Iterable) else axes
+
+
+def _shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if not sizes:
+        raise ValueError(f"{layer}: {name} is empty; expected at least one length")
     for i, size in enumerate(sizes):
-        check_sizes(layer, **{f"shape[{i}]": size})
-    return sizes
+        check_sizes(layer, **{f"{name}[{i}]": size})
+    return tuple([int(size) for size in sizes])
 
 
 class LocalResponseNorm(Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import numpy as np
@@ -151,7 +152,8 @@ def test_a_backend_of_ones_own(rng):
         ),
         (lambda: nn.BatchNorm1d(3)(mn.randn(2, 3, 4, 5)), r"expected \(N, C\) or \(N, C, L\)"),
         (lambda: nn.BatchNorm2d(3)(mn.randn(2, 4, 5, 5)), "x has 4 channels, the layer num_features=3"),
-        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5, 5)), "InstanceNorm3d: x has 4 axes"),
+        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5)), "InstanceNorm3d: x has 3 axes"),
+        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5, 5)), r"it is one sample, with 2 channels.*is \(2, 4, 5, 5\)"),
         (lambda: nn.BatchNorm1d(3)(mn.randn(1, 3)), r"one value per channel.*\(1, 3\)"),
         (lambda: nn.BatchNorm1d(0), "num_features is 0; expected at least 1"),
     ],
@@ -159,6 +161,61 @@ def test_a_backend_of_ones_own(rng):
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.BatchNorm2d(3, 1e-5, True), "BatchNorm2d: momentum is True; expected a number"),
+        (lambda: nn.BatchNorm2d(3, momentum="0.9"), "momentum is '0.9'; expected a number"),
+        (lambda: nn.InstanceNorm2d((3, 4, 4)), r"InstanceNorm2d: num_features is \(3, 4, 4\); expected an int"),
+        (lambda: nn.BatchNorm2d([3, 4, 4]), r"num_features is \[3, 4, 4\]; expected an int"),
+    ],
+)
+def test_arguments_of_wrong_types(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d, nn.InstanceNorm2d])
+def test_one_value_per_channel_and_a_bad_eps_are_refused_by_layers_too(layer):
+    with pytest.raises(ValueError, match=r"one .* per channel has no variance.*\(1, 3, 1, 1\)"):
+        layer(3)(mn.randn(1, 3, 1, 1))
+    with pytest.raises(ValueError, match=r"eps=-1\.0; expected a number of at least 0"):
+        layer(3, eps=-1.0)(mn.randn(2, 3, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm2d", "GroupNorm"])
+def test_a_weight_without_a_bias(name, rng):
+    torch = pytest.importorskip("torch")
+    arguments = (3, 6) if name == "GroupNorm" else (6, 1e-5, None)
+    theirs = getattr(torch.nn, name)
+    if "bias" not in inspect.signature(theirs).parameters:
+        pytest.skip("this PyTorch has no bias=")
+    ours, theirs = (module(*arguments, affine=True, bias=False) for module in (getattr(nn, name), theirs))
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert "bias=False" in repr(ours)
+    shape = {"1d": (4, 6), "3d": (4, 6, 2, 3, 2)}.get(name[-2:], (4, 6, 3, 5))
+    x, w = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(6).astype(np.float32)
+    ours.weight.data[...] = w
+    theirs.weight.data[...] = torch.tensor(w)
+    np.testing.assert_allclose(ours(mn.tensor(x)).data, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
+    assert (getattr(nn, name)(*arguments, affine=False, bias=True).bias) is None
+
+
+@pytest.mark.parametrize(("layer", "shape"), [(layer, shape[1:]) for layer, shape in INSTANCE])
+@pytest.mark.parametrize("training", [True, False])
+def test_instance_norm_of_one_sample(layer, shape, training, rng):
+    torch = pytest.importorskip("torch")
+    ours = layer(3, affine=True, track_running_stats=True, unbiased_running_var=True).train(training)
+    theirs = getattr(torch.nn, layer.__name__)(3, affine=True, track_running_stats=True).train(training)
+    x = mn.tensor(rng.standard_normal(shape), dtype=mn.float32, requires_grad=True)
+    y = ours(x)
+    assert y.shape == shape
+    y.backward(np.ones(shape, np.float32))
+    assert x.grad.shape == shape
+    np.testing.assert_allclose(y.data, theirs(torch.tensor(x.data)).detach(), atol=2e-6)
+    np.testing.assert_allclose(ours.running_var.data, theirs.running_var, rtol=1e-5)
 
 
 def test_repr():
