@@ -163,8 +163,9 @@ class Tensor(Operators, Changes):
         if self.requires_grad:
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
         array = self.data
-        if backend(array) is not select.cpu:  # CuPy lets the consumer's stream wait for its own current one
-            return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
+        if backend(array) is not select.cpu:
+            with select.guard(array):  # CuPy lets the consumer's stream wait for the current one of this device
+                return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
         if any(step < 0 for step in array.strides) or not array.flags.writeable:

@@ -29,9 +29,10 @@ transfers = Transfers()
 
 
 class Current:
-    """The current device."""
+    """The current device, and the current stream; 0 is the default one."""
 
     index = 0
+    stream = 0
 
 
 class Device:
@@ -110,12 +111,22 @@ pool = Pool()
 
 
 class Stream:
-    """cupy.cuda.Stream: everything happens at once."""
+    """cupy.cuda.Stream: everything happens at once; its address is only a number to be passed on."""
 
-    ptr = 0
+    def __init__(self, ptr: int | None = None) -> None:
+        self.ptr = 0x5000 if ptr is None else ptr
+        self._before: list[int] = []
 
     def use(self) -> Stream:
+        Current.stream = self.ptr
         return self
+
+    def __enter__(self) -> Stream:
+        self._before.append(Current.stream)
+        return self.use()
+
+    def __exit__(self, *error: Any) -> None:
+        Current.stream = self._before.pop()
 
     def synchronize(self) -> None:
         transfers.to_host += 1
@@ -138,7 +149,7 @@ def submodule() -> types.ModuleType:
         Device=Device,
         MemoryPointer=MemoryPointer,
         Stream=Stream,
-        get_current_stream=Stream,
+        get_current_stream=lambda: Stream(Current.stream),
         is_available=lambda: True,
     )
     return cuda

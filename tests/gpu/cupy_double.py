@@ -111,6 +111,8 @@ class ndarray:
             return self.memory.copy().__dlpack__()
         if dl_device not in (None, self.__dlpack_device__()) or copy:
             raise BufferError("unsupported device requested.")
+        if self.device != Device():
+            raise RuntimeError("__dlpack__: the consumer would wait for a stream of another device")
         return self.memory.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:

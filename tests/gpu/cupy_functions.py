@@ -20,7 +20,7 @@ import cupy_cuda
 import cupy_types
 import numpy as np
 import shim
-from cupy_cuda import Device, transfers
+from cupy_cuda import Current, Device, transfers
 from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, near, poison, view
 
 from minorm.kernels import driver, select
@@ -85,7 +85,8 @@ def from_dlpack(array: Any, device: Any = None, copy: Any = None) -> Array:
     kind, index = array.__dlpack_device__()
     if kind != 2:
         raise TypeError("CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`.")
-    capsule = array.__dlpack__(stream=1)
+    with Device(index):
+        capsule = array.__dlpack__(stream=Current.stream or 1, max_version=(1, 0), copy=copy)  # 1 is the default stream
     memory = np.from_dlpack(_Capsule(capsule))
     result = ndarray.__new__(ndarray)
     result.memory, result.device, result.base = memory, Device(index), None

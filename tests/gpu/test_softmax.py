@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import shim
 
+import minorm as mn
+import minorm.functional as F
 from minorm import dtypes
 from minorm.kernels.gpu import softmax_plan
 from minorm.kernels.reference import softmax as reference
@@ -124,6 +126,24 @@ def test_a_target_that_is_no_class_is_nan(gpu: Any, cuda: Any) -> None:
     x = random((4, 10), np.float32)
     loss, _ = gpu.cross_entropy(cuda.array(x), cuda.array(np.array([0, 10, -1, 9])))
     assert np.isnan(loss.memory).tolist() == [False, True, True, False]
+
+
+def test_a_label_that_is_no_class_makes_the_loss_nan(cuda: Any) -> None:
+    """On the CPU it is a ValueError; to raise one here the host would have to wait."""
+    x = mn.randn(4, 3, device="cuda", requires_grad=True)
+    weight = mn.ones(3, device="cuda")
+    labels = {bad: mn.tensor([0, 2, bad, -100], device="cuda") for bad in (3, -1, 1)}
+    cuda.transfers.clear()
+    losses = {
+        bad: (F.cross_entropy(x, t), F.cross_entropy(x, t, weight), F.nll_loss(x, t), F.nll_loss(x, t, weight))
+        for bad, t in labels.items()
+    }
+    for several in losses.values():
+        for loss in several:
+            loss.backward()
+    assert cuda.transfers.to_host == 0
+    for bad, several in losses.items():
+        assert [np.isnan(loss.item()) for loss in several] == [bad != 1] * 4
 
 
 def test_nothing_and_integers(gpu: Any, cuda: Any) -> None:
