@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from minorm import trace
-from minorm.functional.arguments import floats, number
+from minorm.functional.arguments import floats, number, whole
 from minorm.ops.operands import axis_of
 from minorm.ops.response import LocalResponse, LpNormalize
 from minorm.tensor import Tensor
@@ -22,11 +22,12 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     floats("local_response_norm", x=x)
     if x.ndim < 2:
         raise ValueError(f"local_response_norm: x.shape is {x.shape}; expected (N, C, *), at least 2 axes")
-    if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+    size = whole("local_response_norm", "size", size)
+    if size < 1:
         raise ValueError(f"local_response_norm: size={size!r}; expected an integer of at least 1")
     for name, value in (("alpha", alpha), ("beta", beta), ("k", k)):
         number("local_response_norm", name, value)
-    return LocalResponse.apply(x, size=int(size), alpha=float(alpha), beta=float(beta), k=float(k))
+    return LocalResponse.apply(x, size=size, alpha=float(alpha), beta=float(beta), k=float(k))
 
 
 @trace.operation
@@ -42,4 +43,7 @@ def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Te
     number("normalize", "eps", eps)
     if not 1 <= p < math.inf:
         raise ValueError(f"normalize: p={p}; expected 1 <= p < infinity")
+    if not eps >= 0:
+        raise ValueError(f"normalize: eps={eps}; expected a number of at least 0")
+    dim = whole("normalize", "dim", dim)
     return LpNormalize.apply(x, p=float(p), axis=axis_of("normalize", dim, x), eps=float(eps))

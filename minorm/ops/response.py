@@ -12,7 +12,10 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 from minorm.ops.reduction import maximum_of
+
+LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32
 
 
 def window_sum(a: Any, before: int, after: int) -> Any:
@@ -26,11 +29,16 @@ def window_sum(a: Any, before: int, after: int) -> Any:
 
 
 class LocalResponse(Function):
-    """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2)."""
+    """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2).
+
+    Where a square could leave float32's range, all is computed in float64: y of 1e30 is small, not 0.
+    """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
         self.dtype, self.size, self.alpha, self.beta = x.dtype, size, alpha, beta
         self.x = x.astype(dtypes.compute_type(x.dtype), copy=False)
+        if x.size and not abs(self.x).max() < LARGE:
+            self.x = x.astype(np.float64)
         number = self.x.dtype.type
         self.D = number(k) + number(alpha / size) * window_sum(self.x * self.x, size // 2, (size - 1) // 2)
         return (self.x * self.D ** number(-beta)).astype(x.dtype, copy=False)
@@ -50,12 +58,13 @@ class LpNormalize(Function):
     """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
-        self.dtype, self.p, self.axis = x.dtype, p, axis
+        self.dtype, self.p, self.axis = x.dtype, p, axis % x.ndim
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         size = abs(wide)
-        largest = maximum_of(size, (axis % x.ndim,), 0)
+        largest = maximum_of(size, (self.axis,), 0)
         scale = np.where((largest > 0) & np.isfinite(largest), largest, 1).astype(wide.dtype)
-        norm = scale * ((size / scale) ** wide.dtype.type(p)).sum(axis=axis, keepdims=True) ** wide.dtype.type(1 / p)
+        powers = (size / scale) ** wide.dtype.type(p)
+        norm = scale * backend(x).sums.sum_axes(powers, (self.axis,), True) ** wide.dtype.type(1 / p)
         self.floored = norm < eps
         self.n = np.maximum(norm, wide.dtype.type(eps))
         if eps == 0:
@@ -67,5 +76,6 @@ class LpNormalize(Function):
         y = self.wide_y
         dy = dy.astype(y.dtype, copy=False)
         slope = np.sign(y) * abs(y) ** y.dtype.type(self.p - 1)  # dn/dx
-        inner = np.where(self.floored, y.dtype.type(0), (dy * y).sum(axis=self.axis, keepdims=True))
+        total = backend(y).sums.sum_axes(dy * y, (self.axis,), True)
+        inner = np.where(self.floored, y.dtype.type(0), total)
         return ((dy - slope * inner) / self.n).astype(self.dtype, copy=False)

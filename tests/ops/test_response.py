@@ -71,6 +71,55 @@ def test_lp_of_any_magnitude_has_norm_one(p, size, rng) -> None:
     np.testing.assert_allclose((np.abs(y) ** p).sum(1), 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e7])
+@pytest.mark.parametrize(("shape", "dim"), [((100_000, 8), 0), ((8, 100_000), 1), ((4, 30_000, 6), 1)])
+def test_lp_of_long_vectors_keeps_float32s_digits(shape, dim, offset, p, rng) -> None:
+    """A sum of 100,000 float32 powers, one after the other, would be wrong by 1e-5."""
+    x = (rng.standard_normal(shape) + offset).astype(np.float32)
+    x.reshape(-1)[0] = 1e3
+    dy = rng.standard_normal(shape).astype(np.float32)
+    tensor = mn.tensor(x, requires_grad=True)
+    y = F.normalize(tensor, p, dim)
+    y.backward(dy)
+    wide = x.astype(np.float64)
+    norm = (np.abs(wide) ** p).sum(dim, keepdims=True) ** (1 / p)
+    exact = wide / norm
+    slope = np.sign(exact) * np.abs(exact) ** (p - 1)
+    dx = (dy - slope * (dy * exact).sum(dim, keepdims=True)) / norm
+    np.testing.assert_allclose(y.data, exact, rtol=1e-6)
+    assert np.linalg.norm(tensor.grad.data - dx) < 1e-6 * np.linalg.norm(dx)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("magnitude", [1e-40, 1e-20, 1.0, 1e14, 1e20, 1e30])
+def test_lrn_of_any_magnitude(magnitude, size, rng) -> None:
+    x = (rng.standard_normal((3, 9, 4, 5)) * magnitude).astype(np.float32)
+    x[0, 0, 0, 0] = 1e6
+    tensor = mn.tensor(x, requires_grad=True)
+    y = F.local_response_norm(tensor, size)
+    np.testing.assert_allclose(y.data, lrn(x.astype(np.float64), size, 1e-4, 0.75, 1.0), rtol=2e-6, atol=2**-149)
+    y.sum().backward()
+    wide = mn.tensor(x.astype(np.float64), requires_grad=True)
+    F.local_response_norm(wide, size).sum().backward()  # held against finite differences above
+    largest = np.abs(wide.grad.data).max()
+    np.testing.assert_allclose(tensor.grad.data, wide.grad.data, rtol=1e-5, atol=1e-6 * largest + 2**-149)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_infinity_reach_their_own_vector_or_window_alone(bad, rng) -> None:
+    x = rng.standard_normal((4, 9, 3)).astype(np.float32)
+    clean = [F.normalize(mn.tensor(x)).data, F.local_response_norm(mn.tensor(x), 3).data]
+    x[1, 4, 2] = bad
+    with np.errstate(invalid="ignore"):
+        y, z = F.normalize(mn.tensor(x)).data, F.local_response_norm(mn.tensor(x), 3).data
+    assert np.isnan(y[1, 4, 2])
+    assert np.isnan(z[1, 4, 2])
+    y[1, :, 2], z[1, 3:6, 2] = clean[0][1, :, 2], clean[1][1, 3:6, 2]
+    np.testing.assert_array_equal(y, clean[0])
+    np.testing.assert_allclose(z, clean[1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16])
 @pytest.mark.parametrize("f", [F.normalize, lambda t: F.local_response_norm(t, 3)], ids=["lp", "lrn"])
 def test_16_bit_floats_are_rounded_once(dtype, f, rng) -> None:
@@ -90,6 +139,14 @@ def test_errors() -> None:
         F.local_response_norm(mn.ones(3), 3)
     with pytest.raises(ValueError, match=r"normalize: p=0.5; expected 1 <= p < infinity"):
         F.normalize(x, 0.5)
+    with pytest.raises(ValueError, match=r"normalize: eps=-1.0; expected a number of at least 0"):
+        F.normalize(x, eps=-1.0)
+    with pytest.raises(TypeError, match=r"normalize: dim is \(0, 1\); expected an int"):
+        F.normalize(x, 2.0, (0, 1))
+    with pytest.raises(TypeError, match=r"local_response_norm: size is 1.5; expected an int"):
+        F.local_response_norm(x, 1.5)
+    with pytest.raises(TypeError, match=r"local_response_norm: alpha is array"):
+        F.local_response_norm(x, 3, np.ones(2))
     with pytest.raises(IndexError, match=r"normalize: dim=2 is out of range for shape \(2, 3\)"):
         F.normalize(x, dim=2)
     with pytest.raises(TypeError, match="normalize: x is int64; expected a float type"):
