@@ -14,6 +14,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
+from minorm import dtypes
 from minorm.tensor import Tensor
 
 IMAGES, MATRIX = (32, 16, 16, 16), (256, 768)
@@ -298,6 +299,28 @@ def test_a_compute_dtype_that_loses_digits_is_refused(name, x, asked):
     op = OPERATIONS[name]
     with pytest.raises(TypeError, match=rf"compute_dtype is {asked}, x is {x}; expected float32 or float64"):
         op.f(mn.ones(*op.shape, dtype=x), mn.ones(*op.weight), mn.ones(*op.weight), compute_dtype=asked)
+
+
+@pytest.mark.parametrize("types", [
+    ("float32", "bfloat16"), ("float32", "float64"), ("float64", "float16"), ("float64", "float32"),
+    ("bfloat16", "float64"),
+], ids=str)  # fmt: skip
+@every_exact_one
+def test_parameters_of_another_type_than_the_data(op, types, rng):
+    """They are taken as they are, in the type computed in; each gradient has its tensor's type."""
+    of_x, of_w = (getattr(mn, t) for t in types)
+    x, dy = (rng.standard_normal(op.shape).astype(of_x) for _ in range(2))
+    w, b = op.parameters(rng, of_w)
+    inputs = [Tensor(a, True) for a in (x, w, b)]
+    y = op.f(*inputs)
+    y.backward(Tensor(dy))
+    expected = [op.forward(x, w, b), *op.backward(dy.astype("d"), x, w)]
+    found = [y, *(tensor.grad for tensor in inputs)]
+    for got, want, dtype in zip(found, expected, (of_x, of_x, of_w, of_w), strict=True):
+        if got is not None:
+            assert got.dtype == dtype
+            unit = max(float(ml_dtypes.finfo(of).eps) for of in (dtype, dtypes.compute_type(of_x)))
+            np.testing.assert_allclose(got.data.astype("d"), want, rtol=unit, atol=4 * unit * np.abs(want).max())
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])

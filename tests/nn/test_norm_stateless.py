@@ -63,6 +63,34 @@ def test_mean_variance_and_normalization(rng):
     assert nn.Normalization().weight is None
 
 
+@pytest.mark.parametrize(
+    ("layer", "arguments", "function"),
+    [
+        (nn.GroupNorm, (2, 6), lambda x, layer, c: F.group_norm(x, 2, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.LayerNorm, (500,), lambda x, layer, c: F.layer_norm(x, 500, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.RMSNorm, (500,), lambda x, layer, c: F.rms_norm(x, 500, layer.weight, compute_dtype=c)),
+        (nn.Normalization, ([1, 6, 1], (2,)), lambda x, layer, c: F.normalization(x, layer.weight, layer.bias, (2,),
+                                                                                compute_dtype=c)),
+    ],
+)  # fmt: skip
+def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
+    """Computed in float64, both y and dx are other float32 numbers than computed in float32."""
+    values, dy = (rng.standard_normal((4, 6, 500)).astype(np.float32) + 100 for _ in range(2))
+    found = []
+    for options in ({}, {"compute_dtype": mn.float64}):
+        x, same = mn.tensor(values, requires_grad=True), mn.tensor(values, requires_grad=True)
+        module = layer(*arguments, **options)
+        y = module(x)
+        y.backward(dy)
+        function(same, module, options.get("compute_dtype")).backward(dy)
+        np.testing.assert_array_equal(x.grad.data, same.grad.data)
+        found.append((y.data, x.grad.data))
+    (y, dx), (wide_y, wide_dx) = found
+    assert (y != wide_y).any()
+    assert (dx != wide_dx).any()
+    np.testing.assert_allclose(y, wide_y, atol=1e-5)
+
+
 def test_reset_parameters():
     layer = nn.LayerNorm(3)
     layer.weight.data[...] = 7
@@ -77,5 +105,10 @@ def test_errors():
         nn.GroupNorm(3, 6)(mn.randn(2, 5))
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(3,\), x ends in \(4,\)"):
         nn.LayerNorm(3)(mn.randn(2, 4))
-    with pytest.raises(TypeError, match="expected an int"):
+    with pytest.raises(TypeError, match=r"LayerNorm: normalized_shape\[1\] is 2\.5; expected an int"):
         nn.LayerNorm((3, 2.5))
+    with pytest.raises(ValueError, match="RMSNorm: normalized_shape is empty"):
+        nn.RMSNorm(())
+    with pytest.raises(TypeError, match=r"mean_variance_norm: axes is 3; expected a tuple"):
+        nn.MeanVarianceNorm(3)(mn.randn(2, 4))
+    assert nn.Normalization(axes=np.int64(2))(mn.randn(2, 4)).shape == (2, 4)
