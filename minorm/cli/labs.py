@@ -69,6 +69,8 @@ def _start(args: argparse.Namespace) -> int:
             file.write(content)
     print(f"Lab {lab.number}, {lab.title}: {lab.question}")
     print(f"Work in {paths[1]} or in {paths[0]}; then: minorm labs check {lab.number} {paths[1]}")
+    if lacking := lab.missing():
+        print(f"But {lacking}.")
     return 0
 
 

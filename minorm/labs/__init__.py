@@ -32,7 +32,8 @@ How to write a lab
    measures. `labs check` leaves both out when it loads a submission; it runs everything else, so cells without a tag
    define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
 
-3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks. Students' functions take and return what
+3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs without which
+   nobody is graded. Students' functions take and return what
    `wire` carries: numbers, text, arrays, tuples, lists, dicts. What needs more (a layer, a training run) is a function
    of this module, `def train(module, steps): ...`, which gets the student's module and runs in its process:
    `student.drive("train", steps=20)`. Its answer is the student's word; compute the expected one outside.

@@ -37,6 +37,8 @@ cdef enum:
     CHUNK = {CHUNK}
 
 """
+LINK = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
+COMPILER = LINK[0]
 FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp"]
 
 
@@ -60,13 +62,12 @@ def _built(text: str) -> ModuleType:
     source.write_text(text, encoding="utf-8")
     _translate(source)
     target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-    link = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
     include = "-I" + sysconfig.get_path("include")
-    command = [*link, *FLAGS, include, str(source.with_suffix(".c")), "-o", str(target)]
+    command = [*LINK, *FLAGS, include, str(source.with_suffix(".c")), "-o", str(target)]
     try:
         result = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
     except FileNotFoundError:
-        raise CompileError(f"there is no C compiler {link[0]!r} on this machine") from None
+        raise CompileError(f"there is no C compiler {COMPILER!r} on this machine") from None
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         errors = [line for line in said if "error" in line] or said

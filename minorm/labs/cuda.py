@@ -27,6 +27,7 @@ from minorm.labs.compiling import CompileError, folder
 MOST = 1024  # threads of a block
 GUARD = 64  # elements of NaN on both sides of an array
 LINE = 300  # characters of an error of a kernel
+COMPILERS = "g++", "c++"
 C_TYPES = {"int": ctypes.c_int, "float": ctypes.c_float}
 FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(([^)]*)\)")
@@ -153,7 +154,7 @@ def _compiled(text: str) -> ctypes.CDLL:
 @functools.cache
 def _compiler() -> str:
     """The compiler, with the shim precompiled where it can do that: a kernel then takes half as long."""
-    compiler = shutil.which("g++") or shutil.which("c++")
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise CompileError("there is no C++ compiler (g++) on this machine")
     shim = folder() / SHIM.name

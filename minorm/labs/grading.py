@@ -63,7 +63,11 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
 def grade(
     lab: Lab, folder: str | Path, csv_path: str | Path, seed: int, memory: int | None, patience: float
 ) -> Iterator[dict[str, Any]]:
-    """Grade each submission and write the CSV; yields each row as it is done. ValueError for a folder without any."""
+    """Grade each submission and write the CSV; yields each row as it is done.
+
+    ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
+    """
+    lab.require()
     found = submissions(Path(folder), lab)
     if not found:
         raise ValueError(f"{folder} has no submissions; expected .py or .ipynb files, or a folder for each student")

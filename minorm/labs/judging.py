@@ -21,9 +21,11 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = Non
     memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
 
-    ValueError where the file is too large, no text or no notebook.
+    ValueError where the file is too large, no text or no notebook; ImportError where this machine lacks what the lab
+    needs.
     """
     start = time.monotonic()
+    lab.require()
     text = read(Path(path))
     cells.read(text, Path(path).name)
     with Remote(

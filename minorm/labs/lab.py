@@ -14,9 +14,11 @@ with other numbers than those that are graded.
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,11 +26,13 @@ import numpy as np
 
 from minorm.labs import mutation
 from minorm.labs.comparing import Wrong
+from minorm.labs.process import PATH
 from minorm.labs.report import Outcome
 from minorm.labs.student import Failure, Student
 
 Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
 SECONDS = 10.0
+PIP = {"sklearn": "scikit-learn"}  # where the name to install is another than the one to import
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Lab:
 
     file     of the notebook, without an ending: examples/labs/FILE.py
     minutes  of work for a student
+    packages  that solutions and checks import, beside NumPy
+    programs  that they run: names, any of which will do
     memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
     """
 
@@ -77,6 +83,8 @@ class Lab:
     question: str
     minutes: int
     items: list[Check | mutation.Mutants] = field(default_factory=list)
+    packages: Sequence[str] = ()
+    programs: Sequence[str] = ()
     memory: int = 4096
     module: str = ""  # where the checks stand; the catalogue fills it in
 
@@ -104,6 +112,19 @@ class Lab:
         An implementation is a dict of functions by name; the tests get an object with these functions.
         """
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
+
+    def missing(self) -> str:
+        """What the lab needs and this machine lacks, in words; empty where there is all."""
+        lacking = [PIP.get(name, name) for name in self.packages if importlib.util.find_spec(name) is None]
+        words = [f"{' and '.join(lacking)} (pip install 'minorm[labs]')"] if lacking else []
+        if self.programs and not any(shutil.which(program, path=PATH) for program in self.programs):
+            words.append(f"a compiler, {' or '.join(self.programs)}")
+        return f"lab {self.number} needs {' and '.join(words)}, which this machine lacks" if words else ""
+
+    def require(self) -> None:
+        """ImportError where something is missing: graded without it, right answers would count as wrong."""
+        if lacking := self.missing():
+            raise ImportError(lacking)
 
     @property
     def points(self) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from minorm.labs.wire import Line
 
 KEPT = 4000  # characters of what is printed
+PATH = os.pathsep.join([os.path.dirname(sys.executable), os.defpath])  # where it finds programs
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -46,7 +47,7 @@ class Process:
                 pass_fds=(theirs.fileno(),),
                 cwd=self.folder.name,
                 env={
-                    "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.defpath]),
+                    "PATH": PATH,
                     "HOME": self.folder.name,
                     "TMPDIR": self.folder.name,
                     "LANG": "C.UTF-8",

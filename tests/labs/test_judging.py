@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,38 @@ def test_a_missing_package_of_the_checks_is_nobodys_mistake(
     monkeypatch.setattr("minorm.labs.checks.lab03_backward.digits.losses", fails)
     with pytest.raises(ImportError, match="scikit-learn"):
         judge_changed(lab.number)
+
+
+def test_a_machine_without_a_package_or_compiler_grades_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its students would lose points for what their teacher has not installed."""
+    lab = catalogue.find(0)
+    assert lab.missing() == ""
+    monkeypatch.setattr(lab, "packages", ("numpy", "not_there"))
+    monkeypatch.setattr(lab, "programs", ("no-such-compiler", "nor-this"))
+    path, table = tmp_path / "mine.py", tmp_path / "grades.csv"
+    path.write_text("")
+    for command in (["check", "0", str(path)], ["grade", "0", str(tmp_path), "--csv", str(table)]):
+        assert main(["labs", *command]) == 1
+        said = capsys.readouterr()
+        assert not said.out
+        assert "lab 0 needs not_there (pip install 'minorm[labs]')" in said.err
+        assert "and a compiler, no-such-compiler or nor-this, which this machine lacks" in said.err
+    assert not table.exists()
+    assert main(["labs", "start", "0", "--to", str(tmp_path / "work")]) == 0
+    assert "But lab 0 needs not_there" in capsys.readouterr().out
+
+
+def test_labs_ask_for_what_they_import() -> None:
+    uses = {"digits": "sklearn", "gap": "sklearn", "onnx": "onnx", "zoo": "onnx", "oracles": "onnx", "build": "Cython"}
+    for number in catalogue.numbers():
+        lab = catalogue.find(number)
+        text = Path(str(importlib.import_module(lab.module).__file__)).read_text()
+        imported = set(re.findall(r"\w+", " ".join(re.findall(r"^from minorm\.labs.*import (.*)", text, re.MULTILINE))))
+        imported |= {"onnx"} & set(re.findall(r'import_module\("minorm\.(\w+)"\)', text))
+        assert {uses[name] for name in imported & uses.keys()} <= set(lab.packages), number
+        assert bool(lab.programs) == (number in (7, 8))
 
 
 @pytest.mark.parametrize(

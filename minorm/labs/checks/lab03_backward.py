@@ -19,6 +19,7 @@ LAB = Lab(
     "Backward",
     "How does a gradient come back through a mean and a variance?",
     minutes=90,
+    packages=("sklearn",),
 )
 ROUGH = {"rtol": 1e-5, "atol": 1e-7}  # finite differences know seven digits
 

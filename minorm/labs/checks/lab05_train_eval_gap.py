@@ -22,6 +22,7 @@ LAB = Lab(
     "The gap between training and evaluation",
     "When do training and evaluation mode disagree, and how is a model with wrong statistics repaired?",
     minutes=75,
+    packages=("sklearn",),
 )
 TARGET = 95.0
 TUNED = 65.0

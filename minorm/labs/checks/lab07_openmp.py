@@ -13,7 +13,7 @@ from minorm import config
 from minorm.creation import tensor
 from minorm.kernels.pieces import Pieces
 from minorm.labs.comparing import close, numbers, parts, true
-from minorm.labs.compiling import CHUNK, build, quickest, reader
+from minorm.labs.compiling import CHUNK, COMPILER, build, quickest, reader
 from minorm.labs.lab import Lab
 
 LAB = Lab(
@@ -22,6 +22,8 @@ LAB = Lab(
     "OpenMP in Cython",
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
     minutes=90,
+    packages=("Cython",),
+    programs=(COMPILER,),
 )
 SECONDS = 60.0  # a check may have to compile first
 THREADS = (1, 2, 3, 4, 7, 8)

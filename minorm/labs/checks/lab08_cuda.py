@@ -11,7 +11,7 @@ from minorm.creation import tensor
 from minorm.kernels.pieces import Pieces
 from minorm.labs import wrong_kernels
 from minorm.labs.comparing import at_most, close, equal, numbers, true
-from minorm.labs.cuda import KernelError, Program, without_barrier
+from minorm.labs.cuda import COMPILERS, KernelError, Program, without_barrier
 from minorm.labs.lab import Lab
 
 LAB = Lab(
@@ -20,6 +20,7 @@ LAB = Lab(
     "CUDA block reduction",
     "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
     minutes=90,
+    programs=COMPILERS,
 )
 SECONDS = 60.0  # a check may have to compile first
 SEEDS = 6

@@ -19,6 +19,7 @@ LAB = Lab(
     "SyncBatchNorm",
     "What must computers that share a batch tell each other, so that BatchNorm and training are as with one?",
     minutes=75,
+    packages=("sklearn",),
 )
 SECONDS = 60.0
 

@@ -21,6 +21,7 @@ LAB = Lab(
     "ONNX archaeology",
     "What does a node of an old model mean, and where in the file is that written?",
     minutes=90,
+    packages=("onnx",),
 )
 BATCH, GROUP = "BatchNormalization", "GroupNormalization"
 PUBLISHED: dict[str, tuple[int, ...]] = {BATCH: (1, 6, 7, 9, 14, 15), GROUP: (18, 21)}

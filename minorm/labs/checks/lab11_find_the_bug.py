@@ -23,6 +23,7 @@ LAB = Lab(
     "Find the bug",
     "Two tools compute the same node and disagree: which one is wrong, and what is the smallest model that shows it?",
     minutes=90,
+    packages=("onnx", "onnxruntime"),
 )
 LP, LRN, MVN = "LpNormalization", "LRN", "MeanVarianceNormalization"
 QUESTIONS = 2000

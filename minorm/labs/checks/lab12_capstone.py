@@ -27,6 +27,7 @@ LAB = Lab(
     "Capstone",
     "Train, stop, resume, export, import, fine-tune: what must not get lost, and how do you know that nothing did?",
     minutes=90,
+    packages=("onnx", "sklearn"),
 )
 FLOORS = {"base": 96.0, "mirrored": 85.0, "camera": 90.0}
 TUNING = 400  # labelled images
