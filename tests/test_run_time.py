@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,33 @@ def norm_call(shape: tuple[int, ...], axes: tuple[int, ...], param: tuple[int, .
     return lambda: cpu.norm.forward(nest, x, s, s, Equation(), np.dtype(np.float64))
 
 
+def norm_gradient_call(shape: tuple[int, ...], axes: tuple[int, ...], param: tuple[int, ...]) -> Callable[[], Any]:
+    nest = plan(shape, axes, 1, param)
+    x, s = ones(*shape, dtype=np.float16), ones(nest.param_size)
+    stats = cpu.norm.forward(nest, x, s, s, Equation(), np.dtype(np.float64))[1]
+    return lambda: cpu.norm.backward(nest, x, x, stats, s, Equation(), (True, True), np.dtype(np.float64))
+
+
+def conv_gradient_call() -> Callable[[], Any]:
+    x, w = ones(16, 64, 96, 96), (64, 64, 3, 3)
+    return lambda: cpu.conv.grad_weight(x, x, w, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+
+
+def pool_gradient_call() -> Callable[[], Any]:
+    dy = ones(24, 64, 112, 112)
+    return lambda: cpu.pool.avg_backward(dy, dy.shape, (7, 7), (1, 1), ((3, 3), (3, 3)), (1, 1), True, None)
+
+
+def loss_call() -> Callable[[], Any]:
+    x, target = ones(1 << 16, 1024), np.zeros(1 << 16, np.int64)
+    return lambda: cpu.elementwise.cross_entropy(x, target)
+
+
+def update_call() -> Callable[[], Any]:
+    p, g, m, v = (ones(1 << 25) for _ in range(4))
+    return lambda: cpu.update.adam([p], [g], [m], [v], [], [1], lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8)
+
+
 def conv_call() -> Callable[[], Any]:
     x, w = mn.ones(16, 64, 96, 96), mn.ones(64, 64, 3, 3)
     return lambda: F.conv2d(x, w, padding=1)
@@ -83,12 +111,18 @@ def sums_call() -> Callable[[], Any]:
 LONG: dict[str, Callable[[], Callable[[], Any]]] = {
     "norm, rows": partial(norm_call, (24000, 4096), (1,), (1,)),
     "norm, lanes": partial(norm_call, (400_000, 256), (0,), (1,)),
+    "norm, backward, short rows": partial(norm_gradient_call, (400_000, 128), (1,), (1,)),
+    "norm, backward, lanes": partial(norm_gradient_call, (200_000, 256), (0,), (1,)),
     "conv": conv_call,
+    "conv, gradient of the weights": conv_gradient_call,
     "pool": pool_call,
+    "pool, backward": pool_gradient_call,
     "matmul": matmul_call,
     "elementwise": elementwise_call,
     "softmax": softmax_call,
+    "cross entropy": loss_call,
     "sums": sums_call,
+    "update": update_call,
 }
 
 
@@ -216,7 +250,11 @@ def test_worker_processes_compute_the_same_bits(method: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # workers import the main module: it needs a file
         file.write(textwrap.dedent(program))
         file.flush()
-        result = subprocess.run([sys.executable, file.name], capture_output=True, text=True, timeout=120, check=False)
+        paths = (str(Path(mn.__file__).parents[1]), os.environ.get("PYTHONPATH", ""))  # where minorm is not installed
+        result = subprocess.run(
+            [sys.executable, file.name], capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )  # fmt: skip
     assert result.stdout == "True\n", result.stderr
 
 
