@@ -19,15 +19,15 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     """The gradient of sum(f(*inputs) * weights) for input `which`, one element at a time."""
     x = inputs[which]
     gradient = np.zeros(x.shape, np.float64)
-    original = x.data.copy()
+    original = x.detach().cpu().numpy()
     with no_grad():
         for index in np.ndindex(*x.shape):
             sides = []
             for step in (h, -h):
                 shifted = original.copy()
                 shifted[index] += step
-                arguments = [Tensor(shifted) if i == which else t for i, t in enumerate(inputs)]
-                sides.append(float((f(*arguments).data * weights).sum()))
+                arguments = [Tensor(shifted).to(x.device) if i == which else t for i, t in enumerate(inputs)]
+                sides.append(float((f(*arguments).detach().cpu().numpy() * weights).sum()))
             gradient[index] = (sides[0] - sides[1]) / (2 * h)
     return gradient
 
@@ -35,8 +35,8 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
     """Check every gradient of `f(*inputs)`; returns the largest error, relative to 1 + the largest slope.
 
-    inputs: float64 arrays, or Tensors (those that do not require grad are held fixed). f may return several
-    Tensors; each is weighted with random numbers, so that no error can hide in a sum.
+    inputs: float64 arrays, or Tensors, on a GPU too (those that do not require grad are held fixed). f may return
+    several Tensors; each is weighted with random numbers, so that no error can hide in a sum.
     AssertionError where an error exceeds `tolerance`, naming the input and the two values.
     """
     tensors = tuple(Tensor(x.copy(), True) if isinstance(x, np.ndarray) else x for x in inputs)
@@ -61,12 +61,12 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
         for x in tensors:
             if isinstance(x, Tensor):
                 x.grad = None
-        y.backward(np.asarray(weights, y.dtype))
+        y.backward(Tensor(np.asarray(weights, y.dtype)).to(y.device))
         for i, x in enumerate(tensors):
             if not (isinstance(x, Tensor) and x.requires_grad):
                 continue
             expected = numerical_gradient(output(number), tensors, i, weights, h)
-            got = np.zeros(x.shape) if x.grad is None else x.grad.data
+            got = np.zeros(x.shape) if x.grad is None else x.grad.cpu().numpy()
             error = np.abs(got - expected) / (1 + np.abs(expected).max(initial=0.0))
             largest = float(error.max(initial=0.0))
             if not largest <= tolerance:  # written so that NaN is an error too

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -30,8 +31,7 @@ class Affine(Module):
         """weight = 1, bias = 0."""
         for parameter, value in ((self.weight, 1), (self.bias, 0)):
             if parameter is not None:
-                parameter.data.fill(value)
-                parameter.version.count += 1
+                init.constant_(parameter, value)
 
 
 class GroupNorm(Affine):

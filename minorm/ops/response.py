@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import backend, device_of
 from minorm.ops.reduction import maximum_of
 
 LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32
@@ -31,13 +31,14 @@ def window_sum(a: Any, before: int, after: int) -> Any:
 class LocalResponse(Function):
     """y = x * D^-beta,  D = k + alpha / size * (sum of x^2 over channels c - size // 2 ... c + (size - 1) // 2).
 
-    Where a square could leave float32's range, all is computed in float64: y of 1e30 is small, not 0.
+    Where a square could leave float32's range, all is computed in float64: y of 1e30 is small, not 0. On a GPU that is
+    always so, because the host would have to wait for the answer.
     """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
         self.dtype, self.size, self.alpha, self.beta = x.dtype, size, alpha, beta
         self.x = x.astype(dtypes.compute_type(x.dtype), copy=False)
-        if x.size and not abs(self.x).max() < LARGE:
+        if x.size and (device_of(x) != "cpu" or not abs(self.x).max() < LARGE):
             self.x = x.astype(np.float64)
         number = self.x.dtype.type
         self.D = number(k) + number(alpha / size) * window_sum(self.x * self.x, size // 2, (size - 1) // 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
 from minorm.kernels import select
+from minorm.testing import gradcheck
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -57,22 +59,38 @@ def test_a_module_moves_as_a_whole_and_keeps_its_parameters() -> None:
     assert net.to("cuda", mn.float64)[0].weight.dtype == mn.float64
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        lambda d: nn.Linear(3, 2, device=d),
-        lambda d: nn.BatchNorm2d(4, device=d),
-        lambda d: nn.Conv2d(1, 2, 3, device=d),
-    ],
-)
-def test_layers_are_made_on_a_device(layer: Any) -> None:
-    mn.manual_seed(0)
-    expected = layer("cpu").state_dict()
-    mn.manual_seed(0)
-    found = layer("cuda").state_dict()
-    for name, value in expected.items():
-        assert found[name].device == "cuda:0"
-        np.testing.assert_array_equal(host(found[name]), value.numpy())
+LAYERS: dict[str, tuple[Any, ...]] = {
+    "Linear": (3, 2),
+    "GroupNorm": (2, 4),
+    "LayerNorm": (5,),
+    "Normalization": ((1, 4, 1, 1),),
+    "RMSNorm": (5,),
+    **{f"Conv{n}d": (4, 6, 3) for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": (4, 6, 3) for n in (1, 2, 3)},
+    **{f"BatchNorm{n}d": (4,) for n in (1, 2, 3)},
+    **{f"InstanceNorm{n}d": (4, 1e-5, 0.9, True, True) for n in (1, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_made_on_a_device(name: str, device: str) -> None:
+    """With the values that they have on the CPU, whichever device is the current one."""
+    made = {}
+    for where in ("cpu", device):
+        mn.manual_seed(0)
+        layer = getattr(nn, name)(*LAYERS[name], device=where)
+        for tensor in (*layer.parameters(), *layer.buffers()):
+            assert tensor.device == where
+        made[where] = layer.state_dict()
+        layer.reset_parameters()
+    for key, value in made["cpu"].items():
+        np.testing.assert_array_equal(host(made[device][key]), value.numpy())
+
+
+def test_every_layer_that_takes_a_device_has_a_case() -> None:
+    kinds = [kind for kind in vars(nn).values() if isinstance(kind, type) and issubclass(kind, nn.Module)]
+    assert {kind.__name__ for kind in kinds if "device" in inspect.signature(kind).parameters} == set(LAYERS)
 
 
 @pytest.mark.parametrize(
@@ -201,3 +219,11 @@ def test_running_statistics_are_updated_where_they_are(momentum: float | None, c
         found[device] = {name: host(value) for name, value in layer.state_dict().items()}
     for name, value in found["cpu"].items():
         np.testing.assert_allclose(found["cuda"][name], value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_gradients_are_checked_where_they_are_computed(device: str) -> None:
+    x = mn.randn(2, 3, dtype=mn.float64, device=device, requires_grad=True)
+    assert gradcheck(lambda x: (F.tanh(x), x * x.cpu().to(device)), x) < 1e-6
+    with pytest.raises(AssertionError, match="backward says"):
+        gradcheck(lambda x: x * x.detach(), mn.ones(2, dtype=mn.float64, device=device, requires_grad=True))
