@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,15 @@ def test_every_layer_that_takes_a_device_has_a_case() -> None:
     assert {kind.__name__ for kind in kinds if "device" in inspect.signature(kind).parameters} == set(LAYERS)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3),
-        lambda p: optim.SGD(p, 0.1),
-        lambda p: optim.Adam(p, 0.01, amsgrad=True),
-        lambda p: optim.AdamW(p, 0.01),
-    ],
-)
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "SGD with momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3),
+    "SGD": lambda p: optim.SGD(p, 0.1),
+    "Adam": lambda p: optim.Adam(p, 0.01, amsgrad=True),
+    "AdamW": lambda p: optim.AdamW(p, 0.01),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_training_is_the_same_on_both_devices(make: Any) -> None:
     results = {}
     for device in ("cpu", "cuda"):
@@ -147,9 +148,11 @@ def test_layers_on_two_devices() -> None:
     assert losses[2] < losses[0]
 
 
-def test_a_training_step_asks_the_host_for_nothing(cuda: Any) -> None:
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_a_training_step_asks_the_host_for_nothing(make: Any, cuda: Any) -> None:
     net = model().to("cuda")
-    optimizer = optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    optimizer = make(net.parameters())
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     x, target = (t.to("cuda") for t in batch())
 
     def step() -> None:
@@ -157,6 +160,7 @@ def test_a_training_step_asks_the_host_for_nothing(cuda: Any) -> None:
         F.cross_entropy(net(x), target, label_smoothing=0.1).backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
+        schedule.step()
 
     step()
     cuda.transfers.clear()

@@ -36,6 +36,7 @@ def test_a_training_step_copies_nothing(name: str, cuda: Any) -> None:
     rng = np.random.default_rng(2)
     images, labels = mn.tensor(rng.standard_normal(shape), mn.float32), mn.tensor(rng.integers(0, 10, shape[0]))
     losses: dict[str, list[float]] = {}
+    buffers: dict[str, dict[str, np.ndarray]] = {}
     for device in ("cpu", "cuda"):
         mn.manual_seed(4)
         net = build().to(device)
@@ -54,7 +55,12 @@ def test_a_training_step_copies_nothing(name: str, cuda: Any) -> None:
                 assert (cuda.transfers.to_host, cuda.transfers.to_device, cuda.transfers.atomics) == (0, 0, 0)
             found.append(loss)
         losses[device] = [loss.item() for loss in found]
+        buffers[device] = {name: buffer.cpu().numpy() for name, buffer in net.named_buffers()}
     np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=2e-4)
+    for name, expected in buffers["cpu"].items():
+        np.testing.assert_allclose(buffers["cuda"][name], expected, rtol=2e-3, atol=2e-4, err_msg=name)
+    counts = [value for name, value in buffers["cuda"].items() if name.endswith("num_batches_tracked")]
+    assert counts == [2] * len(counts)
 
 
 def test_evaluation_copies_nothing(cuda: Any) -> None:
