@@ -43,7 +43,10 @@ class Submission:
 
 
 def submissions(folder: Path, lab: Lab) -> list[Submission]:
-    """Each file of the folder is one, and each folder in it: its file called like the lab's, or its only one."""
+    """Each file of the folder is one, and each folder in it: its file called like the lab's, or its only one.
+
+    A file of another kind has a row too, for it may be somebody's archive; a .csv has not, for it may be the grades.
+    """
     found = []
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith((".", "__")):
@@ -57,6 +60,8 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
             found.append(Submission(entry.name, None if problem else named[0], problem))
         elif entry.suffix in ENDINGS:
             found.append(Submission(entry.name, entry))
+        elif entry.suffix != ".csv":
+            found.append(Submission(entry.name, None, "expected a .py file, an .ipynb notebook or a folder with one"))
     return found
 
 

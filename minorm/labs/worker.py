@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,11 +21,13 @@ from minorm.labs import limits, submission
 from minorm.labs.wire import Line, WireError, encode
 
 TEST = "test_"
+SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
 
 
 def main(descriptor: int, memory: int) -> None:
     """Serve the judge at the other end of the socket until it hangs up."""
     limits.set_limits(memory)
+    sys.addaudithook(keep_closed)
     line = Line(socket.socket(fileno=descriptor))
     mine = os.getpid()
 
@@ -43,6 +46,14 @@ def main(descriptor: int, memory: int) -> None:
             line.send(reply)
             reply = worker.answer(line.receive())
     os._exit(0)  # no handlers of the student's
+
+
+def keep_closed(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: Python opens no solution, where the grader's checkout has them. Other ways to read stay open."""
+    if event == "open" and isinstance(arguments[0], (str, bytes)):
+        name = os.fsdecode(arguments[0])
+        if "solutions" in name and SOLUTIONS in Path(name).resolve().parents:
+            raise PermissionError("solutions are closed while a submission is graded")
 
 
 class Worker:

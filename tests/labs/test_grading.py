@@ -50,6 +50,13 @@ SPOIL = """
 """
 
 
+READ = """
+    import minorm.labs.catalogue
+    text = (minorm.labs.catalogue.CHECKOUT / "solutions" / "lab00_axes.py").read_text()
+    return 13
+"""
+
+
 def in_mask(code: str) -> str:
     """The right solution of lab 0 but for what to_mask does."""
     assert MASK in SOLUTION
@@ -83,6 +90,7 @@ def submissions(pids: Path) -> dict[str, tuple[str, float]]:
         "child_goes_on.py": (in_mask("import os; os.fork()\n    " + MASK), FULL),
         "forges.py": (in_mask(FORGE), rest),
         "spoils_the_line.py": (in_mask(SPOIL), rest),
+        "reads_the_solution.py": (in_mask(READ), rest),
         "closes_the_line.py": (in_mask("import os; os.closerange(3, 64)"), rest),
         "kills_the_grader.py": (in_mask("import os; os.kill(os.getppid(), 9)"), 0.0),
         "=cmd.py": (SOLUTION, FULL),
@@ -95,6 +103,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
     (folder / "all").mkdir()
     for name, (text, _) in submissions(folder / "pids").items():
         (folder / "all" / name).write_text(text)
+    (folder / "all" / "frida.zip").write_bytes(b"PK")
+    (folder / "all" / "old grades.csv").write_text("")
     (folder / "all" / "latin.py").write_bytes("# naïve\n".encode("latin-1"))
     for student, files in {"anna": ["lab00_axes.py"], "ben": ["lab00_axes.ipynb", "notes.py"], "no one": []}.items():
         (folder / "all" / student).mkdir()
@@ -119,7 +129,8 @@ def test_the_score_is_what_the_good_parts_are_worth(graded: Any, name: str) -> N
 
 def test_every_submission_has_a_row_and_its_tasks_add_up(graded: Any) -> None:
     folder, rows = graded
-    assert len(rows) == len(list((folder / "all").iterdir()))
+    names = {path.name.replace("=cmd", "'=cmd") for path in (folder / "all").iterdir()}
+    assert rows.keys() == names - {"old grades.csv"}
     for row in rows.values():
         assert float(row["score"]) == sum(float(value) for key, value in row.items() if key.startswith("task "))
 
@@ -136,6 +147,8 @@ def test_the_notes_say_what_happened(graded: Any) -> None:
     assert "ended with code -9" in rows["kills_the_grader.py"]["notes"]
     assert "not text in UTF-8" in rows["latin.py"]["notes"]
     assert "is not a notebook" in rows["not_a_notebook.ipynb"]["notes"]
+    assert "expected a .py file" in rows["frida.zip"]["notes"]
+    assert "a mask of axes: error" in rows["reads_the_solution.py"]["failed"]
 
 
 def test_folders_of_students(graded: Any) -> None:
