@@ -22,7 +22,7 @@ from minorm import cuda
 from minorm.autograd import no_grad
 from minorm.onnx import versions
 from minorm.onnx.graph_module import GraphModule
-from minorm.onnx.loading import load
+from minorm.onnx.loading import load, load_whole
 from minorm.tensor import Tensor
 
 
@@ -65,7 +65,8 @@ class MinormBackend(Backend):  # type: ignore[misc]
         """A model to be run many times; options are those of `load`."""
         if not cls.supports_device(device):
             raise ValueError(f"prepare: device is {device!r}; minorm computes on 'CPU' here{_or_cuda()}")
-        return Prepared(load(model, **options), device.lower().removesuffix(":"))
+        module = load(model, **options) if "outputs" in options else load_whole(model, **options)
+        return Prepared(module, device.lower().removesuffix(":"))
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

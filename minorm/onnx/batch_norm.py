@@ -1,8 +1,9 @@
 """BatchNormalization: always kept as itself, never folded into a convolution, so that the file can go on training.
 
-Where the mode is said: 7 and 9 by the number of outputs (1 inference, 5 training); 14 and 15 by training_mode, with
-the running statistics as outputs 2 and 3. What may differ in type: 14 the statistics, 15 scale and bias too. Its
-momentum is minorm's: running = running * momentum + batch * (1 - momentum), and its variance the population's.
+Where the mode is said: 7 and 9 by the number of outputs (1 inference, 5 training; one without a name does not count);
+14 and 15 by training_mode, with the running statistics as outputs 2 and 3. What may differ in type: 14 the statistics,
+15 scale and bias too. Its momentum is minorm's: running = running * momentum + batch * (1 - momentum), and its variance
+the population's.
 
 In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot say momentum=None or
 an unbiased variance: there the node gives the batch's own statistics (momentum 0) and a few nodes blend them in.
@@ -192,10 +193,13 @@ class BatchNormalization(Layer):
 
 
 def trains(node: Node) -> bool:
-    """1 and 6: unless is_test. 7 and 9: where there is more than one output. From 14 on: training_mode."""
+    """1 and 6: unless is_test. 7 and 9: where there is more than one output. From 14 on: training_mode.
+
+    An output without a name is not there: ONNX has these two ways to leave one out, and they mean the same.
+    """
     if node.since >= 14:
         return bool(node["training_mode"])
-    return len(node.outputs) > 1 if node.since >= 7 else not node["is_test"]
+    return any(node.outputs[1:]) if node.since >= 7 else not node["is_test"]
 
 
 def _fixed(node: Node) -> tuple[int, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 import minorm.functional as F
 from minorm import running, trace
 from minorm.onnx.graph import Graph, Value
@@ -58,8 +56,7 @@ def moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Ten
 def put(buffer: Tensor, value: Tensor) -> Tensor:
     """Change a buffer in place; a graph gives its new value as an output. Returns the buffer, as another Tensor."""
     if running.is_updating():
-        np.copyto(buffer.data, value.data)
-        buffer.version.count += 1
+        buffer.copy_(value)
     return Tensor(buffer.data)
 
 

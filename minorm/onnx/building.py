@@ -75,12 +75,15 @@ class Builder:
         budget: Budget,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
+        self.ends = [*outputs, *(name for name in updated.values() if name not in set(outputs))]
         self.used = frozenset(
             name for node in nodes for name in (*node.inputs, *(guard for guard, _ in node.guards))
-        ) | set(outputs)
+        ) | set(self.ends)
         for node in nodes:
             node.used = self.used
-        self.roles = roles.assign(nodes, {entry.name: entry.dtype for entry in inputs}, initializers, outputs, updated)
+        self.roles = roles.assign(
+            nodes, {entry.name: entry.dtype for entry in inputs}, initializers, self.ends, updated
+        )
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []
@@ -113,12 +116,13 @@ class Builder:
             except ValueError as error:
                 raise LoadError(f"load: {node}: {error}") from error
         _refuse(missing)
-        for name in self.outputs:
+        for name in self.ends:
             self._slot(name)
         constants = {name: Tensor(self.constants[name]) for name in self.slots if name in self.constants}
         model = GraphModule(
             self.inputs,
             self.outputs,
+            self.ends,
             self.steps,
             self.slots,
             {**self.parameters, **self.buffers},

@@ -16,7 +16,7 @@ from minorm.onnx import examples
 from minorm.onnx.errors import ExportError
 from minorm.onnx.exporting import Path, save
 from minorm.onnx.external import Weights
-from minorm.onnx.loading import Source, load
+from minorm.onnx.loading import Source, load_whole
 from minorm.onnx.tracing import trace
 
 OURS = "minorm."  # what our metadata keys begin with
@@ -43,7 +43,7 @@ def convert(
     name of the graph, and what metadata says. Nodes get new names, and operators that the opset does not have become
     several. Raises LoadError or ExportError, with all nodes that cannot be read, or written.
     """
-    module = load(source, max_bytes=max_bytes)
+    module = load_whole(source, max_bytes)
     weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data)
     try:
         args = examples.example(module, shapes)

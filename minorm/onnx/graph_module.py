@@ -18,6 +18,7 @@ from minorm import dtypes, running, trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx import kinds, ledger
+from minorm.onnx.batch_statistics import put
 from minorm.onnx.scope import Scope
 from minorm.onnx.tensors import Budget
 from minorm.tensor import Tensor
@@ -160,6 +161,7 @@ class GraphModule(Module):
         self,
         inputs: Sequence[Input],
         output_names: Sequence[str],
+        ends: Sequence[str],
         steps: Sequence[Step],
         slots: Mapping[str, int],
         state: Mapping[str, Tensor],
@@ -170,6 +172,7 @@ class GraphModule(Module):
         self.inputs = list(inputs)
         self.input_names = [entry.name for entry in inputs]
         self.output_names = list(output_names)
+        self.updated_names = [name for name in ends if name not in set(output_names)]  # they become buffers' contents
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
         self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
@@ -183,7 +186,7 @@ class GraphModule(Module):
         floats = (tensor for tensor in self._state.values() if dtypes.is_float(tensor.dtype))
         self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
         self._first: Any = next(((tensor, tensor.dtype) for tensor in floats), None)
-        _mark_last_uses(self._steps, {*self._output_slots, *(slot for slot, _ in self._given)})
+        _mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
@@ -206,7 +209,7 @@ class GraphModule(Module):
                 step.run(values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
-                buffer.copy_(values[slot])
+                put(buffer, values[slot])
             elif not layer.training or layer.frozen:
                 values[slot] = buffer.clone()  # nothing is blended in
         results = tuple(values[slot] for slot in self._output_slots)

@@ -19,7 +19,7 @@ from minorm.onnx import building, oddities, registry, tensors, versions
 from minorm.onnx.errors import LoadError, Unsupported
 from minorm.onnx.flattening import Flattener, opset_table
 from minorm.onnx.graph_module import GraphModule, Input
-from minorm.onnx.loading import load
+from minorm.onnx.loading import load_whole
 from minorm.onnx.reading import Node
 from minorm.onnx.tensors import Budget
 
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A file: what it says about itself, its nodes and normalizations; `module` is what `load` makes of it."""
+    """A file: what it says about itself, its nodes and normalizations; `module` is it, loaded, with all outputs."""
 
     facts: dict[str, Any]
     rows: list[Row]
@@ -55,7 +55,7 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspectio
     """Look into an ONNX file; LoadError where it is none."""
     module, error, missing = None, "", {}
     try:
-        module = load(path, max_bytes=max_bytes)
+        module = load_whole(path, max_bytes)
     except LoadError as reason:
         error, missing = str(reason).removeprefix("load: "), reason.unsupported
     proto = _read(path, max_bytes)

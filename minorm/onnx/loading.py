@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx import tensors, validation
+from minorm.onnx import tensors, updates, validation
 from minorm.onnx.building import Builder, resolve
 from minorm.onnx.errors import LoadError
 from minorm.onnx.flattening import Flattener
@@ -32,8 +32,20 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     BatchNormalization are buffers under theirs. Each layer is in the mode its node says, train() and eval() switch
     all but those that are frozen, and those that were frozen when minorm exported them are so again.
 
+    Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
+    changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
+
     Raises LoadError (a ValueError): for a damaged file, or one error that lists every node that cannot be imported.
     """
+    return _module(source, outputs, max_bytes, whole=False)
+
+
+def load_whole(source: Source, max_bytes: int = 2 << 30) -> GraphModule:
+    """As `load`, but the module returns every output of the file, what running statistics become among them."""
+    return _module(source, None, max_bytes, whole=True)
+
+
+def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
     model, folder = _parse(source, max_bytes)
@@ -43,8 +55,15 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
     nodes = Flattener(model, opsets, folder, budget).nodes()
     ends = _outputs(model, outputs)
-    validation.check_order(nodes, _unique([entry.name for entry in inputs], initializers), ends)
-    nodes = validation.needed(nodes, ends)
+    given = _unique([entry.name for entry in inputs], initializers)
+    validation.check_order(nodes, given, ends)
+    updated = updates.of(model, initializers)
+    if outputs is not None:
+        updated = updates.still_computed(nodes, given, ends, updated)
+    elif not whole:
+        state = set(updated.values())
+        ends = [name for name in ends if name not in state] or ends
+    nodes = validation.needed(nodes, [*ends, *updated.values()])
     if outputs is not None:
         read = {name for node in nodes for name in node.inputs} | set(ends)
         inputs = [entry for entry in inputs if entry.name in read]
@@ -52,8 +71,6 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     for node in nodes:
         validation.check_node(node)
     ours = model.producer_name == "minorm"
-    kept = {f"{name}.updated": name for name in initializers if ours}
-    updated = {kept[entry.name]: entry.name for entry in model.graph.output if entry.name in kept and outputs is None}
     return Builder(nodes, inputs, ends, initializers, updated, budget).build(_frozen(model), ours)
 
 

@@ -95,6 +95,8 @@ def _of_mode(node: Node, readers: Mapping[str, set[str]], outputs: set[str]) -> 
     trains = batch_norm.trains(node)
     if node.since < 7 and trains and "is_test" not in node.attributes:
         yield "is_test is absent, so it trains; many converters turn it into inference without a word"
+    if 7 <= node.since < 14 and len(node.outputs) > 1 and not trains:
+        yield "its outputs after the first have no names: they are not there, so it does inference"
     if trains and not any(name in outputs or name in readers for name in running):
         yield "it trains, but nobody reads the running statistics it computes: y depends on the whole batch"
     blended = all(readers.get(name, set()) & ARITHMETIC for name in running) and bool(running)

@@ -72,8 +72,9 @@ def trace(
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
-    as_loaded = training is None and isinstance(model, GraphModule)  # its outputs are those of its file
-    new = [] if as_loaded else _updates(graph, outputs, wanted)
+    new = _updates(graph, outputs, wanted)
+    if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
+        new = [(name, value) for name, value in new if name in model.updated_names]
     finished = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *new],

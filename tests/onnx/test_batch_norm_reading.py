@@ -154,7 +154,7 @@ def test_without_is_test_versions_1_and_6_train(version: int, one_node: Any, clo
 @pytest.mark.parametrize(
     ("version", "outputs"),
     [
-        (7, ("y", "", "", "", "")),
+        (7, ("y", "", "", "saved_mean", "")),
         (9, ("y", "mean", "", "", "saved_var")),
         (14, ("y", "", "")),
         (15, ("y", "", "var")),
@@ -170,6 +170,14 @@ def test_outputs_may_be_left_out(version: int, outputs: tuple[str, ...], one_nod
     assert len(results) == len(model.output_names)
     for name, got in zip(model.output_names, results, strict=True):
         close(got, expected[name], 2)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_outputs_without_names_are_not_there(version: int, one_node: Any, close: Any) -> None:
+    arrays = example((4, 3, 5))
+    model = mo.load(one_node("BatchNormalization", arrays, version, ("y", "", "", "", ""), (3, 4)))
+    assert not model.training
+    close(model(*map(mn.Tensor, arrays[:3])), formula(*arrays, trains=False)[0])
 
 
 def test_inference_from_14_on_has_one_output(one_node: Any) -> None:
@@ -431,10 +439,20 @@ def test_statistics_that_a_tool_made_of_scale_and_bias_are_not_those(graph_of: A
 def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: Any, opset: int, lived_in: Any) -> None:
     net = nn.Sequential(lived_in(make()), nn.ReLU())
     x = mn.randn(*shape)
-    model = mo.load(mo.export(net, x, opset_version=opset, training=True))
-    again = mo.load(mo.export(model, x, opset_version=opset, training=True))
-    assert again.output_names == model.output_names
-    for loaded in (model, again):
+    proto = mo.export(net, x, opset_version=opset, training=True)
+    names = [entry.name for entry in proto.graph.output]
+    assert names[0] == "output"
+    assert {"0.running_mean.updated", "0.running_var.updated"} <= set(names[1:])
+    model = mo.load(proto)
+    second = mo.export(model, x, opset_version=opset, training=True)
+    assert [entry.name for entry in second.graph.output] == names
+    asis = mo.export(mo.load(proto), x, opset_version=opset, training=None)
+    assert [entry.name for entry in asis.graph.output] == names
+    again = mo.load(second)
+    whole = mo.load(asis, outputs=names)
+    cut = mo.load(proto, outputs=["output"])
+    assert model.output_names == again.output_names == cut.output_names == ["output"]
+    for loaded in (model, again, whole, cut):
         assert [name for name, _ in loaded.named_parameters()] == [name for name, _ in net.named_parameters()]
         assert {name for name, _ in loaded.named_buffers()} <= {name for name, _ in net.named_buffers()}
         assert {"0.running_mean", "0.running_var"} <= {name for name, _ in loaded.named_buffers()}
@@ -443,8 +461,13 @@ def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: An
         x = mn.randn(*shape)
         want = net(x)
         state = net.state_dict()
-        for loaded in (model, again):
-            y, *_ = loaded(x)
+        for loaded in (model, again, whole, cut):
+            y = loaded(x)
+            if loaded is whole:
+                y, *new = y
+                for name, value in zip(names[1:], new, strict=True):
+                    key = name.removesuffix(".updated")
+                    np.testing.assert_allclose(value.data, state[key].data, rtol=1e-5, atol=1e-6, err_msg=name)
             np.testing.assert_allclose(y.data, want.data, rtol=1e-5, atol=1e-5)
             for name, buffer in loaded.named_buffers():
                 np.testing.assert_allclose(
@@ -454,13 +477,15 @@ def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: An
             model(x)
     before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
     model.eval()
+    whole.eval()
     net.eval()
-    y, *kept = model(x)
-    for name, value in zip(model.output_names[1:], kept, strict=True):
+    y = model(x)
+    _, *kept = whole(x)
+    for name, value in zip(names[1:], kept, strict=True):
         np.testing.assert_array_equal(value.data, before[name.removesuffix(".updated")])
-    inference = mo.load(mo.export(model, x, opset_version=opset))
-    for got, want in zip(inference(x), (y, *kept), strict=True):
-        np.testing.assert_allclose(got.data, want.data, rtol=1e-6, atol=1e-6)
+    inference = mo.export(model, x, opset_version=opset)
+    assert [entry.name for entry in inference.graph.output] == ["output"]
+    np.testing.assert_allclose(mo.load(inference)(x).data, y.data, rtol=1e-6, atol=1e-6)
     if isinstance(net[0], nn.BatchNorm2d | nn.BatchNorm1d):  # InstanceNormalization knows no inference
         np.testing.assert_allclose(y.data, net(x).data, rtol=1e-5, atol=1e-5)
     for name, buffer in model.named_buffers():

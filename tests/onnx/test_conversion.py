@@ -199,7 +199,7 @@ def test_running_statistics_over_several_steps(options: dict[str, Any], chain: t
         want = net(x)
         y, *updates = checking.run(session, {"x": x.data})
         np.testing.assert_allclose(y, want.data, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(loaded(x)[0].data, want.data, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(loaded(x).data, want.data, rtol=1e-4, atol=1e-5)
         for name, value in zip(before[1][1:], updates, strict=True):
             key = name.removesuffix(".updated")
             held[key] = value
