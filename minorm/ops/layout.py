@@ -77,6 +77,7 @@ class CopiedLayout(Layout):
         kept = [i for i, axis in enumerate(origin.axes) if not axis.reduced]
         reduced = [i for i, axis in enumerate(origin.axes) if axis.reduced]
         super().__init__(plan((origin.rows, origin.columns), (1,), 1, (0, 1) if with_params else ()))
+        self.with_params = with_params  # where scale and bias vary along no axis they have one element, and keep it
         self.origin = origin
         self.kept_shape = origin.kept_shape
         self.order = (*kept, *reduced)
@@ -95,10 +96,14 @@ class CopiedLayout(Layout):
     def parameter(self, s: Array | None) -> Array | None:
         if s is None:
             return None
+        if not self.with_params:
+            return super().parameter(s)
         wide = np.broadcast_to(s.reshape(self.wide_shape), self.origin.shape)
         return wide.transpose(self.order).copy("C").reshape(-1)  # reshape alone may give a view of step 0
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
+        if not self.with_params:
+            return super().parameter_gradient(ds, like)
         shared = tuple(i for i, axis in enumerate(self.origin.axes) if not axis.varies)
         wide = ds.reshape(self.ordered_shape).transpose(self.back)
         return wide.sum(axis=shared, dtype=np.float64).astype(like.dtype).reshape(like.shape)

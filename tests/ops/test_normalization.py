@@ -150,6 +150,17 @@ def test_a_backend_of_ones_own():
     y.sum().backward()
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 2, 2, 3), (1, 1, 1, 1, 1)])
+def test_one_scale_for_all_of_data_that_must_be_copied(shape, rng):
+    x = rng.standard_normal((2, 3, 2, 2, 3)).transpose(4, 1, 3, 0, 2).copy().transpose(3, 1, 4, 2, 0)
+    scale, bias = rng.standard_normal((2, *shape))
+    assert mn.explain(mn.functional.normalization, x.shape, axes=(0, 2, 4)).copied is not None
+    assert gradcheck(lambda *t: mn.functional.normalization(*t, axes=(0, 2, 4)), x, scale, bias) < 1e-6
+    y = mn.functional.normalization(Tensor(x), Tensor(scale), Tensor(bias), axes=(0, 2, 4))
+    axes = {"axis": (0, 2, 4), "keepdims": True}
+    np.testing.assert_allclose(y.data, (x - x.mean(**axes)) / np.sqrt(x.var(**axes) + 1e-5) * scale + bias, atol=1e-12)
+
+
 def test_one_repeated_bias_is_widened_for_data_that_must_be_copied() -> None:
     """NumPy's reshape gives a view of step 0 here, which a kernel would read as if it were a whole array."""
     x = np.random.default_rng(0).standard_normal((5, 8, 3, 6)).astype(np.float32).transpose(2, 1, 0, 3)
