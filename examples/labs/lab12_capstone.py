@@ -179,7 +179,8 @@ plt.show()
 #
 # `mn.onnx.export(model, x, path)` runs the model on an example x, some images: (N, 1, 8, 8), and leaves the batch's
 # length free. It writes the form for *inference*, unless you say `training=True`. What is missing in that form? The
-# other form has further outputs, the new running statistics; `mn.onnx.load(path, outputs=["output"])` leaves them out.
+# other form has further outputs, the new running statistics; what `mn.onnx.load(path)` gives keeps them to itself, as a
+# BatchNorm layer does.
 
 
 # %%
@@ -190,7 +191,7 @@ def write(path, model):
 
 def read(path):
     """The model in such a file."""
-    raise NotImplementedError("Task 12.4: load it with one output")
+    raise NotImplementedError("Task 12.4: load it")
 
 
 # %% tags=["check"]

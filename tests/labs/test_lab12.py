@@ -85,8 +85,10 @@ def test_incomplete_checkpoints(monkeypatch: pytest.MonkeyPatch, lost: Any, chan
     [
         # the form for inference: dropout is lost
         ([(EXPORT, EXPORT.replace(", training=True", ""))], {GOES_ON}),
-        # a tuple with the running statistics
-        ([('mn.onnx.load(path, outputs=["output"])', "mn.onnx.load(path)")], {ANSWERS, GOES_ON, FILE}),
+        # cut in front of the last layer, which then is missing
+        ([("mn.onnx.load(path)\n", 'mn.onnx.load(path, outputs=["8/Dropout_output"])\n')], {ANSWERS, GOES_ON}),
+        # it cannot learn any more
+        ([("mn.onnx.load(path)\n", "mn.onnx.load(path).freeze()\n")], {ANSWERS, GOES_ON, FILE}),
         # one length of the batch
         ([(EXPORT, EXPORT.replace("training=True", "training=True, dynamic_axes={}"))], {ANSWERS, GOES_ON, FILE}),
         # evaluation mode first
@@ -123,6 +125,10 @@ def test_wrong_fine_tuning(
     [
         [("    resume(saved, run)\n", "")],  # another run goes on
         [("    losses += train(run, 2)\n", "    losses = train(run, 2)\n")],  # half of the losses
+        [
+            ("    losses = train(run, 2)\n", "    losses = train(run, 4)\n"),  # never stopped: the same losses
+            ("    run = capstone.Run(seed + 1)\n    resume(saved, run)\n    losses += train(run, 2)\n", ""),
+        ],
         [("    write(tuned, model)\n", "    write(tuned, run.model)\n")],  # the wrong model
         [("    write(base, run.model)\n", "    write(base, capstone.Run(seed).model)\n")],
         [("    fine_tune(model, gap.mirrored(images[:400])", "    fine_tune(model, images[:400]")],

@@ -32,6 +32,7 @@ LAB = Lab(
 FLOORS = {"base": 96.0, "mirrored": 85.0, "camera": 90.0}
 TUNING = 400  # labelled images
 SECONDS = 30.0
+LARGEST = 64 << 20  # bytes of any result of a student's file, which runs in the grader's process
 
 
 def onnx() -> Any:
@@ -300,7 +301,7 @@ def _load(data: Any, folder: str, what: str) -> Any:
     """The model in a student's file, in evaluation mode."""
     true(isinstance(data, np.ndarray) and data.size > 0, what, "an ONNX file", "none")
     try:
-        return onnx().load(_file(data, folder)).eval()
+        return onnx().load(_file(data, folder), max_bytes=LARGEST).eval()
     except (ValueError, TypeError) as error:
         raise Wrong(what, "an ONNX file", " ".join(str(error).split())[:200]) from None
 
@@ -337,7 +338,7 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
     """The model in these bytes, fine-tuned by the student; as a file again."""
     images, labels, _, _ = gap.images()
     with tempfile.TemporaryDirectory() as folder:
-        model = onnx().load(_file(data, folder), outputs=["output"])
+        model = onnx().load(_file(data, folder))
         single(module.fine_tune, model, _kind(kind, images[:TUNING]), labels[:TUNING])
         path = os.path.join(folder, "tuned.onnx")
         mode = model.training
@@ -367,14 +368,30 @@ def camera(student: Any, rng: np.random.Generator) -> None:
 
 
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
-    """What `everything` returns, and the files that it leaves."""
+    """What `everything` returns, the files that it leaves, and which of save and resume it called."""
+    names, called = module.everything.__globals__, []
+
+    def noted(name: str) -> Any:
+        function = names[name]
+
+        def call(*args: Any, **options: Any) -> Any:
+            called.append(name)
+            return function(*args, **options)
+
+        return call
+
+    own = {name: names[name] for name in ("save", "resume") if name in names}
     with tempfile.TemporaryDirectory() as folder:
-        losses = single(module.everything, folder, seed)
+        names.update({name: noted(name) for name in own})
+        try:
+            losses = single(module.everything, folder, seed)
+        finally:
+            names.update(own)
         files = {}
         for name in ("base", "mirrored"):
             path = os.path.join(folder, f"{name}.onnx")
             files[name] = _bytes(path) if os.path.exists(path) else None
-    return {"losses": losses, **files}
+    return {"losses": losses, "called": called, **files}
 
 
 def _everything(student: Any, rng: np.random.Generator) -> None:
@@ -383,6 +400,8 @@ def _everything(student: Any, rng: np.random.Generator) -> None:
     right = single(loop, run, 4)
     found = student.drive("all_of_it", seed=seed)
     _losses(found["losses"], right, "losses of the four epochs of everything")
+    for name in ("save", "resume"):
+        true(name in found["called"], f"everything, steps 1 and 2: {name}", "a call", "none")
     for kind in ("base", "mirrored"):
         _floor(found[kind], kind, f"{kind}.onnx")
     run.model.eval()
