@@ -7,6 +7,7 @@
 from libc.math cimport sqrt
 
 from minorm_ext.nest cimport row_data, row_param
+from minorm_ext.norm_far cimport apply_far, grad_far
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
@@ -16,14 +17,14 @@ from minorm_ext.norm_rows cimport (
 from minorm_ext.norm_work cimport Work
 from minorm_ext.storage cimport Data, ahead, fetch, place, put, real
 
-# Where rows share a parameter for each element, two rows go through a loop together; but forward not from memory: there
-# one row after the other is faster (0.80 of the floor for 0.72).
+# Where rows share a parameter for each element, two go through a loop together; but not from memory, where one after
+# the other is faster.
 cdef enum:
     BATCH = 32         # rows that go together, at most
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
     MANY = 16384       # and where they share a parameter for each element
     PIECE = 1024       # elements of a row that the second phase takes at once
-    FAR_PIECE = 256    # the same where data comes from memory, and results are rounded or go around the cache
+    FAR_PIECE = 256    # the same where data comes from memory or results are rounded
 
 
 cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) noexcept nogil:
@@ -35,6 +36,11 @@ cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) n
 
 cdef inline Py_ssize_t piece_of(const Work* w, const Data* result) noexcept nogil:
     return FAR_PIECE if w.x.far or result.stream or not result.as_is else PIECE
+
+
+cdef inline bint from_memory_to_memory(const Work* w, const Data* result) noexcept nogil:
+    """Around the cache, and neither widened nor rounded on the way."""
+    return w.x.far and result.stream and result.as_is
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -122,6 +128,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef double rstd[BATCH]
     cdef bint each = w.each and (s != NULL or b != NULL)
     cdef bint share = w.each and s != NULL and b != NULL and w.apply and not w.x.far
+    cdef bint far = from_memory_to_memory(w, &w.y)
     cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
     cdef Py_ssize_t piece = piece_of(w, &w.y)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
@@ -148,7 +155,14 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
                 k[i] = <real>w.k[row]
                 d[i] = <real>w.d[row]
                 r[i] = <real>w.rstd[row]
-        at = 0 if w.apply else w.columns
+        if far and w.apply:
+            for i in range(n):
+                apply_far(
+                    x[i], s + param[i] if each and s else NULL, b + param[i] if each and b else NULL,
+                    <real*>w.y.items + data[i], w.columns, next[i] - data[i], k[i], d[i], r[i],
+                    r[i] * s[param[i]] if s and not each else r[i], b[param[i]] if b and not each else 0,
+                )
+        at = w.columns if far or not w.apply else 0
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
@@ -197,7 +211,8 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real p[BATCH]
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
-    cdef bint share = each and ds != NULL
+    cdef bint far = from_memory_to_memory(w, &w.dx)
+    cdef bint share = each and ds != NULL and not far
     cdef double rstd, scale
     cdef Py_ssize_t at_once = rows_at_once(w, share, FEW // 2)
     cdef Py_ssize_t piece = piece_of(w, &w.dx)
@@ -233,7 +248,14 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
             if w.partial != NULL:
                 w.partial[2 * row] = sum[i]
                 w.partial[2 * row + 1] = sum_x[i]
-        at = 0
+        if far:
+            for i in range(n):
+                grad_far(
+                    dy[i], x[i], s + param[i] if each else NULL, <real*>w.dx.items + data[i],
+                    ds, ds + w.extent if ds else NULL, w.columns, next[i] - data[i],
+                    k[i], d[i], r[i], c[i], p[i], q[i],
+                )
+        at = w.columns if far else 0
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0

@@ -43,11 +43,18 @@ static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) 
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
+/* The same for 64 bytes to an address that is a multiple of 64. */
+static inline void minorm_stream_line(void *to, const void *from) {
+    for (size_t i = 0; i < 64; i += sizeof(minorm_line))
+        minorm_stream((float *)((char *)to + i), minorm_load((const float *)((const char *)from + i)));
+}
+
 static inline void minorm_stream_end(void) { _mm_sfence(); }
 
 #else /* no such stores, or none known here */
 
 static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+static inline void minorm_stream_line(void *to, const void *from) { memcpy(to, from, 64); }
 static inline void minorm_stream_end(void) {}
 
 #endif

@@ -404,6 +404,33 @@ def test_results_larger_than_the_cache_have_the_same_bits(shape, axes, groups, p
     assert np.all(np.isfinite(db))
 
 
+@pytest.mark.parametrize("width", [64, 1000, 1001, 4096])
+@pytest.mark.parametrize("given", ["s b", "s", "b", ""])
+@pytest.mark.parametrize("centered", [True, False])
+def test_rows_from_memory_around_the_cache(width, given, centered):
+    """Rows that begin and end within a line of 64 bytes, and whole ones; with each combination of parameters."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((2_500_000 // width, width)) * 2 + 3).astype(np.float32)
+    dy = rng.standard_normal(x.shape, np.float32)
+    s, b = (rng.standard_normal(width, np.float32) if name in given.split() else None for name in "sb")
+    nest = plan(x.shape, (1,), 1, (1,), (width, 1))
+    equation = Equation(centered=centered)
+    y, stats = cpu.norm.forward(nest, x, s, b, equation)
+    dx, ds, db = cpu.norm.backward(nest, dy, x, stats, s, equation)
+    wide = x.astype(np.float64)
+    mean = wide.mean(1, keepdims=True) if centered else 0.0
+    rstd = 1 / np.sqrt(np.square(wide - mean).mean(1, keepdims=True) + equation.eps)
+    xhat = (wide - mean) * rstd
+    g = dy * (1.0 if s is None else s.astype(np.float64))
+    expected = xhat * (1.0 if s is None else s) + (0.0 if b is None else b)
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=3e-6)
+    mean_g = g.mean(1, keepdims=True) if centered else 0.0
+    expected = rstd * (g - mean_g - xhat * (g * xhat).mean(1, keepdims=True))
+    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=3e-6)
+    np.testing.assert_allclose(ds, (dy * xhat).sum(0), rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(db, dy.sum(0, dtype=np.float64), rtol=1e-5, atol=1e-3)
+
+
 def test_backends_have_the_functions_of_the_protocol():
     names = {name for name in vars(NormBackend) if not name.startswith("_")}
     for module in (reference.norm, cpu.norm):
