@@ -277,12 +277,14 @@ for name, losses, color, style in (
     ("five ranks, merged statistics", synced, BLUE, "o-"),
 ):
     left.plot(steps, losses, style, color=color, markersize=5, linewidth=1.4, label=name)
-    right.semilogy(steps, np.maximum(np.abs(losses - one), 1e-17), style, color=color, markersize=5, label=name)
+    right.plot(steps, np.abs(losses - one), style, color=color, markersize=5, label=name)
 left.set(title="With merged statistics, five ranks train as one", ylim=(0, None))
 left.set(xlabel="step", ylabel="loss of the whole batch (cross entropy)")
 left.legend(loc="upper right")
-right.set(title="Merged, only rounding makes a difference", ylim=(1e-18, 10))
-right.set(xlabel="step", ylabel="distance from one computer's loss (1e-17: none)")
+right.set_yscale("symlog", linthresh=1e-17)
+right.set_yticks([0, 1e-16, 1e-12, 1e-8, 1e-4, 1], ["0", "1e-16", "1e-12", "1e-8", "1e-4", "1"])
+right.set(title="Merged, only rounding makes a difference", ylim=(-3e-18, 10))
+right.set(xlabel="step", ylabel="distance from one computer's loss")
 right.legend(loc="center right")
 plt.show()
 for name, losses in (("merged statistics", synced), ("statistics of their own", alone)):

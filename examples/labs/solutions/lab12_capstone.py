@@ -193,8 +193,8 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constraine
 left.plot(steps, whole, color=GREY, linewidth=6, alpha=0.5, label="the library, uninterrupted")
 left.plot(steps, kernels, "-", color=BLUE, linewidth=1.6, label="your kernels")
 left.plot(steps[::4], resumed[::4], "o", color=VERMILLION, markersize=4, label="stopped and resumed (each fourth step)")
-left.axvline(cut + 0.5, color=GREY, linestyle=":", linewidth=1.5)
-left.text(cut + 1.5, 1.25, "stopped here", color="#505050")
+left.plot([cut + 0.5] * 2, [0, 1.3], color=GREY, linestyle=":", linewidth=1.5)
+left.text(cut + 1.5, 1.2, "stopped here", color="#505050")
 left.set(title="Three runs, one curve", xlabel="training step", ylabel="loss (cross entropy)")
 left.legend(loc="upper right")
 FLOOR = 1e-18
