@@ -9,7 +9,7 @@ nothing and writes down what it is asked for. So what is shown is what the kerne
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,14 +130,17 @@ def explain(
     trains unless training=False. memory_format="channels_last" lays x out as N, positions, C. Nothing is computed, and
     the memory is only reserved.
 
-    Raises TypeError for another function, and whatever the function itself says about its arguments.
+    Raises TypeError for another function, errors for what is no shape, and whatever the function itself says.
     """
     if function not in FUNCTIONS:
         names = ", ".join("F." + known.__name__ for known in FUNCTIONS)
         raise TypeError(f"explain: function is {getattr(function, '__name__', function)!r}; expected one of {names}")
     if memory_format not in ("contiguous", "channels_last"):
         raise ValueError(f"explain: memory_format={memory_format!r}; expected 'contiguous' or 'channels_last'")
-    if 0 in shape:
+    if not isinstance(shape, Iterable) or not all(hasattr(n, "__index__") for n in shape):
+        raise TypeError(f"explain: shape is {shape!r}; expected a tuple of ints, x's shape")
+    shape = tuple(shape)
+    if any(n < 1 for n in shape):
         raise ValueError(f"explain: shape {shape} has no elements; expected every length to be at least 1")
     last = memory_format == "channels_last" and len(shape) > 2
     memory: Any = np.zeros((shape[0], *shape[2:], shape[1]) if last else shape, dtypes.check(dtype))
