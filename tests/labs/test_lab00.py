@@ -47,6 +47,12 @@ MEANS = {"your loops, your means"}
             "pass",
             {"lengths of 1, no axes, all axes", "every set of axes of rank 5"},
         ),
+        # in the order of memory, not of the loops
+        (
+            "found = [p + i * step for p in found for i in range(count)]\n",
+            "found = sorted(p + i * step for p in found for i in range(count))\n",
+            {"where loops go"},
+        ),
         # inner loop slowest
         (
             "[p + i * step for p in found for i in range(count)]",

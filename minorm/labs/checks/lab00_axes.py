@@ -116,7 +116,7 @@ def loops_of_masks(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("0.6", "where loops go", visible=True)
 def where_loops_go(student: Any, rng: np.random.Generator) -> None:
-    for some in ([(3, 20)], [(2, 60), (4, 1)], [], [(2, 50), (3, 7), (2, 1)]):
+    for some in ([(3, 20)], [(2, 60), (4, 1)], [], [(2, 50), (3, 7), (2, 1)], [(3, 1), (2, 10)]):
         grids = np.meshgrid(*[np.arange(count) * step for count, step in some], indexing="ij")
         expected = tuple(int(p) for p in np.ravel(sum(grids))) if some else (0,)
         equal(student.positions(some), expected, f"positions({some})")
