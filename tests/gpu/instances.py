@@ -1,7 +1,8 @@
-"""What the tests of kernels share: instances compiled together, types, and how exact a result may be asked to be."""
+"""What the tests of kernels share: which kernels there are, instances compiled together, and how exact results are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,10 +10,38 @@ import numpy as np
 import shim
 
 from minorm import dtypes
-from minorm.kernels.gpu.source import expression, source
+from minorm.kernels.gpu.source import C_NAMES, expression, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
 EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
+
+
+def declared(file: str) -> dict[str, list[str]]:
+    """The kernels of a .cu file, with the names of their template parameters."""
+    found = re.findall(r"template <([^()]+)>\s*__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", source(file))
+    assert len(found) == source(file).count("__global__")
+    return {name: [word.split()[-1] for word in parameters.split(",")] for parameters, name in found}
+
+
+def left_out(file: str, names: Iterable[str]) -> set[tuple[str, str]]:
+    """(kernel, type) of a .cu file that these instances lack: each type stored, or computed where nothing is stored.
+
+    Functions that kernels are made with, as op::relu, count as kernels. Those of both have their types first.
+    """
+    has = set()
+    for name in names:
+        kernel, *words = re.split("[<>, ]+", name)
+        first = next(word for word in words if word in C_NAMES.values() and word != "int")
+        has |= {(kernel, first), *((word, first) for word in words if word.startswith("op::"))}
+    wanted = {
+        (kernel, C_NAMES[dtype])
+        for kernel, parameters in declared(file).items()
+        for dtype in (FLOATS if {"T", "S"} & set(parameters) else FLOATS[2:])
+    }
+    for block in re.findall(r"^namespace op {$(.*?)^}  // namespace op$", source(file), re.MULTILINE | re.DOTALL):
+        functions = re.findall(r"^struct (\w+)", block, re.MULTILINE)
+        wanted |= {(f"op::{function}", C_NAMES[dtype]) for function in functions for dtype in FLOATS}
+    return wanted - has
 
 
 def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class State:
 
     seed = 0
     launches = 0
+    ran: ClassVar[set[str]] = set()  # the names of the kernels
 
 
 class Module:
@@ -77,6 +78,7 @@ class Function:
         pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(cell) for cell in cells])
         grid = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
         State.launches += 1
+        State.ran.add(self.name)
         if self.run(grid, ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers) < 0:
             raise KernelError(f"{self.name}: {self.library.shim_message().decode()}")
         for array, room in rooms.values():

@@ -11,7 +11,7 @@ import pytest
 
 from minorm import dtypes
 from minorm.kernels.gpu import softmax_plan, update_plan, windows
-from minorm.kernels.gpu.source import expression, source
+from minorm.kernels.gpu.source import FOLDER, expression, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh"]
@@ -57,6 +57,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     if architecture == nvrtc.ARCHITECTURES[-1] and file != "elementwise.cu":
         calls += kernels(file, dtypes.float32, LONG, 1)
     names = list(dict.fromkeys(expression(*call) for call in calls))
+    assert instances.left_out(file, names) == set()
     found = nvrtc.resources(source(file), names, architecture)
     assert {kernel.name for kernel in found} >= set(names)
     assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
@@ -85,6 +86,19 @@ def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, nam
     assert re.search(r"ld\.global\.(v4\.[uf]32|v2\.f64)", assembly)
     assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
     assert ".local" not in assembly
+
+
+def test_no_file_is_left_out() -> None:
+    files = {file.name for file in FOLDER.glob("*.cu")}
+    assert files == {
+        *FILES,
+        "norm_rows.cu",
+        "norm_moments.cu",
+        "norm_apply.cu",
+        "norm_grads.cu",
+    }  # test_norm_compiles.py
+    for file in files:
+        assert instances.left_out(file, []) == instances.left_out(file, ["another<float>"]) != set()
 
 
 def test_structs_fit_into_the_arguments() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import instances
 import nvrtc
 import pytest
 
@@ -25,6 +26,7 @@ TYPES = [  # stored, computed, parameters
 ]
 PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm.py asks for: the most registers
 COLUMN_SUMS = 64
+FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu"]
 
 
 def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[str]:
@@ -48,13 +50,14 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         ],
         "norm_grads.cu": [
             ("grads_rows", *three, warp), ("grads_lanes", *three, LANES), ("merge_runs", parameters, index, computed),
-            ("merge_chunks", index, dtypes.float64), ("merge_columns", computed, index),
+            ("merge_chunks", index, computed), ("merge_chunks", index, dtypes.float64),
+            ("merge_columns", computed, index),
         ],
     }  # fmt: skip
     return [expression(*call) for call in calls[file]]
 
 
-def instances(file: str, architecture: str) -> Iterator[str]:
+def all_of(file: str, architecture: str) -> Iterator[str]:
     """Every kernel in every type; for the newest devices also in what else shapes ask for."""
     for types in TYPES:
         yield from kernels(file, types, dtypes.int32, 16 // types[0].itemsize, False)
@@ -64,10 +67,11 @@ def instances(file: str, architecture: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
-@pytest.mark.parametrize("file", ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu"])
+@pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_no_kernel_spills(architecture: str, file: str) -> None:
-    names = list(dict.fromkeys(instances(file, architecture)))
+    names = list(dict.fromkeys(all_of(file, architecture)))
+    assert instances.left_out(file, names) == set()
     found = nvrtc.resources(source(file), names, architecture)
     assert {kernel.name for kernel in found} >= set(names)
     assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
