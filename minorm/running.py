@@ -73,7 +73,8 @@ class RunningStats:
         """
         if count == 0 or not _mode.updating:
             return
-        self._check_writable()
+        if type(self.mean) is np.ndarray and not self._writable():
+            raise ValueError(self._read_only())
         keep, share, share_var = self.rates(count)
         new_mean = (self.mean * keep + mean * share).astype(self.mean.dtype, copy=False)
         new_var = (self.var * keep + var * share_var).astype(self.var.dtype, copy=False)
@@ -100,18 +101,17 @@ class RunningStats:
         share = 1.0 - keep
         return keep, share, share * (count / max(count - 1, 1)) if self.unbiased else share
 
-    def _check_writable(self) -> None:
-        """Raise ValueError where one of the arrays is read-only, before another has changed."""
-        for name, array in (
-            ("running_mean", self.mean),
-            ("running_var", self.var),
-            ("num_batches_tracked", self.batches),
-        ):
-            if type(array) is np.ndarray and not array.flags.writeable:
-                raise ValueError(
-                    f"RunningStats.update: {name} is read-only, and training changes it in place; "
-                    "expected a writable array, such as a copy"
-                )
+    def _writable(self) -> bool:
+        batches = self.batches
+        return self.mean.flags.writeable and self.var.flags.writeable and (batches is None or batches.flags.writeable)
+
+    def _read_only(self) -> str:
+        arrays = {"running_mean": self.mean, "running_var": self.var, "num_batches_tracked": self.batches}
+        name = next(name for name, array in arrays.items() if array is not None and not array.flags.writeable)
+        return (
+            f"RunningStats.update: {name} is read-only, and training changes it in place; "
+            "expected a writable array, such as a copy"
+        )
 
     def suits_a_kernel(self, rows: int) -> bool:
         """Can a kernel that has the batch's `rows` statistics update these arrays itself? It then calls `updated`."""
