@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"tensor", "random"},
     "tensorfile": {"atomic"},
     "checkpoint": {"tensor", "tensorfile", "atomic", "random", "kernels"},
+    "config": {"kernels", "minorm_ext"},
     "onnx": {
         "nn",
         "functional",
@@ -54,8 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "running",
         "random",
         "cuda",
+        "config",
     },
-    "config": {"kernels", "minorm_ext"},
     "models": {"nn"},
     "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},
     "progress": {"training"},

@@ -18,27 +18,31 @@ def add(commands: Any) -> None:
         "export",
         help="write a checkpoint as an ONNX model",
         description="Write a checkpoint of `minorm train` or `minorm demo` as an ONNX model in its inference form, "
-        "with a free batch size. It is written only if onnxruntime computes from it what minorm does.",
+        "or with --training in the form that training goes on from, with a free batch size. It is written only if "
+        "onnxruntime computes from it what minorm does.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
     parser.add_argument("--out", default="model.onnx", metavar="FILE", help="default model.onnx")
     parser.add_argument("--opset", type=int, metavar="N", help="default: the newest that onnxruntime runs")
+    parser.add_argument(
+        "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
     extras.need("onnx", "onnx")
-    import minorm.onnx
-    from minorm.training import predict
+    from minorm.onnx import tracing, verify
     from minorm.training.run import CHECKPOINT
 
     path = os.path.join(args.checkpoint, CHECKPOINT) if os.path.isdir(args.checkpoint) else args.checkpoint
     model, facts = load_model(path)
     mn.manual_seed(0)
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
-    proto = minorm.onnx.export(model, x, None, opset_version=args.opset)
-    report = minorm.onnx.verify(proto, [x], [predict(model, x)])
+    traced = tracing.trace(model, x, opset_version=args.opset, training=args.training)
+    proto = traced.proto
+    report = verify(proto, traced.inputs, traced.results, training=args.training)
     with atomic.replacing(args.out, "export") as file:
         file.write(proto.SerializeToString())
     print(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")

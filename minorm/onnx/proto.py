@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from minorm import dtypes
+from minorm.config import __version__
 from minorm.onnx import versions
 from minorm.onnx.errors import ExportError
 from minorm.onnx.external import Weights
@@ -77,7 +77,7 @@ def build(
         opset_imports=[helper.make_opsetid("", graph.opset)],
         ir_version=versions.ir_version(graph.opset),
         producer_name="minorm",
-        producer_version=_version(),
+        producer_version=__version__,
     )
     helper.set_model_props(model, metadata)
     return model
@@ -160,10 +160,3 @@ def _node(node: Node) -> onnx.NodeProto:
 def _info(graph: Graph, value: Value) -> onnx.ValueInfoProto:
     shape = [graph.symbols.describe(length) for length in value.known_shape]
     return helper.make_tensor_value_info(value.name, ELEMENT_TYPES[value.dtype][0], shape)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("minorm")
-    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
-        return "0"

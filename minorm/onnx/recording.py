@@ -26,11 +26,12 @@ from minorm.trace import Call
 
 @dataclass
 class Run:
-    """One run: the arguments, the calls made, what came out."""
+    """One run: the arguments, the calls made, what came out, and the buffers as it left them."""
 
     args: tuple[Any, ...]
     calls: list[Call]
     result: Any
+    buffers: dict[str, Tensor]
 
 
 def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
@@ -46,7 +47,8 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
         if tensor.version.count != before[id(tensor.version)] and id(tensor.version) not in ignored:
             raise ExportError(_CHANGED.format("an input or a parameter", tensor.shape))
     _refuse_changes(calls, before, ignored)
-    return Run(args, calls, result)
+    buffers = model.named_buffers() if isinstance(model, Module) else ()
+    return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers})
 
 
 _CHANGED = (

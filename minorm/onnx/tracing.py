@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,13 +22,17 @@ from minorm.onnx.graph import Graph, Value
 from minorm.onnx.graph_module import GraphModule
 from minorm.onnx.inputs import Axes, Inputs, inputs_of
 from minorm.onnx.recording import Run, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.updates import ENDING
 from minorm.onnx.writer import Writer
 from minorm.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class Traced:
-    """The model, and what it computed for the example: what a runtime must compute from the file."""
+    """The model, and what it computed for the example: what a runtime must compute from the file.
+
+    Results are in the order of the file's outputs: what the model returned, then what its buffers became.
+    """
 
     proto: onnx.ModelProto
     inputs: list[Tensor]
@@ -83,11 +88,15 @@ def trace(
         fixed=[*(input_names or ()), *(output_names or ())],
         weights=weights,
     )
-    return Traced(finished, inputs.tensors, tensors_of(base.result), training is not False)
+    became: list[Any] = [
+        base.buffers.get(name.removesuffix(ENDING)) for name, _ in new
+    ]  # None: it is no buffer of a module
+    known = list(itertools.takewhile(lambda buffer: buffer is not None, became))
+    return Traced(finished, inputs.tensors, [*tensors_of(base.result), *known], training is not False)
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
-    """The new values of buffers, by name, but for those that the model returns itself, as loaded training graphs do."""
+    """The new values of buffers, by name, but for those that the model returns itself."""
     same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
     returned = set()
     for output in outputs:
@@ -95,7 +104,7 @@ def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> li
         while value is not None:
             returned.add(id(value))
             value = same.get(id(value))
-    found = [(f"{buffer.home or buffer.name}.updated", v) for buffer, v in graph.updated.values()]
+    found = [(f"{buffer.home or buffer.name}{ENDING}", v) for buffer, v in graph.updated.values()]
     return [(name, value) for name, value in found if name not in taken and id(value) not in returned]
 
 

@@ -35,6 +35,19 @@ def test_a_training_checkpoint(
     assert "checker: passed" in capsys.readouterr().out
 
 
+def test_the_form_that_training_goes_on_from(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.onnx"
+    assert cli.main(["export", str(run_folder), "--out", str(out), "--training"]) == 0
+    assert "checker: passed" in capsys.readouterr().out
+    proto, model = onnx.load(out), mn.onnx.load(out)
+    assert model.training
+    updated = {name.removesuffix(".updated") for name in (entry.name for entry in proto.graph.output[1:])}
+    assert updated == {name for name, _ in model.named_buffers()}
+    assert len(updated) == 6
+
+
 def test_a_file_that_says_no_model_and_a_wrong_opset(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import minorm as mn
+import minorm.functional as F
 import minorm.onnx as mo
 from minorm import nn
-from minorm.onnx import checking
+from minorm.onnx import checking, tracing
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -83,3 +84,26 @@ def test_every_float_type_goes_in_and_comes_out(dtype: Any) -> None:
     report = mo.verify(proto, [x], [x.reshape(3, -1).mT])
     assert report.outputs[0].dtype == x.dtype
     assert checking.check(proto) == "passed"
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"unbiased_running_var": True}], ids=str)
+def test_new_running_statistics_are_compared_too(options: dict[str, Any]) -> None:
+    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3, **options), nn.ReLU()).train()
+    x = mn.randn(4, 2, 3, 3) + 1
+    traced = tracing.trace(net, x, opset_version=None, training=True)
+    assert len(traced.results) == len(traced.proto.graph.output)
+    net(x)  # the trace left it as it was
+    for entry, value in zip(traced.proto.graph.output[1:], traced.results[1:], strict=True):
+        np.testing.assert_array_equal(value.data, net.state_dict()[entry.name.removesuffix(".updated")].data)
+    assert mo.verify(traced.proto, traced.inputs, traced.results, training=True).compared
+    (node,) = (node for node in traced.proto.graph.node if node.op_type == "BatchNormalization")
+    momentum = next(a for a in node.attribute if a.name == "momentum")
+    momentum.f = 0.5
+    with pytest.raises(mo.VerifyError, match=r"1\.running_mean\.updated differs"):
+        mo.verify(traced.proto, traced.inputs, traced.results, training=True)
+
+
+def test_statistics_that_no_module_holds_are_outputs_all_the_same() -> None:
+    mean, var = mn.zeros(3), mn.ones(3)
+    proto = mo.export(lambda x: F.batch_norm(x, mean, var, training=True), mn.randn(4, 3), training=True, verify=True)
+    assert len(proto.graph.output) == 3

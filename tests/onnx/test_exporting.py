@@ -52,7 +52,7 @@ def test_what_the_file_says_about_itself() -> None:
     model = net()
     model[0].freeze()
     proto = mo.export(model, X, None)
-    assert proto.producer_name == "minorm"
+    assert (proto.producer_name, proto.producer_version) == ("minorm", mn.__version__)
     assert proto.graph.name == "Sequential"
     assert proto.opset_import[0].version == 26
     assert {p.key: p.value for p in proto.metadata_props} == {"minorm.frozen": '["0"]', "minorm.training": "false"}
