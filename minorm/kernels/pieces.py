@@ -49,7 +49,11 @@ class Pieces:
         self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, **dtype: Any
     ) -> tuple[Array, Statistics]:
         """moments, rstd, apply."""
-        k, d, var = self.moments(nest, x, equation.centered, **dtype)
+        found = self.moments(nest, x, equation.centered, **dtype)
+        if not isinstance(found, (tuple, list)) or len(found) != 3:
+            got = f"{len(found)} things" if isinstance(found, (tuple, list)) else f"{type(found).__name__}"
+            raise TypeError(f"backend.moments: it returns {got}; expected 3: k, d, var")
+        k, d, var = found
         with np.errstate(divide="ignore"):
             stats = Statistics.of(k, d, var, equation.rstd(var))
         return self.apply(nest, x, stats, s, b, **dtype), stats
