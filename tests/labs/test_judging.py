@@ -79,7 +79,9 @@ def test_a_missing_package_of_the_checks_is_nobodys_mistake(
         raise ImportError("needs scikit-learn")
 
     lab = catalogue.find(3)
-    monkeypatch.setattr("minorm.labs.checks.lab03_backward.digits.losses", fails)
+    checks = importlib.import_module(lab.module)
+    checks._library.cache_clear()
+    monkeypatch.setattr(checks.digits, "losses", fails)
     with pytest.raises(ImportError, match="scikit-learn"):
         judge_changed(lab.number)
 
