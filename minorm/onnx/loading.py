@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +57,8 @@ def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole
     nodes = Flattener(model, opsets, folder, budget).nodes()
     ends = _outputs(model, outputs)
     given = _unique([entry.name for entry in inputs], initializers)
+    if outputs is not None:
+        _check_asked(ends, [*given, *(name for node in nodes for name in node.outputs)])
     validation.check_order(nodes, given, ends)
     updated = updates.of(model, initializers)
     if outputs is not None:
@@ -143,6 +146,13 @@ def _outputs(model: Any, asked: Sequence[str] | None) -> list[str]:
     if isinstance(asked, str) or not asked:
         raise TypeError(f"load: outputs is {asked!r}; expected a list of names of values of the graph")
     return list(asked)
+
+
+def _check_asked(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in set(names) - set(known):
+        near = difflib.get_close_matches(str(name)[:100], [n for n in known[:1000] if 0 < len(n) < 100], n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`minorm check` lists the nodes"
+        raise LoadError(f"load: outputs asks for {name!r}, which no node computes; {hint}")
 
 
 def _unique(inputs: Iterable[str], initializers: Mapping[str, Any]) -> list[str]:

@@ -156,7 +156,7 @@ def resolve(operator: str, opset: int) -> int:
     """The since-version of `operator` in force at `opset`; LookupError where it did not exist yet."""
     versions = PUBLISHED.get(operator)
     if versions is None:
-        raise LookupError(f"{operator} is not an operator minorm knows; add it to minorm/onnx/versions.py")
+        raise LookupError(f"{operator} is not an operator minorm knows; minorm/onnx/README.md tells how to add one")
     found = [since for since in versions if since <= opset]
     if not found:
         raise LookupError(f"{operator} exists from opset {versions[0]} on; the model's opset is {opset}")

@@ -91,7 +91,7 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     assert found.module is None
     assert "2 node(s) cannot be imported" in found.error
     reasons = {row.node: row.why for row in found.unsupported}
-    assert reasons["det"] == "Det is not an operator minorm knows"
+    assert reasons["det"].startswith("Det is not an operator minorm knows")
     assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, nor a function of the model"
     rows = {row.operator: row for row in found.rows}
     assert rows["Det"].since == 11

@@ -189,8 +189,10 @@ def test_the_graph_can_be_cut_at_any_value(graph_of: Any) -> None:
     head = nn.Sequential(mo.load(proto, outputs=["r"]), nn.Linear(2, 3))
     assert head(mn.ones(2)).shape == (3,)
     assert mo.load(proto, outputs=["w1"])().shape == (2,)
-    with pytest.raises(mo.LoadError, match="'nothing' is an output of the graph, but nothing computes it"):
+    with pytest.raises(mo.LoadError, match="outputs asks for 'nothing', which no node computes; `minorm check` lists"):
         mo.load(proto, outputs=["nothing"])
+    with pytest.raises(mo.LoadError, match="outputs asks for 'w11', which no node computes; did you mean 'w1'"):
+        mo.load(proto, outputs=["h", "w11"])
     with pytest.raises(TypeError, match="outputs is 'r'; expected a list"):
         mo.load(proto, outputs="r")
 
