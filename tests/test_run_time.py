@@ -376,12 +376,13 @@ def test_large_elementwise() -> None:
 
 
 def mean_of(row: np.ndarray, f: Callable[[np.ndarray], np.ndarray]) -> float:
-    """The mean of f in float64, some at a time: the whole row in float64 would not fit."""
-    step = 1 << 22
+    """The mean of f in float64, some at a time, which stay in cache: the whole row in float64 would not fit."""
+    step = 1 << 16
     return sum(float(f(row[i : i + step].astype(np.float64)).sum()) for i in range(0, row.size, step)) / row.size
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("shape", "axes", "param"),
     [
@@ -399,7 +400,8 @@ def test_large_norms(shape: tuple[int, ...], axes: tuple[int, ...], param: tuple
     x = np.resize(np.random.default_rng(0).standard_normal(4099).astype(np.float16), shape)
     s, b = np.full(nest.param_size, 2, FLOAT), np.ones(nest.param_size, FLOAT)
     y, stats = cpu.norm.forward(nest, x, s, b, Equation())
-    for edge in (0, -1):
+    edges = (0, -1) if nest.rows > 1 else (0,)
+    for edge in edges:
         row = x[tuple(slice(None) if i in axes else edge for i in range(len(shape)))].reshape(-1)
         mean = mean_of(row, lambda t: t)
         var = mean_of(row, lambda t, mean=mean: (t - mean) ** 2)
@@ -412,7 +414,7 @@ def test_large_norms(shape: tuple[int, ...], axes: tuple[int, ...], param: tuple
     dx, ds, db = cpu.norm.backward(nest, x, x, stats, s, Equation())
     assert np.isfinite(ds).all()
     assert np.isfinite(db).all()
-    for edge in (0, -1):
+    for edge in edges:
         row = x[tuple(slice(None) if i in axes else edge for i in range(len(shape)))].reshape(-1)
         mean, rstd = stats.mean[edge], stats.rstd[edge]
         mean_gx = mean_of(row, lambda t, mean=mean, rstd=rstd: 2 * t * (t - mean) * rstd)

@@ -167,14 +167,19 @@ def test_backward_at_any_offset(op, offset, last, rng):
 
 @both_layouts
 @pytest.mark.parametrize("offset", [0, 1e4, 1e6])
-def test_evaluation_is_exact_on_the_stored_statistics(offset, last, rng):
-    x = lay_out((rng.standard_normal(IMAGES) + offset).astype(np.float32), last)
-    mean = (rng.standard_normal(16) * 0.1 + offset).astype(np.float32)
-    var = (rng.standard_normal(16) ** 2 + 0.5).astype(np.float32)
-    w, b = rng.standard_normal((2, 16)).astype(np.float32)
-    m, v, wide_w, wide_b = (a.astype(np.float64).reshape(16, 1, 1) for a in (mean, var, w, b))
+@pytest.mark.parametrize(("shape", "of_statistics"), [(IMAGES, (16,)), ((4096, 32), (32,)), (IMAGES, IMAGES[1:])])
+def test_evaluation_is_exact_on_the_stored_statistics(shape, of_statistics, offset, last, rng):
+    x = lay_out((rng.standard_normal(shape) + offset).astype(np.float32), last)
+    mean = (rng.standard_normal(of_statistics) * 0.1 + offset).astype(np.float32)
+    var = (rng.standard_normal(of_statistics) ** 2 + 0.5).astype(np.float32)
+    w, b = rng.standard_normal((2, *of_statistics)).astype(np.float32)
+    column = (*of_statistics, *[1] * (len(shape) - 1 - len(of_statistics)))
+    m, v, wide_w, wide_b = (a.astype(np.float64).reshape(column) for a in (mean, var, w, b))
     expected = (x - m) / np.sqrt(v + 1e-5) * wide_w + wide_b
-    for f in (F.batch_norm, lambda *a: F.instance_norm(*a, use_input_stats=False)):
+    functions = [F.batch_norm]
+    if len(shape) > 2 and len(of_statistics) == 1:
+        functions.append(lambda *a: F.instance_norm(*a, use_input_stats=False))
+    for f in functions:
         y = f(*[Tensor(a) for a in (x, mean, var, w, b)])
         assert (np.abs(y.data - expected) / (1 + np.abs(expected))).max() < 1e-6
 
