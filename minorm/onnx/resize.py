@@ -63,6 +63,11 @@ ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _up(x: Any) -> Any:
+    """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
+    return np.ceil(x.astype(np.float32))  # 7 / float32(0.7) is 10, not a bit more
+
+
 def kernel(mode: str, distance: Any, a: float) -> Any:
     """The weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981, 10.1109/TASSP.1981.1163711)."""
     d = abs(distance)
@@ -100,6 +105,7 @@ class Sampling:
         self.mode = {"bilinear": "linear"}.get(node["mode"], node["mode"])
         self.kind = node.get("coordinate_transformation_mode", "asymmetric")
         self.rounding = node["nearest_mode"] if resize else "floor"
+        self.shrinks_up = node.operator == "Resize" and not resize
         self.a = node.get("cubic_coeff_a", -0.75)
         self.exclude_outside = bool(node.get("exclude_outside", 0))
         self.antialias = bool(node.get("antialias", 0))
@@ -161,7 +167,8 @@ class Sampling:
     def _along(self, x: Tensor, axis: int, n: int, m: int, scale: float, region: tuple[float, float]) -> Tensor:
         at = self.coordinates(n, m, scale, *region)
         if self.mode == "nearest":
-            return x[(*(slice(None),) * axis, ROUNDINGS[self.rounding](at).astype(np.intp).clip(0, n - 1))]
+            rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
+            return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
         reach = _reach(self.mode, scale, self.antialias)
         self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
         self.node.works(x.numel(), m)

@@ -174,3 +174,16 @@ def test_what_cannot_be_is_an_error(one_node: Any) -> None:
         resize(one_node, x.data, (1, 1, 1e9, 1e9))(x)
     with pytest.raises(ValueError, match="at least 1"):
         resize(one_node, x.data, (1, 1, 0.1, 1))(x)
+
+
+@pytest.mark.parametrize(("scale", "picked"), [(0.6, [0, 2, 4, 5]), (0.5, [0, 2, 4]), (0.7, [0, 2, 3, 5]), (1.5, None)])
+def test_version_10_rounds_up_where_an_axis_shrinks(scale: float, picked: Any, one_node: Any) -> None:
+    x = np.arange(7 if scale == 0.6 else 6, dtype=np.float32).reshape(1, 1, 1, -1)
+    scales = np.array([1, 1, 1, scale], np.float32)
+    y = mo.load(one_node("Resize", [x, scales], 10, held=(1,), mode="nearest"))(mn.Tensor(x))
+    assert y.data.reshape(-1).tolist() == (picked or [0, 0, 1, 2, 2, 3, 4, 4, 5])
+    ort = pytest.importorskip("onnxruntime")
+    proto = one_node("Resize", [x, scales], 10, held=(1,), mode="nearest")
+    proto.graph.output[0].type.tensor_type.elem_type = 1
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(y.data, session.run(None, {proto.graph.input[0].name: x})[0])
