@@ -18,12 +18,20 @@ SEED = 0  # graded are others
 OURS = Path(__file__).resolve().parent
 
 
-class CheckFailed(AssertionError):
-    """An answer was not the expected one."""
+class Short(Exception):
+    """An error whose message says all."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the table and no traceback, which would lead into the grader."""
+        """What IPython shows: the message and no traceback, which would lead into the grader."""
         return str(self).split("\n")
+
+
+class CheckFailed(Short, AssertionError):
+    """An answer was not the expected one."""
+
+
+class NotDone(Short, NotImplementedError):
+    """A task that still has its stub."""
 
 
 class Table:
@@ -53,7 +61,7 @@ class Checker:
         rows = [row for item in items for row in item.run(student, SEED)]
         for row in rows:
             if row.status == "not done":
-                raise NotImplementedError(row.got)
+                raise NotDone(f"{row.got} (not done yet)")
             if row.cause is not None:
                 raise row.cause.with_traceback(_in_students_code(row.cause)) from None
         if any(row.status != "passed" for row in rows):
