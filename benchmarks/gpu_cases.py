@@ -132,6 +132,22 @@ def tensors(given: dict[str, np.ndarray], device: str) -> dict[str, mn.Tensor]:
     return on_device
 
 
+def spread(case: Case) -> dict[str, mn.Tensor]:
+    """Large tensors on the GPU: a block of random numbers again and again, as drawing more would take longer."""
+    order = (0, *range(2, len(case.shape)), 1) if case.last else range(len(case.shape))
+    stored = [case.shape[axis] for axis in order]
+    count = int(np.prod(stored))
+    few = arrays(case._replace(shape=(max(1, min(count, 1 << 20) // width(case)), width(case)), last=False))
+    found = {name: mn.tensor(few[name], device="cuda") for name in ("scale", "bias", "mean", "var")}
+    for name in ("x", "dy"):
+        block = mn.tensor(few[name].reshape(-1), device="cuda")
+        whole = block.repeat(-(-count // block.numel()))[:count].reshape(*stored)
+        found[name] = whole.permute(*[list(order).index(axis) for axis in range(len(stored))])
+    for name in ("x", "scale", "bias"):
+        found[name].requires_grad = True
+    return found
+
+
 def expected(case: Case, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """y and the gradients, in float64."""
     x, dy, scale, bias, mean, var = (given[k].astype(np.float64) for k in ("x", "dy", "scale", "bias", "mean", "var"))

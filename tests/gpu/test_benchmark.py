@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import shim
 
-from benchmarks import gpu, gpu_cases, gpu_parity
+from benchmarks import gpu, gpu_cases, gpu_families, gpu_parity, gpu_timing
 from benchmarks.gpu_cases import Case
+from benchmarks.gpu_families import FAMILIES
 
 FEW = [("layer", (5, 7)), ("rms", (4, 8)), ("batch", (6, 4, 3, 3)), ("evaluation", (9, 4)), ("group", (2, 8, 3, 3)),
        ("instance", (2, 3, 4, 4))]  # fmt: skip
@@ -27,13 +28,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         function(1)
         return 1.0
 
-    monkeypatch.setattr(gpu, "milliseconds", once)
-    monkeypatch.setattr(gpu, "microseconds", lambda call: float(call() is None))
+    monkeypatch.setattr(gpu_timing, "milliseconds", once)
+    monkeypatch.setattr(gpu, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
     monkeypatch.setattr(gpu, "copy_rate", lambda: 1e12)
     monkeypatch.setattr(gpu, "torch_with_gpu", lambda: None)
     monkeypatch.setattr(gpu, "SMALL", FEW)
     monkeypatch.setattr(gpu, "LARGE", FEW)
     monkeypatch.setattr(gpu, "TYPES", ("float32",))
+    monkeypatch.setattr(gpu, "FAMILIES", [family._replace(large=family.large and family.small) for family in FAMILIES])
+    monkeypatch.setattr(gpu, "NETWORK", (2, 3, 4))
+    monkeypatch.setattr(gpu_families, "NETWORK", (8, 3, 4))
+    monkeypatch.setattr(gpu_families, "STEPS", 1)
 
 
 @pytest.mark.usefixtures("cuda", "quick")
@@ -44,11 +49,14 @@ def test_it_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     record = json.loads(file.read_text())
     lines = len(gpu_cases.cases(FEW, ("float32",)))
     assert lines == 9
-    assert [line["passed"] for line in record["parity"]] == [True] * lines
-    assert len(record["speed"]) == lines
+    others = len(FAMILIES) + len(gpu_families.OPTIMIZERS) + 1
+    assert [line["case"] for line in record["parity"] if not line["passed"]] == []
+    assert len(record["parity"]) == lines + others
+    assert len(record["speed"]) == lines + sum(bool(family.large) for family in FAMILIES)
     layer = record["speed"][0]
     assert layer["forward share"] == pytest.approx(2 * 5 * 7 * 4 / 1e-3 / 1e12)
-    assert f"parity: {lines} of {lines} cases right" in capsys.readouterr().out
+    assert record["ResNet-20, milliseconds a step"]["minorm"] >= 0
+    assert f"parity: {lines + others} of {lines + others} cases right" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("cuda", "quick")
@@ -62,6 +70,9 @@ def test_a_wrong_result_is_told_and_ends_with_1(monkeypatch: pytest.MonkeyPatch,
         return found
 
     monkeypatch.setattr(gpu_parity, "results", wrong)
+    monkeypatch.setattr(gpu_families, "parity", lambda types: [])
+    monkeypatch.setattr(gpu, "FAMILIES", [])
+    monkeypatch.setattr(gpu, "training", lambda torch: {})
     monkeypatch.setattr(sys, "argv", ["gpu", "--types", "float32"])
     assert gpu.main() == 1
     assert "WRONG rms 4x8 float32: the error of dx is inf" in capsys.readouterr().out
