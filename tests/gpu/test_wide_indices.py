@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import shim
 
+import minorm as mn
+import minorm.functional as F
 from minorm import dtypes
 from minorm.kernels import reference
 
@@ -52,3 +54,38 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
             plan.cache_clear()
     used = [key for family in (elementwise, pool, conv.columns) for key in family._program._kernels]
     assert {key[0] for key in used if dtypes.int64 in key} >= {"map_one", "map_two", "max_forward", "im2col", "col2im"}
+
+
+@pytest.mark.parametrize("packs", [8, 0], ids=["in registers", "by chunks"])
+def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) -> None:
+    from minorm.kernels.gpu import norm
+
+    plans = [
+        getattr(norm, f"_{name}") for name in ("forward", "moments_of", "apply_of", "grad_input", "backward", "sums")
+    ]
+    monkeypatch.setattr(norm, "FORWARD_PACKS", packs)
+    monkeypatch.setattr(norm, "BACKWARD_PACKS", packs)
+    for module in (norm, norm.norm_plan):
+        monkeypatch.setattr(module, "index_type", lambda size: dtypes.int64)
+    for plan in plans:
+        plan.cache_clear()
+    shim.State.ran.clear()
+    rng = np.random.default_rng(0)
+    found: dict[str, list[np.ndarray]] = {"cpu": [], "cuda": []}
+    for shape in ((5, 36), (41, 8), (3, 8, 5, 7)):
+        x, s, b = (rng.standard_normal(size).astype(np.float32) for size in (shape, shape[1], shape[1]))
+        for device, results in found.items():
+            t = [mn.tensor(a, device=device, requires_grad=True) for a in (x, s, b)]
+            y = (
+                F.layer_norm(t[0], shape[1:], *t[1:])
+                if shape == (5, 36)
+                else F.batch_norm(t[0], None, None, *t[1:], True)
+            )
+            y.backward(y.detach() + 1)
+            results += [a.detach().cpu().numpy() for a in (y, *(a.grad for a in t))]
+    for plan in plans:
+        plan.cache_clear()
+    for actual, expected in zip(found["cuda"], found["cpu"], strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4)
+    assert shim.State.ran
+    assert all("long long" in name for name in shim.State.ran)
