@@ -80,7 +80,13 @@ def read_mul(node: Node) -> Binary:
 
 @reads("Div", since=(1, 6, 7, 13, 14))
 def read_div(node: Node) -> Binary:
-    return paired(node, lambda a, b: a / b if dtypes.is_float(a.dtype) else Quotient.apply(a, b))
+    def divided(a: Tensor, b: Tensor) -> Tensor:
+        if dtypes.is_float(a.dtype):
+            return a / b
+        node.fits((2, *np.broadcast_shapes(a.shape, b.shape)), a.dtype)  # the quotient, and what is left
+        return Quotient.apply(a, b)
+
+    return paired(node, divided)
 
 
 @writes(Quotient, "Div", since=(7, 13, 14))
@@ -106,7 +112,10 @@ STEPS = 400  # multiplications that a power, with its gradient, takes as long as
 @reads("Pow", since=(1, 7, 12, 13, 15))
 def read_pow(node: Node) -> Binary:
     def raised(a: Tensor, b: Tensor) -> Tensor:
-        node.works(STEPS, *np.broadcast_shapes(a.shape, b.shape))
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        node.works(STEPS, *shape)
+        if not dtypes.is_float(a.dtype):
+            node.fits((2, *shape), dtypes.float64)  # floats on the way
         return power(a, b)
 
     return paired(node, raised)

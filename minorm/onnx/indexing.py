@@ -154,8 +154,10 @@ def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps:
 def _slice(n: int, start: int, end: int, step: int) -> slice:
     if step == 0:
         raise ValueError("steps holds a 0; expected other numbers")
-    low, high = (0, n) if step > 0 else (-1, n - 1)
-    first, last = (min(max(i + n if i < 0 else i, low), high) for i in (start, end))
+    # Backwards, a start before the first element means the first, where NumPy takes nothing.
+    (least, most), (low, high) = ((0, n), (0, n)) if step > 0 else ((0, n - 1), (-1, n - 1))
+    first, last = (i + n if i < 0 else i for i in (start, end))
+    first, last = min(max(first, least), most), min(max(last, low), high)
     if step > 0:
         return slice(None) if (first, last, step) == (0, n, 1) else slice(first, max(first, last), step)
     return slice(first, None if last < 0 else last, step) if first > last else slice(0, 0)

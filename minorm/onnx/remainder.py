@@ -10,12 +10,19 @@ from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.ops.special import Remainder
+from minorm.tensor import Tensor
 
 
 @reads("Mod", since=(10, 13, 28))
 def read_mod(node: Node) -> Binary:
     truncated = bool(node["fmod"])
-    return paired(node, lambda a, b: Remainder.apply(a, b, truncated=truncated))
+
+    def remainder(a: Tensor, b: Tensor) -> Tensor:
+        if a.dtype != b.dtype:
+            raise ValueError(f"operands are {a.dtype} and {b.dtype}; expected one type")
+        return Remainder.apply(a, b, truncated=truncated)
+
+    return paired(node, remainder)
 
 
 @writes(Remainder, "Mod", since=(10, 13, 28))

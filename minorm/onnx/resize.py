@@ -27,9 +27,9 @@ REACH = {"linear": 1, "cubic": 2}  # how far the kernel goes
 SMALL = 1 << 18  # elements of a matrix that is kept for the next run
 
 
-def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float) -> Any:
+def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
     """Where in an axis of n elements each of m elements of the result looks; start and end: of the region, 0 to 1."""
-    i = np.arange(m, dtype=np.float64)
+    i = np.arange(m, dtype=dtype)
     if kind == "asymmetric":
         return i / scale
     if kind == "tf_half_pixel_for_nn":
@@ -65,7 +65,7 @@ ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 def _up(x: Any) -> Any:
     """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
-    return np.ceil(x.astype(np.float32))  # 7 / float32(0.7) is 10, not a bit more
+    return np.ceil(x)
 
 
 def kernel(mode: str, distance: Any, a: float) -> Any:
@@ -165,8 +165,9 @@ class Sampling:
         return [math.floor(scale * n + 0.5) for n in lengths], [scale] * len(axes)
 
     def _along(self, x: Tensor, axis: int, n: int, m: int, scale: float, region: tuple[float, float]) -> Tensor:
-        at = self.coordinates(n, m, scale, *region)
         if self.mode == "nearest":
+            # In float32, as runtimes do: 1.5 / float32(0.6) is 2.5 there, so that what is meant to be a half is one.
+            at = self.coordinates(n, m, scale, *region, dtype=np.float32 if max(n, m) < 1 << 22 else np.float64)
             rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
             return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
         reach = _reach(self.mode, scale, self.antialias)

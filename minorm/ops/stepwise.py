@@ -25,5 +25,5 @@ class Quotient(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         with np.errstate(divide="ignore", over="ignore"):
-            floor, rest = np.floor_divide(a, b), np.remainder(a, b)
-        return floor + ((rest != 0) & ((a < 0) != (b < 0))).astype(floor.dtype)
+            floor, inexact = np.floor_divide(a, b), np.remainder(a, b) != 0
+        return floor + (inexact & ((a < 0) != (b < 0)))

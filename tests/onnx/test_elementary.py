@@ -71,3 +71,11 @@ def test_the_remainder_with_the_divisors_sign(proved: Any, x: mn.Tensor) -> None
     divisors = mn.tensor([2.0, -1.5, 3, np.inf])
     for opset in (10, 26):
         proved(lambda x: Remainder.apply(x, divisors, truncated=False), x, opset=opset)
+
+
+def test_a_remainder_is_of_one_type(graph_of: Any) -> None:
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("Mod", ["x", "w"], ["y"], fmod=1)
+    model = mo.load(graph_of([node], {"x": (np.float32, [2])}, ["y"], {"w": np.ones(2, np.float16)}))
+    with pytest.raises(ValueError, match="operands are float32 and float16; expected one type"):
+        model(mn.ones(2))

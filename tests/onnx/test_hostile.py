@@ -87,6 +87,15 @@ def test_what_the_file_alone_computes_is_refused_while_it_is_loaded(operator: st
     refused(lambda: mo.load(proto), "more than max_bytes")
 
 
+@pytest.mark.parametrize("operator", ["Div", "Pow"])
+def test_what_integers_take_on_the_way_counts(operator: str, graph_of: Any) -> None:
+    """The quotient of 180 MB has a remainder as large beside it."""
+    column, row = np.ones((4700, 1), np.int64), np.ones((1, 4700), np.int64)
+    nodes = [h.make_node(operator, ["a", "b"], ["huge"]), h.make_node("ReduceMax", ["huge"], ["y"])]
+    proto = graph_of(nodes, {}, ["y"], {"a": column, "b": row}, opset=17)
+    refused(lambda: mo.load(proto, max_bytes=256 * MB), "more than max_bytes")
+
+
 # Attributes
 
 

@@ -258,6 +258,8 @@ case("Slice", (1,), [X], X[1:, 1:], starts=(1, 1), ends=(2, 3))
 BOUNDS = [np.array([-1, 0]), np.array([-99, 2**62]), np.array([2, 1]), np.array([-2, 2])]
 case("Slice", (10, 11, 13), [X, *BOUNDS], X[:, ::2, ::-2])
 case("Slice", (10, 11, 13), [X, np.array([1]), np.array([2])], X[1:2])
+BEFORE = [np.array([n]) for n in (-9, -(2**31), 1, -1)]
+case("Slice", (10, 11, 13), [X, *BEFORE], X[:, :1])  # clamped to the first element
 case("Slice", (10, 11, 13), [X, np.array([3]), np.array([1]), np.array([1])], X[:, 3:1])
 case("Gather", None, [X, np.array([[0, 2], [2, 2]])], X[:, [[0, 2], [2, 2]]], axis=1)
 case("Gather", (11, 13), [X, np.array(-1)], X[-1])

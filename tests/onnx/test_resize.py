@@ -187,3 +187,12 @@ def test_version_10_rounds_up_where_an_axis_shrinks(scale: float, picked: Any, o
     proto.graph.output[0].type.tensor_type.elem_type = 1
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(y.data, session.run(None, {proto.graph.input[0].name: x})[0])
+
+
+def test_nearest_looks_where_float32_says(one_node: Any) -> None:
+    """The scale 0.6 is a little more in float32, 1.5 / 0.6 a little less than 2.5 in float64: it must stay 2.5."""
+    x = np.arange(5, dtype=np.float32).reshape(1, 1, 1, -1)
+    scales = np.array([1, 1, 1, 0.6], np.float32)
+    options = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "floor"}
+    y = mo.load(one_node("Resize", [x, None, scales], 19, held=(2,), **options))(mn.Tensor(x))
+    assert y.data.reshape(-1).tolist() == [0, 2, 3]
