@@ -14,10 +14,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +29,8 @@ import minorm.labs
 
 FIBERS = Path(minorm.labs.__file__).with_name("cuda_shim.h")
 TYPES = Path(__file__).with_name("cuda_types.h")
+SHELF = Path(__file__).parents[2] / ".pytest_cache" / "shim"  # compiled kernels, so that a second run need not wait
+KEPT = 7 * 24 * 3600  # seconds after their last use
 WALL = 256  # bytes on both sides of an array
 FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing")
 
@@ -149,15 +153,40 @@ def _folder() -> Path:
 
 
 @functools.cache
+def _shelf() -> tuple[Path, str]:
+    """Where compiled kernels wait for the next run, and what they depend on beside their text."""
+    version = subprocess.run(["g++", "--version"], check=True, capture_output=True, text=True).stdout
+    try:
+        SHELF.mkdir(parents=True, exist_ok=True)
+        for file in SHELF.iterdir():
+            if time.time() - file.stat().st_mtime > KEPT:
+                file.unlink(missing_ok=True)
+        shelf = SHELF
+    except OSError:  # a checkout that nobody may write to
+        shelf = _folder()
+    return shelf, "\n".join([version, *FLAGS, FIBERS.read_text(), TYPES.read_text()])
+
+
+@functools.cache
 def _compiled(text: str) -> ctypes.CDLL:
-    source = _folder() / f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-    source.write_text(text)
-    target = source.with_suffix(".so")
-    result = subprocess.run(
-        ["g++", *FLAGS, "-shared", source, "-o", target], check=False, capture_output=True, text=True
-    )
-    if result.returncode:
-        raise KernelError("g++ says: " + "\n".join(result.stderr.splitlines()[:12]))
+    shelf, common = _shelf()
+    target = shelf / f"{hashlib.sha256((common + text).encode()).hexdigest()[:32]}.so"
+    if target.exists():
+        target.touch()
+    else:
+        _compile(text, target)
     library = ctypes.CDLL(str(target))
     library.shim_message.restype = ctypes.c_char_p
     return library
+
+
+def _compile(text: str, target: Path) -> None:
+    source = _folder() / f"{target.stem}.cpp"
+    source.write_text(text)
+    fresh = target.with_suffix(f".{os.getpid()}")
+    result = subprocess.run(
+        ["g++", *FLAGS, "-shared", source, "-o", fresh], check=False, capture_output=True, text=True
+    )
+    if result.returncode:
+        raise KernelError("g++ says: " + "\n".join(result.stderr.splitlines()[:12]))
+    fresh.replace(target)  # whole or not at all: another run may be looking for it
