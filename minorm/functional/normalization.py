@@ -21,10 +21,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from minorm import trace
+from minorm import dtypes, trace
 from minorm.functional.arguments import whole
 from minorm.functional.normalization_checks import (
     batch_axes,
@@ -243,14 +242,16 @@ def rms_norm(
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
 
-    x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step of x's type at 1, as
-    in PyTorch. compute_dtype as in `layer_norm`. ValueError where x does not end so.
+    x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step at 1 of the type that x
+    is computed in, 1.2e-7 for the 16-bit types and float32, as in PyTorch. compute_dtype as in `layer_norm`.
+    ValueError where x does not end so.
 
     ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
     computed = check_types("rms_norm", x, compute_dtype, weight=weight)
     axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
-    rule = equation("rms_norm", float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps, False)
+    eps = float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
+    rule = equation("rms_norm", eps, False)
     param = () if weight is None else axes
     return Normalize.apply(
         x, weight, None, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend

@@ -117,7 +117,7 @@ class LayerNorm(Affine):
 class RMSNorm(Affine):
     """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), the mean over those axes.
 
-    weight has shape normalized_shape; eps=None is the smallest step of x's type at 1. See `F.rms_norm`.
+    weight has shape normalized_shape; eps=None is 1.2e-7, 2.2e-16 for float64. See `F.rms_norm`.
     """
 
     def __init__(

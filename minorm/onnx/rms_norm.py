@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
+import numpy as np
 
 import minorm.functional as F
 from minorm import dtypes
@@ -22,7 +22,7 @@ from minorm.tensor import Tensor
 
 
 def _eps(x: Value, eps: float | None) -> float:
-    return float(ml_dtypes.finfo(x.dtype).eps) if eps is None else eps
+    return float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
 
 
 @writes(F.rms_norm, "RMSNormalization", since=(23,))

@@ -5,6 +5,7 @@ How exact they are, and on what, is in test_normalization_accuracy.py.
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -65,6 +66,16 @@ def test_beside_pytorch(name, last, dtype, rng):
     for got, want in zip(ours, theirs, strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=50 * eps, atol=100 * eps)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_rms_norms_own_eps_is_pytorchs(dtype, rng):
+    """Rows as small as eps: the machine epsilon of the type computed in, not of a 16-bit type."""
+    torch = pytest.importorskip("torch", minversion="2.13")
+    x = rng.standard_normal((4, 8)) * 1e-3
+    y = F.rms_norm(mn.tensor(x, dtype=dtype), 8)
+    theirs = torch.nn.functional.rms_norm(torch.tensor(x, dtype=getattr(torch, dtype)), (8,))
+    np.testing.assert_allclose(y.data.astype("d"), theirs.double(), rtol=2 * float(ml_dtypes.finfo(y.dtype).eps))
 
 
 # What PyTorch does not have
