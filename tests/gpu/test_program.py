@@ -57,6 +57,22 @@ def test_a_second_call_makes_no_text(cuda: Any, monkeypatch: pytest.MonkeyPatch)
     step()
 
 
+def test_what_brings_the_compiler_is_told(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minorm.kernels.gpu import program
+
+    class Module:
+        def __init__(self, **options: Any) -> None: ...
+
+        def get_function(self, name: str) -> Any:
+            raise RuntimeError("catastrophic error: cannot open source file cuda_fp16.h")
+
+    monkeypatch.setattr(cuda, "RawModule", Module)
+    with pytest.raises(RuntimeError, match=r"cuda_fp16.h") as error:
+        program.Program("norm_rows.cu").kernel(*KEY)
+    assert "row_forward<__nv_bfloat16" in error.value.__notes__[0]
+    assert "pip install 'minorm[cuda12]'" in error.value.__notes__[0]
+
+
 class Loaded:
     """In the place of cupy.cuda.function.Module, which needs a driver."""
 

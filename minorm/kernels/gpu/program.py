@@ -15,6 +15,7 @@ from typing import Any
 
 import cupy
 
+from minorm.kernels import driver
 from minorm.kernels.gpu.source import expression, source
 
 OPTIONS = ("-std=c++17",)
@@ -35,6 +36,13 @@ class Program:
     def _compile(self, key: tuple[Any, ...]) -> Callable[..., None]:
         name = expression(*key)
         module = cupy.RawModule(code=source(self.name), options=OPTIONS, name_expressions=[name])
-        kernel: Callable[..., None] = module.get_function(name)
+        try:
+            kernel: Callable[..., None] = module.get_function(name)
+        except Exception as error:
+            error.add_note(
+                f"minorm: CuPy could not make {name} of {self.name}; if a library or cuda_fp16.h is missing: "
+                f"pip install 'minorm[{driver.extra(driver.version() or 0) or 'cuda12'}]', which brings CUDA's compiler"
+            )
+            raise
         self._kernels[key] = kernel
         return kernel
