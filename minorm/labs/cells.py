@@ -6,13 +6,16 @@ lines are comments; `# %% tags=["plot"]` gives a cell tags. jupytext and most ed
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 MARK = re.compile(r"^# %%(?P<markdown> \[markdown\])?(?: tags=(?P<tags>\[.*\]))?(?P<rest>.*)$")
-MAGIC = re.compile(r"^\s*[%!]")
+MAGIC = re.compile(r"^(\s*)(?:[%!]|\?{1,2}\w|[\w.]+\?{1,2}\s*$)")
+ASSIGNED = re.compile(r"^(\s*[\w, ]+=\s*)[%!]")
 HEADER = """\
 # ---
 # jupyter:
@@ -86,8 +89,22 @@ def to_notebook(cells: list[Cell]) -> str:
 
 
 def without_magics(text: str) -> str:
-    """IPython's `%magic` and `!command` lines as comments, so that Python can read the rest."""
-    return "\n".join("pass  # " + line.strip() if MAGIC.match(line) else line for line in text.split("\n"))
+    """IPython's `%magic`, `!command`, `help?` and `x = !command` lines as comments, so that Python can read the rest.
+
+    What Python can read as it is stays: a line may begin with the % of the line above.
+    """
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        ast.parse(text)
+        return text
+    return "\n".join(_without_magic(line) for line in text.split("\n"))
+
+
+def _without_magic(line: str) -> str:
+    if found := MAGIC.match(line):
+        return f"{found[1]}pass  # {line.strip()}"
+    if found := ASSIGNED.match(line):
+        return f"{found[1]}None  # {line.strip()}"
+    return line
 
 
 def _after_header(lines: list[str]) -> int:

@@ -54,7 +54,18 @@ def test_a_broken_notebook(text: str) -> None:
 
 
 def test_magics_become_comments() -> None:
-    assert cells.without_magics("%time\n  !ls\nx = 5 % 3") == "pass  # %time\npass  # !ls\nx = 5 % 3"
+    text = "%time\ndef f():\n    !ls\n    return 5 % 3\nf??\n?f.name\nfiles, n = !ls\nx = %timeit 1"
+    lines = cells.without_magics(text).split("\n")
+    assert lines[0] == "pass  # %time"
+    assert lines[2:4] == ["    pass  # !ls", "    return 5 % 3"]
+    assert lines[4:6] == ["pass  # f??", "pass  # ?f.name"]
+    assert lines[6:] == ["files, n = None  # files, n = !ls", "x = None  # x = %timeit 1"]
+    compile("\n".join(lines), "cell", "exec")
+
+
+@pytest.mark.parametrize("text", ["x = (5\n  % 3)", 'y = """\n!\n%d\n"""', "ok = (a\n  != b)"])
+def test_python_that_looks_like_magic_stays(text: str) -> None:
+    assert cells.without_magics(text) == text
 
 
 def test_lines_in_errors_are_those_of_the_file() -> None:
