@@ -52,6 +52,6 @@ def read(path: Path) -> str:
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(f"{path.name} has {path.stat().st_size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
     except UnicodeDecodeError:
         raise ValueError(f"{path.name} is not text in UTF-8") from None

@@ -70,6 +70,8 @@ def submissions(pids: Path) -> dict[str, tuple[str, float]]:
     return {
         "right.py": (SOLUTION, FULL),
         "right.ipynb": (cells.to_notebook(cells.read_percent(SOLUTION)), FULL),
+        "marked.py": ("\ufeff" + SOLUTION, FULL),
+        "marked.ipynb": ("\ufeff" + cells.to_notebook(cells.read_percent(SOLUTION)), FULL),
         "empty.py": ("", 0.0),
         "not_a_notebook.ipynb": ("{}", 0.0),
         "imports_what_is_not_there.py": ("import not_there\nfrom os import not_this\n" + SOLUTION, FULL),
