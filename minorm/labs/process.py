@@ -21,7 +21,7 @@ from pathlib import Path
 from minorm.labs.wire import Line
 
 KEPT = 4000  # characters of what is printed
-PATH = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # compilers are there
+PATH = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])  # compilers are there
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
