@@ -31,6 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_timing, "milliseconds", once)
     monkeypatch.setattr(gpu, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
     monkeypatch.setattr(gpu, "copy_rate", lambda: 1e12)
+    monkeypatch.setattr(gpu, "copies", lambda size: 2)
     monkeypatch.setattr(gpu, "torch_with_gpu", lambda: None)
     monkeypatch.setattr(gpu, "SMALL", FEW)
     monkeypatch.setattr(gpu, "LARGE", FEW)
