@@ -8,7 +8,7 @@
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
-from minorm_ext.norm_rows cimport WIDTH, total
+from minorm_ext.norm_rows cimport WIDTH, middle, total
 from minorm_ext.storage cimport Data, fetch, item, real
 
 
@@ -134,12 +134,12 @@ cdef inline void lane_guess(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
     bint centered, double before, const double* origin, const double* offset, real* k
 ) noexcept nogil:
-    """A guess of each lane's mean: what is known of it so far, or the mean of four elements."""
-    cdef Py_ssize_t across = (end - first) // 4
-    cdef real room[LANES]
-    cdef const real* p
-    cdef real quarter = <real>0.25
-    cdef Py_ssize_t i, j
+    """A guess of each lane's mean: what is known of it so far, or the middle of four elements."""
+    cdef Py_ssize_t per = strip.width // strip.kept  # turns of a row
+    cdef Py_ssize_t all = <Py_ssize_t>turns(strip, first, end)
+    cdef real room[4 * LANES]
+    cdef const real* p[4]
+    cdef Py_ssize_t i, j, turn
     for j in range(strip.kept):
         k[j] = 0
     if centered and before > 0:
@@ -147,9 +147,11 @@ cdef inline void lane_guess(
             k[j] = <real>(origin[j] + offset[j])
     elif centered:
         for i in range(4):
-            p = fetch(x, at + lane_row(nest, strip, first + i * across), strip.kept, room)
-            for j in range(strip.kept):
-                k[j] += quarter * p[j]
+            turn = i * all // 4
+            j = lane_row(nest, strip, first + turn // per) + turn % per * strip.kept
+            p[i] = fetch(x, at + j, strip.kept, room + i * LANES)
+        for j in range(strip.kept):
+            k[j] = middle(p[0][j], p[1][j], p[2][j], p[3][j])
 
 
 cdef inline void lane_moments(

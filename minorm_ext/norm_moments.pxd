@@ -35,8 +35,8 @@ cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
 
 
 cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
-    """Did a shift lie so far from the mean (three standard deviations) that m2 = q - a*a/n has lost digits?"""
-    return a * a > 8 * n * m2
+    """Did a shift lie so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits?"""
+    return a * a > 4 * n * m2
 
 
 cdef inline int out_of_range(double n, real a, real q) noexcept nogil:

@@ -283,12 +283,18 @@ cdef inline void careful_sums(
             squares[0] += t * t
 
 
+cdef inline real middle(real a, real b, real c, real d) noexcept nogil:
+    """The mean of the two in the middle, so that one outlier does not count: exactly c where all are c."""
+    cdef real low = max(min(a, b), min(c, d))
+    cdef real high = min(max(a, b), max(c, d))
+    return <real>0.5 * low + <real>0.5 * high
+
+
 cdef inline real sample_mean(const real* x, Py_ssize_t step, Span at) noexcept nogil:
-    """The mean of four elements from all over a span: exactly c where all are c."""
+    """A guess of the mean from four elements from all over a span."""
     cdef Py_ssize_t across = step * (at.runs // 4) if at.runs >= 4 else at.length // 4
     cdef const real* p = x
-    cdef real quarter = <real>0.25
-    return (quarter * p[0] + quarter * p[across]) + (quarter * p[2 * across] + quarter * p[3 * across])
+    return middle(p[0], p[across], p[2 * across], p[3 * across])
 
 
 cdef inline Moments span_moments(

@@ -98,6 +98,7 @@ def general(x, w, b, **options):
 OPERATIONS = {
     "batch": Operation(batch, IMAGES, IMAGES, (0, 2, 3), (16,), (16, 1, 1)),
     "batch N x C": Operation(batch, (4096, 32), (4096, 32), (0,), (32,), (32,)),
+    "batch over N alone": Operation(batch, (256, 4, 8, 8), (256, 4, 8, 8), (0,), (4, 8, 8), (4, 8, 8)),
     "instance": Operation(instance, IMAGES, IMAGES, (2, 3), (16,), (16, 1, 1)),
     "group": Operation(group, IMAGES, (32, 4, 4, 16, 16), (2, 3, 4), (16,), (4, 4, 1, 1)),
     "group, a scale a group": Operation(group, IMAGES, (32, 4, 4, 16, 16), (2, 3, 4), (4,), (4, 1, 1, 1)),
