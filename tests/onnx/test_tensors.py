@@ -181,3 +181,11 @@ def test_a_model_with_external_weights(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model(x).data, net(x).data)
     with pytest.raises(LoadError, match="more than max_bytes=30"):
         mo.load(path, max_bytes=30)
+
+
+def test_an_empty_tensor_of_absurd_lengths_is_refused() -> None:
+    tensor = onnx.TensorProto(data_type=1, dims=[0, 2**40, 2**40])
+    with pytest.raises(LoadError, match="lengths are too large, though it is empty"):
+        tensors.read(tensor, "w", None, Budget())
+    tensor = onnx.TensorProto(data_type=1, dims=[0, 2**40])
+    assert tensors.read(tensor, "w", None, Budget()).shape == (0, 2**40)
