@@ -15,19 +15,22 @@
 
 #define FAR_INLINE static inline __attribute__((always_inline))
 
-/* What one turn computes, in elements of type V: one, or a line full. */
+/* What one turn computes, in elements of type V: one, or a line full. All is read first, so that the arithmetic is one
+ * piece to the compiler, which then joins a product and a sum wherever it does so for rows in cache. */
 #define MINORM_APPLY(V)                                                                                            \
-    V v = (*(const V *)(x + i) - k) - d;                                                                           \
-    v = s ? v * r * *(const V *)(s + i) : v * c;                                                                   \
-    v = b ? v + *(const V *)(b + i) : v + c_b;
+    V v = *(const V *)(x + i);                                                                                     \
+    const V scale = s ? *(const V *)(s + i) : v, bias = b ? *(const V *)(b + i) : v;                               \
+    v = (v - k) - d;                                                                                               \
+    v = s ? v * r * scale : v * c;                                                                                 \
+    v = b ? v + bias : v + c_b;
 
 #define MINORM_GRAD(V)                                                                                             \
-    V g = *(const V *)(dy + i), t = ((*(const V *)(x + i) - k) - d) * r, v;                                        \
+    const V g = *(const V *)(dy + i), in = *(const V *)(x + i), scale = s ? *(const V *)(s + i) : g;               \
+    const V t = ((in - k) - d) * r, v = ((s ? g * scale * r : g * c) - p) - t * q;                                 \
     if (ds) {                                                                                                      \
         *(V *)(ds + i) += g * t;                                                                                   \
         *(V *)(db + i) += g;                                                                                       \
-    }                                                                                                              \
-    v = ((s ? g * *(const V *)(s + i) * r : g * c) - p) - t * q;
+    }
 
 /* All turns: one by one up to the first line of the result, then line by line. */
 #define MINORM_TURNS(T, LINE, TURN, to, ASK)                                                                       \
