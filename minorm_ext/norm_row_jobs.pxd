@@ -220,7 +220,7 @@ cdef inline void part_input(
                     scale_each(dy, s + i, dx, span.length, r)
                 elif ds != NULL:
                     j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                    grad_one(dy, x, s + i, dx, ds + j, ds + w.extent + j, span.length, &k, &d, &r, &p, &q)
+                    grad_one(dy, x, s + i, dx, ds + j, ds + w.pitch + j, span.length, &k, &d, &r, &p, &q)
                 else:
                     grad_input_each(dy, x, s + i, dx, span.length, k, d, r, p, q)
             elif dx != NULL:
@@ -231,7 +231,7 @@ cdef inline void part_input(
                     grad_input_same(dy, x, dx, span.length, k, d, r, c, p, q)
             if ds != NULL and (dx == NULL or s == NULL or w.sums == ABSENT):
                 j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                grad_params_each(dy, x, ds + j, ds + w.extent + j, span.length, k, d, r)
+                grad_params_each(dy, x, ds + j, ds + w.pitch + j, span.length, k, d, r)
             x += x_step
             dy += dy_step
             dx += dx_step
@@ -245,8 +245,8 @@ cdef inline void rows_sums(const real* type, const Work* w, Py_ssize_t job) noex
 
 
 cdef inline real* collected_by(const real* type, const Work* w, Py_ssize_t block) noexcept nogil:
-    """Where a block collects its ds, and w.extent further its db; NULL where it does not."""
-    return <real*>w.collected + block * 2 * w.extent if w.collected != NULL else NULL
+    """Where a block collects its ds, and w.pitch further its db; NULL where it does not."""
+    return <real*>w.collected + block * 2 * w.pitch if w.collected != NULL else NULL
 
 
 cdef inline void rows_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -285,7 +285,7 @@ cdef inline void rows_collect(const real* type, const Work* w, Py_ssize_t job) n
     cdef real* ds = <real*>w.ds
     cdef real* db = <real*>w.db
     cdef Py_ssize_t group = job // pieces_to_collect(w)
-    cdef const real* collected = <const real*>w.collected + group * w.blocks * 2 * w.extent
+    cdef const real* collected = <const real*>w.collected + group * w.blocks * 2 * w.pitch
     cdef Py_ssize_t start = row_param(&w.nest, group * w.group_step)
     cdef Py_ssize_t n = w.nest.reduce1.count
     cdef Py_ssize_t first = job % pieces_to_collect(w) * COLLECTED
@@ -301,10 +301,10 @@ cdef inline void rows_collect(const real* type, const Work* w, Py_ssize_t job) n
             total_s[j] = 0
             total_b[j] = 0
         for block in range(w.blocks):
-            at = collected + block * 2 * w.extent + first
+            at = collected + block * 2 * w.pitch + first
             for j in range(lanes):
                 total_s[j] += at[j]
-                total_b[j] += at[w.extent + j]
+                total_b[j] += at[w.pitch + j]
         for j in range(lanes):
             ds[at_param + j] = <real>total_s[j]
             db[at_param + j] = <real>total_b[j]

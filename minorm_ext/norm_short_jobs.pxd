@@ -260,7 +260,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
             for i in range(n):
                 grad_far(
                     dy[i], x[i], s + param[i] if each else NULL, <real*>w.dx.items + data[i],
-                    ds, ds + w.extent if ds else NULL, w.columns, next[i] - data[i],
+                    ds, ds + w.pitch if ds else NULL, w.columns, next[i] - data[i],
                     k[i], d[i], r[i], c[i], p[i], q[i],
                 )
         at = w.columns if far else 0
@@ -275,12 +275,12 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                     dx[m] = place(&w.dx, data[i + m] + at, dx_room + m * FAR_PIECE)
                 if together == 2:
                     grad_two(
-                        dy + i, x + i, at, s + param[i] + at, dx, ds + at, ds + w.extent + at, some,
+                        dy + i, x + i, at, s + param[i] + at, dx, ds + at, ds + w.pitch + at, some,
                         k + i, d + i, r + i, p + i, q + i,
                     )
                 elif share:
                     grad_one(
-                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], ds + at, ds + w.extent + at, some,
+                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], ds + at, ds + w.pitch + at, some,
                         k + i, d + i, r + i, p + i, q + i,
                     )
                 elif each:
@@ -290,7 +290,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                 else:
                     grad_input_same(dy[i] + at, x[i] + at, dx[0], some, k[i], d[i], r[i], c[i], p[i], q[i])
                 if ds != NULL and not share:
-                    grad_params_each(dy[i] + at, x[i] + at, ds + at, ds + w.extent + at, some, k[i], d[i], r[i])
+                    grad_params_each(dy[i] + at, x[i] + at, ds + at, ds + w.pitch + at, some, k[i], d[i], r[i])
                 for m in range(together):
                     put(&w.dx, data[i + m] + at, some, dx[m])
                 i += together

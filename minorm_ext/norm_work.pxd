@@ -10,6 +10,7 @@ from minorm_ext.storage cimport Data
 
 cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
+    LINE = 16          # elements of a line of memory, or of two in double
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
@@ -73,6 +74,7 @@ cdef struct Work:
     # Backward: places for sums.
     Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
     Py_ssize_t extent      # parameters of a row, where each element has one
+    Py_ssize_t pitch       # from a block's ds to its db and on to the next ds: whole lines of memory
     double* partial        # sums of parts, or of slots: pairs
     double* own            # memory of the next two, and of those after them unless they are given
     double* sum_dy         # of each row, or of each lane
@@ -133,6 +135,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
             w.groups, w.members, w.group_step, w.member_step = n.keep1.count, n.keep0.count, 1, n.keep1.count
         w.members_of_block = min(max(ceil_div(w.members, 32), 8), 256)
         w.extent = n.reduce1.count * (n.reduce0.count if n.reduce0.param else 1)
+        w.pitch = ceil_div(w.extent, LINE) * LINE
     w.blocks = ceil_div(w.members, w.members_of_block)
 
 
