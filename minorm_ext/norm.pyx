@@ -9,9 +9,8 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from posix.stdlib cimport posix_memalign
 
 from minorm_ext.buffers cimport address
 from minorm_ext.nest cimport load, row_param
@@ -22,12 +21,16 @@ from minorm_ext.norm_lane_jobs cimport (
 from minorm_ext.norm_lanes cimport LANES, lane_row_param
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport (
-    pieces_to_collect, rows_apply, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums,
-    rows_whole_backward, rows_whole_forward,
+    pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
+    rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
 )
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, slots_of_param, take_whole_rows
 from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
+
+from minorm_ext import kernels
+
+empty = kernels("memory").empty
 
 
 cdef enum:
@@ -46,6 +49,7 @@ cdef enum Phase:
     SUMS      # a part
     COMBINE   # a row or tile: add up its parts
     INPUT     # a part
+    CLEAR     # a piece of what blocks collect
     COLLECT   # a group of rows: add up the ds and db of its blocks
 
 
@@ -72,6 +76,8 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
         rows_combine(type, w, job)
     elif phase == INPUT:
         rows_input(type, w, job)
+    elif phase == CLEAR:
+        rows_clear(type, w, job)
     else:
         rows_collect(type, w, job)
 
@@ -125,7 +131,7 @@ cdef int spread(
     cdef Py_ssize_t at_once = jobs if cost <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / cost)))
     while begin < jobs:
         end = min(jobs, begin + at_once)
-        if threads == 1:
+        if threads == 1 or jobs == 1:
             for job in range(begin, end):
                 do(w, phase, first + job * step)
         else:
@@ -138,13 +144,11 @@ cdef int spread(
 
 
 cdef void* room(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
-    """Scratch memory, zeroed, from the start of a line on: a vector that lies across two lines costs twice."""
-    cdef size_t bytes = max(items, 1) * size
-    cdef void* memory = NULL
-    if posix_memalign(&memory, 64, bytes):
+    """Scratch memory, zeroed."""
+    cdef void* memory = calloc(max(items, 1), size)
+    if memory == NULL:
         with gil:
             raise MemoryError(f"norm: no memory for {items} partial sums")
-    memset(memory, 0, bytes)
     return memory
 
 
@@ -164,7 +168,6 @@ cdef int run_forward(Work* w, int threads) except -1 nogil:
 cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef Py_ssize_t all = w.tiles * w.nest.keep0.count if w.lanes else w.rows
     cdef Py_ssize_t blocks = all if w.lanes else w.groups * w.blocks
-    cdef Py_ssize_t itemsize = sizeof(float) if w.single else sizeof(double)
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
     cdef Py_ssize_t part
@@ -179,10 +182,10 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
         w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
     elif w.tally and not whole:
         w.partial = <double*>room(all * w.parts, 2 * LANES * sizeof(double))
-    if params and w.each:
-        w.collected = room(blocks, 2 * w.pitch * itemsize)
     if params and w.lanes and by_row(w):
         w.row_params = <double*>room(all * w.depth, 2 * sizeof(double))
+    if w.collected != NULL:
+        spread(w, CLEAR, pieces_to_clear(w), threads)
     if whole:
         spread(w, BACKWARD, blocks, threads)
     else:
@@ -355,12 +358,14 @@ def backward(
     if sums is not None:
         w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE)
         w.sum_gx = w.sum_g + w.rows
+    if ds is not None and w.each:
+        collected = empty(size_to_collect(&w), ds.dtype)
+        w.collected = parameter(&w, collected, True)
     try:
         with nogil:
             run_backward(&w, threads)
     finally:
         free(w.own)
         free(w.partial)
-        free(w.collected)
         free(w.row_params)
         free(w.totals)

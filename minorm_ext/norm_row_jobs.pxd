@@ -2,6 +2,8 @@
 # The jobs on rows: which part of which row, with which statistics and parameters. `type` has the type computed in, and
 # is otherwise not looked at.
 
+from libc.string cimport memset
+
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
@@ -12,7 +14,8 @@ from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport item, real
 
 cdef enum:
-    COLLECTED = 1 << 16  # parameters whose gradients one job adds up
+    COLLECTED = 256    # parameters whose gradients one job adds up
+    CLEARED = 1 << 18  # elements that one job clears
 
 
 cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
@@ -275,6 +278,22 @@ cdef inline void rows_whole_backward(const real* type, const Work* w, Py_ssize_t
                 part_input(type, w, row, part, ds)
 
 
+cdef inline Py_ssize_t size_to_collect(const Work* w) noexcept nogil:
+    """How many elements all blocks collect."""
+    return w.groups * w.blocks * 2 * w.pitch
+
+
+cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
+    """How many jobs that makes."""
+    return ceil_div(size_to_collect(w), CLEARED)
+
+
+cdef inline void rows_clear(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
+    """Nothing is collected yet in a piece."""
+    cdef Py_ssize_t first = job * CLEARED
+    memset(<real*>w.collected + first, 0, min(<Py_ssize_t>CLEARED, size_to_collect(w) - first) * sizeof(real))
+
+
 cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
     """How many jobs the parameters of a group make."""
     return ceil_div(w.extent, COLLECTED)
@@ -292,10 +311,10 @@ cdef inline void rows_collect(const real* type, const Work* w, Py_ssize_t job) n
     cdef Py_ssize_t end = min(first + COLLECTED, w.extent)
     cdef Py_ssize_t j, block, lanes, at_param
     cdef const real* at
-    cdef double total_s[256]
-    cdef double total_b[256]
+    cdef double total_s[COLLECTED]
+    cdef double total_b[COLLECTED]
     while first < end:
-        lanes = min(256, min(end - first, n - first % n))
+        lanes = min(end - first, n - first % n)
         at_param = start + first // n * w.nest.reduce0.param + first % n
         for j in range(lanes):
             total_s[j] = 0

@@ -10,13 +10,14 @@ from minorm_ext.storage cimport Data
 
 cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
-    LINE = 16          # elements of a line of memory, or of two in double
     GROUP = 16384      # elements, about, that one job takes through both phases
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
+    LINE = 16          # elements of a line of memory, or of two in double
+    SETS = 64          # lines after which the sets of the innermost cache begin anew
 
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
     COMPUTE
@@ -74,7 +75,7 @@ cdef struct Work:
     # Backward: places for sums.
     Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
     Py_ssize_t extent      # parameters of a row, where each element has one
-    Py_ssize_t pitch       # from a block's ds to its db and on to the next ds: whole lines of memory
+    Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next
     double* partial        # sums of parts, or of slots: pairs
     double* own            # memory of the next two, and of those after them unless they are given
     double* sum_dy         # of each row, or of each lane
@@ -88,6 +89,14 @@ cdef struct Work:
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return (a + b - 1) // b
+
+
+cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
+    """Whole lines, for a vector that lies across two costs twice; and some more where ds and db would share sets."""
+    cdef Py_ssize_t lines = ceil_div(extent, LINE)
+    if lines <= 1:
+        return extent
+    return (lines if lines % SETS else lines + 11) * LINE
 
 
 cdef inline void cut_work(Work* w) noexcept nogil:
@@ -135,7 +144,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
             w.groups, w.members, w.group_step, w.member_step = n.keep1.count, n.keep0.count, 1, n.keep1.count
         w.members_of_block = min(max(ceil_div(w.members, 32), 8), 256)
         w.extent = n.reduce1.count * (n.reduce0.count if n.reduce0.param else 1)
-        w.pitch = ceil_div(w.extent, LINE) * LINE
+        w.pitch = pitch_of(w.extent)
     w.blocks = ceil_div(w.members, w.members_of_block)
 
 
