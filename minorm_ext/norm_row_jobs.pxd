@@ -8,7 +8,7 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
     CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
-    grad_params_each, grad_sums, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
+    grad_params_each, grad_sums, joined, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport item, real
@@ -39,6 +39,7 @@ cdef inline Moments part_moments(const real* type, const Work* w, Py_ssize_t dat
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
         x = fetch_span(&w.x, &w.nest, data, span, room, &step)
+        span = joined(&w.nest, span)
         guess = <real>(first + m.offset) if m.n > 0 else sample_mean(x, step, span)
         m = merge(m, span_moments(x, step, span, first, guess, w.equation.centered))
     return m

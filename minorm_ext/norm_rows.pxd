@@ -9,17 +9,27 @@ from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
 from minorm_ext.storage cimport Data, fetch, place, put, real
 
-cdef extern from "norm_step.h" nogil:
-    void minorm_step_f(float* a, float* q, const float* x, float k) noexcept
-    void minorm_step_d(double* a, double* q, const double* x, double k) noexcept
-    void minorm_grad_step_f(float* a, float* q, const float* dy, const float* x, float k, float d) noexcept
-    void minorm_grad_step_d(double* a, double* q, const double* dy, const double* x, double k, double d) noexcept
-    void minorm_scaled_step_f(
-        float* a, float* q, const float* dy, const float* s, const float* x, float k, float d
+cdef extern from "norm_sums.h" nogil:
+    void minorm_sums_f(
+        const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
-    void minorm_scaled_step_d(
-        double* a, double* q, const double* dy, const double* s, const double* x, double k, double d
+    void minorm_sums_d(
+        const double* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, double k, double* sum, double* squares
     ) noexcept
+    void minorm_short_sums_f(const float* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    void minorm_short_sums_d(const double* x, Py_ssize_t n, double k, double* sum, double* squares) noexcept
+    void minorm_grad_sums_f(
+        const float* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const float* x, Py_ssize_t step,
+        Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
+    ) noexcept
+    void minorm_grad_sums_d(
+        const double* dy, Py_ssize_t dy_step, const double* s, Py_ssize_t s_step, const double* x, Py_ssize_t step,
+        Py_ssize_t runs, Py_ssize_t n, double k, double d, double* sum_g, double* sum_gx
+    ) noexcept
+    float minorm_total_f(const float* a) noexcept
+    double minorm_total_d(const double* a) noexcept
+
+cdef extern from "norm_each.h" nogil:
     void minorm_apply_two_f(
         const float* x0, const float* x1, const float* s, const float* b,
         float* y0, float* y1, Py_ssize_t n, const float* k, const float* d, const float* r
@@ -48,15 +58,12 @@ cdef extern from "norm_step.h" nogil:
         double* dx0, double* dx1, double* ds, double* db, Py_ssize_t n,
         const double* k, const double* d, const double* r, const double* p, const double* q
     ) noexcept
-    float minorm_total_f(const float* a) noexcept
-    double minorm_total_d(const double* a) noexcept
 
 
 cdef enum:
     CHUNK = 4096  # elements; in float, one chunk of x and one of y fill the first-level cache
-    WIDTH = 32    # accumulators
-    STEP16 = 16   # of which one step takes half
-    REACH = 16    # elements that one of them adds up on its own
+    WIDTH = 32    # accumulators of a sum
+    BRIEF = 512   # elements that they add up without being added to others
 
 
 cdef struct Cut:
@@ -104,13 +111,19 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) 
     return at
 
 
-cdef inline Py_ssize_t as_one(const Nest* nest, Span* at, Py_ssize_t* step) noexcept nogil:
-    """Runs that follow each other without a gap are one run, for copying. Returns where the first begins in its row."""
-    cdef Py_ssize_t start = at.run * nest.reduce0.data + at.element
-    step[0] = at.length
+cdef inline Span joined(const Nest* nest, Span at) noexcept nogil:
+    """Runs that follow each other without a gap are one run, where nobody asks for the parameters of each."""
     if nest.reduce0.data == at.length:
         at.length *= at.runs
         at.runs = 1
+    return at
+
+
+cdef inline Py_ssize_t as_one(const Nest* nest, Span* at, Py_ssize_t* step) noexcept nogil:
+    """The same for copying. Returns where the first begins in its row."""
+    cdef Py_ssize_t start = at.run * nest.reduce0.data + at.element
+    step[0] = at.length
+    at[0] = joined(nest, at[0])
     return start
 
 
@@ -157,113 +170,22 @@ cdef inline real total(const real* a) noexcept nogil:
         return minorm_total_d(a)
 
 
-cdef inline void clear(real* a) noexcept nogil:
-    cdef Py_ssize_t j
-    for j in range(WIDTH):
-        a[j] = 0
-
-
-cdef inline void gather(real* all, const real* a) noexcept nogil:
-    cdef Py_ssize_t j
-    for j in range(WIDTH):
-        all[j] += a[j]
-
-
-cdef inline void sum_step(real* a, real* q, const real* x, real k) noexcept nogil:
-    if real is float:
-        minorm_step_f(a, q, x, k)
-    else:
-        minorm_step_d(a, q, x, k)
-
-
-cdef inline void grad_step(
-    real* a, real* q, const real* dy, const real* s, const real* x, real k, real d
-) noexcept nogil:
-    if real is float:
-        if s == NULL:
-            minorm_grad_step_f(a, q, dy, x, k, d)
-        else:
-            minorm_scaled_step_f(a, q, dy, s, x, k, d)
-    else:
-        if s == NULL:
-            minorm_grad_step_d(a, q, dy, x, k, d)
-        else:
-            minorm_scaled_step_d(a, q, dy, s, x, k, d)
-
-
-cdef inline void sum_run(const real* x, Py_ssize_t n, real k, real* a, real* q, real* rest) noexcept nogil:
-    """a += x - k and q += (x - k)^2 along a run; what is left of 16 goes to rest."""
-    cdef Py_ssize_t i = 0
-    cdef real t
-    while i + WIDTH <= n:
-        sum_step(a, q, x + i, k)
-        sum_step(a + STEP16, q + STEP16, x + i + STEP16, k)
-        i += WIDTH
-    if i + STEP16 <= n:
-        sum_step(a, q, x + i, k)
-        i += STEP16
-    while i < n:
-        t = x[i] - k
-        rest[0] += t
-        rest[1] += t * t
-        i += 1
-
-
 cdef inline void shifted_sums(
     const real* x, Py_ssize_t step, Span at, real k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) over a span whose first element is x[0] and whose runs are `step` apart.
-
-    An accumulator takes about REACH elements before it is added to another: beside one outlier of a million standard
-    deviations, hundreds of small squares added one by one would each be rounded away.
-    """
-    cdef real a[WIDTH]
-    cdef real q[WIDTH]
-    cdef real all_a[WIDTH]
-    cdef real all_q[WIDTH]
-    cdef real rest[2]
-    cdef real all_rest[2]
-    cdef Py_ssize_t piece = min(at.length, <Py_ssize_t>(REACH * WIDTH))
-    cdef Py_ssize_t runs = REACH * WIDTH // piece  # pieces of as many runs
-    cdef Py_ssize_t first = 0
-    cdef Py_ssize_t r, start
-    cdef const real* p
-    clear(all_a)
-    clear(all_q)
-    all_rest[0] = 0
-    all_rest[1] = 0
-    while first < at.runs:
-        start = 0
-        while start < at.length:
-            clear(a)
-            clear(q)
-            rest[0] = 0
-            rest[1] = 0
-            for r in range(first, min(first + runs, at.runs)):
-                p = x + r * step + start
-                sum_run(p, min(piece, at.length - start), k, a, q, rest)
-            gather(all_a, a)
-            gather(all_q, q)
-            all_rest[0] += rest[0]
-            all_rest[1] += rest[1]
-            start += piece
-        first += runs
-    sum[0] = total(all_a) + all_rest[0]
-    squares[0] = total(all_q) + all_rest[1]
+    """sum(x - k) and sum((x - k)^2) over a span whose first element is x[0] and whose runs are `step` apart."""
+    if real is float:
+        minorm_sums_f(x, step, at.runs, at.length, k, sum, squares)
+    else:
+        minorm_sums_d(x, step, at.runs, at.length, k, sum, squares)
 
 
 cdef inline void short_sums(const real* x, Py_ssize_t n, real k, real* sum, real* squares) noexcept nogil:
-    """The same over n contiguous elements, at most REACH * WIDTH."""
-    cdef real a[WIDTH]
-    cdef real q[WIDTH]
-    cdef real rest[2]
-    clear(a)
-    clear(q)
-    rest[0] = 0
-    rest[1] = 0
-    sum_run(x, n, k, a, q, rest)
-    sum[0] = total(a) + rest[0]
-    squares[0] = total(q) + rest[1]
+    """The same over n contiguous elements, at most BRIEF."""
+    if real is float:
+        minorm_short_sums_f(x, n, k, sum, squares)
+    else:
+        minorm_short_sums_d(x, n, k, sum, squares)
 
 
 cdef inline void careful_sums(
@@ -361,38 +283,10 @@ cdef inline void grad_sums(
     real k, real d, real* sum_g, real* sum_gx,
 ) noexcept nogil:
     """sum(g) and sum(g * (x - mean)) over a span; g = dy * s where s has a parameter for each element, else dy."""
-    cdef real a[WIDTH]
-    cdef real q[WIDTH]
-    cdef real rest_a = 0
-    cdef real rest_q = 0
-    cdef real t
-    cdef Py_ssize_t r, i
-    cdef const real* p
-    cdef const real* g
-    cdef const real* w = NULL
-    clear(a)
-    clear(q)
-    for r in range(at.runs):
-        p = x + r * step
-        g = dy + r * dy_step
-        if s != NULL:
-            w = s + r * s_step
-        i = 0
-        while i + WIDTH <= at.length:
-            grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
-            i += STEP16
-            grad_step(a + STEP16, q + STEP16, g + i, w + i if s != NULL else NULL, p + i, k, d)
-            i += STEP16
-        if i + STEP16 <= at.length:
-            grad_step(a, q, g + i, w + i if s != NULL else NULL, p + i, k, d)
-            i += STEP16
-        while i < at.length:
-            t = g[i] * w[i] if s != NULL else g[i]
-            rest_a += t
-            rest_q += t * ((p[i] - k) - d)
-            i += 1
-    sum_g[0] = total(a) + rest_a
-    sum_gx[0] = total(q) + rest_q
+    if real is float:
+        minorm_grad_sums_f(dy, dy_step, s, s_step, x, step, at.runs, at.length, k, d, sum_g, sum_gx)
+    else:
+        minorm_grad_sums_d(dy, dy_step, s, s_step, x, step, at.runs, at.length, k, d, sum_g, sum_gx)
 
 
 cdef inline void grad_input_same(

@@ -11,7 +11,7 @@ from minorm_ext.norm_far cimport apply_far, grad_far
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    CHUNK, REACH, WIDTH, Span, apply_each, apply_two, apply_same, grad_two, grad_input_each, grad_input_same,
+    BRIEF, CHUNK, Span, apply_each, apply_two, apply_same, grad_two, grad_input_each, grad_input_same,
     grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
@@ -75,7 +75,7 @@ cdef inline void statistics_of(
     cdef double m = w.columns
     cdef double one = w.one_by_columns
     cdef bint centered = w.equation.centered
-    cdef bint brief = w.columns <= REACH * WIDTH
+    cdef bint brief = w.columns <= BRIEF
     cdef int odd = 0
     cdef Moments moments
     cdef Py_ssize_t i
