@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The second phase on a row that comes from memory and whose result goes around the cache: see norm_far.h.
 
-from minorm_ext.storage cimport real
+from minorm_ext.storage cimport Data, real
 
 cdef extern from "norm_far.h" nogil:
     void minorm_apply_far_f(
@@ -20,6 +20,11 @@ cdef extern from "norm_far.h" nogil:
         const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
         Py_ssize_t next, double k, double d, double r, double c, double p, double q
     ) noexcept
+
+
+cdef inline bint goes_far(const Data* result) noexcept nogil:
+    """Around the cache, and neither widened nor rounded on the way."""
+    return result.items != NULL and result.stream and result.as_is
 
 
 cdef inline void apply_far(

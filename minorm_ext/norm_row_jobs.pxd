@@ -5,13 +5,14 @@
 from libc.string cimport memset
 
 from minorm_ext.nest cimport row_data, row_param
+from minorm_ext.norm_far cimport apply_far, goes_far, grad_far
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
     CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
     grad_params_each, grad_sums, joined, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
-from minorm_ext.storage cimport item, real
+from minorm_ext.storage cimport Data, item, real
 
 cdef enum:
     COLLECTED = 256    # parameters whose gradients one job adds up
@@ -20,6 +21,18 @@ cdef enum:
 
 cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
     return min((part + 1) * w.chunks_of_part, w.chunks)
+
+
+cdef inline Py_ssize_t next_in_memory(const Work* w) noexcept nogil:
+    """How far ahead that lies which the second phase may ask for: the next row, or the next run of a long row."""
+    return w.columns if w.x.far else w.nest.reduce0.data
+
+
+cdef inline real* item_at(
+    const real* type, const Work* w, const Data* data, Py_ssize_t row, Span span, Py_ssize_t run
+) noexcept nogil:
+    """Where a run of a span of the row that begins at `row` lies in memory."""
+    return <real*>data.items + row + (span.run + run) * w.nest.reduce0.data + span.element
 
 
 # Forward.
@@ -65,6 +78,7 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
     cdef real r = <real>w.rstd[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
+    cdef Py_ssize_t next = next_in_memory(w)
     cdef Py_ssize_t chunk, run, p, x_step, y_step
     cdef real x_room[CHUNK]
     cdef real y_room[CHUNK]
@@ -77,7 +91,13 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
         y = place_span(&w.y, &w.nest, data, span, y_room, &y_step)
         for run in range(span.runs):
             p = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
-            if w.each and (s != NULL or b != NULL):
+            if goes_far(&w.y):
+                apply_far(
+                    x + run * x_step, s + p if w.each and s else NULL, b + p if w.each and b else NULL,
+                    item_at(type, w, &w.y, data, span, run), span.length, next, k, d, r,
+                    r * s[p] if s and not w.each else r, b[p] if b and not w.each else 0,
+                )
+            elif w.each and (s != NULL or b != NULL):
                 apply_each(
                     x + run * x_step, y + run * y_step, span.length, k, d, r,
                     s + p if s else NULL, b + p if b else NULL,
@@ -86,7 +106,8 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
                 apply_same(
                     x + run * x_step, y + run * y_step, span.length, k, d, r * s[p] if s else r, b[p] if b else 0
                 )
-        put_span(&w.y, &w.nest, data, span, y)
+        if not goes_far(&w.y):
+            put_span(&w.y, &w.nest, data, span, y)
 
 
 cdef inline void rows_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -208,6 +229,8 @@ cdef inline void part_input(
     cdef const real* dy
     cdef real* dx = NULL
     cdef Span span
+    cdef Py_ssize_t next = next_in_memory(w)
+    cdef bint far = goes_far(&w.dx) and w.sums != ABSENT
     if w.sums != ABSENT:
         p = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
         q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
@@ -219,7 +242,14 @@ cdef inline void part_input(
             dx = place_span(&w.dx, &w.nest, data, span, dx_room, &dx_step)
         for run in range(span.runs):
             i = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
-            if dx != NULL and w.each and s != NULL:
+            if far:
+                j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+                grad_far(
+                    dy, x, s + i if w.each and s else NULL, item_at(type, w, &w.dx, data, span, run),
+                    ds + j if ds else NULL, ds + w.pitch + j if ds else NULL, span.length, next, k, d, r,
+                    r * s[i] if s and not w.each else r, p, q,
+                )
+            elif dx != NULL and w.each and s != NULL:
                 if w.sums == ABSENT:
                     scale_each(dy, s + i, dx, span.length, r)
                 elif ds != NULL:
@@ -233,13 +263,13 @@ cdef inline void part_input(
                     scale_same(dy, dx, span.length, c)
                 else:
                     grad_input_same(dy, x, dx, span.length, k, d, r, c, p, q)
-            if ds != NULL and (dx == NULL or s == NULL or w.sums == ABSENT):
+            if ds != NULL and not far and (dx == NULL or s == NULL or w.sums == ABSENT):
                 j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
                 grad_params_each(dy, x, ds + j, ds + w.pitch + j, span.length, k, d, r)
             x += x_step
             dy += dy_step
             dx += dx_step
-        if dx != NULL:
+        if dx != NULL and not far:
             put_span(&w.dx, &w.nest, data, span, dx - span.runs * dx_step)
 
 

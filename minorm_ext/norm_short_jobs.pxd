@@ -7,7 +7,7 @@
 from libc.math cimport sqrt
 
 from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_far cimport apply_far, grad_far
+from minorm_ext.norm_far cimport apply_far, goes_far, grad_far
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
@@ -38,11 +38,6 @@ cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) n
 
 cdef inline Py_ssize_t piece_of(const Work* w, const Data* result) noexcept nogil:
     return FAR_PIECE if w.x.far or result.stream or not result.as_is else PIECE
-
-
-cdef inline bint from_memory_to_memory(const Work* w, const Data* result) noexcept nogil:
-    """Around the cache, and neither widened nor rounded on the way."""
-    return w.x.far and result.stream and result.as_is
 
 
 cdef inline bint apart_pays(const Work* w) noexcept nogil:
@@ -136,7 +131,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef double rstd[BATCH]
     cdef bint each = w.each and (s != NULL or b != NULL)
     cdef bint share = w.each and s != NULL and b != NULL and w.apply and not w.x.far
-    cdef bint far = from_memory_to_memory(w, &w.y)
+    cdef bint far = w.x.far and goes_far(&w.y)
     cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
     cdef Py_ssize_t piece = piece_of(w, &w.y)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
@@ -220,7 +215,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
     cdef bint share = each and ds != NULL
-    cdef bint far = from_memory_to_memory(w, &w.dx) and (not share or apart_pays(w))
+    cdef bint far = w.x.far and goes_far(&w.dx) and (not share or apart_pays(w))
     cdef double rstd, scale
     cdef Py_ssize_t at_once = rows_at_once(w, share and not far, FEW // 2)
     cdef Py_ssize_t piece = piece_of(w, &w.dx)
