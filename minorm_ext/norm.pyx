@@ -14,6 +14,7 @@ from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
 from minorm_ext.nest cimport load, row_param
+from minorm_ext.norm_far_jobs cimport far_backward, far_backward_pays, far_forward, far_forward_pays
 from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
@@ -55,7 +56,9 @@ cdef enum Phase:
 
 cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        if w.short:
+        if w.short and far_forward_pays(w):
+            far_forward(type, w, job)
+        elif w.short:
             short_forward(type, w, job)
         else:
             rows_whole_forward(type, w, job)
@@ -66,7 +69,9 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
     elif phase == APPLY:
         rows_apply(type, w, job)
     elif phase == BACKWARD:
-        if w.short:
+        if w.short and far_backward_pays(w):
+            far_backward(type, w, job)
+        elif w.short:
             short_backward(type, w, job)
         else:
             rows_whole_backward(type, w, job)

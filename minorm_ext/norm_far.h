@@ -1,7 +1,8 @@
-/* A row that comes from memory and whose result goes around the cache.
+/* The second phase on a row that comes from memory and whose result goes around the cache.
  *
- * Each line of the result leaves as soon as it is computed, and each turn asks for a line of a row to come, `next` elements
- * further on: so memory is read and written all the time, and nothing waits in a buffer.
+ * Each line of the result leaves as soon as it is computed, and each turn asks for a line of a row to come, `next`
+ * elements further on: so memory is read and written all the time, and nothing waits in a buffer. A wide row has left
+ * the innermost cache when its second phase begins; there, the first phase of the next row goes along in the same loop.
  *
  *     y  = ((x - k) - d) * r * s + b
  *     dx = (dy * s * r - p) - xhat * q,  ds += dy * xhat,  db += dy
@@ -11,6 +12,7 @@
 #ifndef MINORM_NORM_FAR_H
 #define MINORM_NORM_FAR_H
 
+#include "norm_sums.h"
 #include "stream.h"
 
 #define FAR_INLINE static inline __attribute__((always_inline))
@@ -32,23 +34,30 @@
         *(V *)(db + i) += g;                                                                                       \
     }
 
-/* All turns: one by one up to the first line of the result, then line by line. */
-#define MINORM_TURNS(T, LINE, TURN, to, ASK)                                                                       \
+/* All turns: one by one up to the first line of the result, line by line up to `stop`, one by one to the end. */
+#define MINORM_FIRST(T, TURN, to)                                                                                  \
     const ptrdiff_t some = 64 / sizeof(T);                                                                         \
     ptrdiff_t i = 0;                                                                                               \
     for (; i < n && (uintptr_t)(to + i) % 64; i++) {                                                               \
         TURN(T)                                                                                                    \
         to[i] = v;                                                                                                 \
-    }                                                                                                              \
-    for (; i + some <= n; i += some) {                                                                             \
+    }
+
+#define MINORM_LINES(LINE, TURN, to, stop, ASK)                                                                    \
+    for (; i + some <= stop; i += some) {                                                                          \
         ASK                                                                                                        \
         TURN(LINE)                                                                                                 \
         minorm_stream_line(to + i, &v);                                                                            \
-    }                                                                                                              \
+    }
+
+#define MINORM_LAST(T, TURN, to)                                                                                   \
     for (; i < n; i++) {                                                                                           \
         TURN(T)                                                                                                    \
         to[i] = v;                                                                                                 \
     }
+
+/* What the first phase of the next row will read soon. */
+#define MINORM_ASK(p) __builtin_prefetch((p) + 1024 + i, 0, 2);
 
 /* The compiler makes one loop of each combination of what is there. */
 #define MINORM_FAR(T, S)                                                                                           \
@@ -56,7 +65,9 @@
                                                                                                                    \
     FAR_INLINE void minorm_apply_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,     \
                                         T k, T d, T r, T c, T c_b) {                                               \
-        MINORM_TURNS(T, minorm_line_##S, MINORM_APPLY, y, __builtin_prefetch(x + next + i, 0, 2);)                 \
+        MINORM_FIRST(T, MINORM_APPLY, y)                                                                           \
+        MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, n, __builtin_prefetch(x + next + i, 0, 2);)                 \
+        MINORM_LAST(T, MINORM_APPLY, y)                                                                            \
     }                                                                                                              \
                                                                                                                    \
     static inline void minorm_apply_far_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n,                 \
@@ -69,8 +80,10 @@
                                                                                                                    \
     FAR_INLINE void minorm_grad_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,      \
                                        ptrdiff_t next, T k, T d, T r, T c, T p, T q) {                             \
-        MINORM_TURNS(T, minorm_line_##S, MINORM_GRAD, dx, __builtin_prefetch(x + next + i, 0, 2);                  \
+        MINORM_FIRST(T, MINORM_GRAD, dx)                                                                           \
+        MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, n, __builtin_prefetch(x + next + i, 0, 2);                  \
                      __builtin_prefetch(dy + next + i, 0, 2);)                                                     \
+        MINORM_LAST(T, MINORM_GRAD, dx)                                                                            \
     }                                                                                                              \
                                                                                                                    \
     static inline void minorm_grad_far_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,  \
@@ -79,6 +92,67 @@
         else if (s) minorm_grad_of_##S(dy, x, s, dx, NULL, NULL, n, next, k, d, r, c, p, q);                       \
         else if (ds) minorm_grad_of_##S(dy, x, NULL, dx, ds, db, n, next, k, d, r, c, p, q);                       \
         else minorm_grad_of_##S(dy, x, NULL, dx, NULL, NULL, n, next, k, d, r, c, p, q);                           \
+    }                                                                                                              \
+                                                                                                                   \
+    /* Both phases at once: the second on a row, the first on the row `next` elements further on, whose shift is k1, or\
+     * whose mean is k1 + d1. The sums are those of norm_sums.h, bit by bit. */                                    \
+    FAR_INLINE void minorm_apply_and_sum_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,\
+                                                T k, T d, T r, T c, T c_b, T k1, T *sum, T *squares) {             \
+        minorm_held_##S all = {0};                                                                                 \
+        MINORM_FIRST(T, MINORM_APPLY, y)                                                                           \
+        for (ptrdiff_t start = 0; start < n; start += 512) {                                                       \
+            const ptrdiff_t length = n - start < 512 ? n - start : 512;                                            \
+            minorm_held_##S piece = {0};                                                                           \
+            ptrdiff_t j = 0;                                                                                       \
+            for (; j + 32 <= length && i + 32 <= n; j += 32) {                                                     \
+                const ptrdiff_t stop = i + 32;                                                                     \
+                minorm_add_##S(&piece, NULL, NULL, x + next + start, j, j + 32, k1, 0);                            \
+                MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, stop, MINORM_ASK(x + next))                         \
+            }                                                                                                      \
+            minorm_add_##S(&piece, NULL, NULL, x + next + start, j, length, k1, 0);                                \
+            minorm_gather_##S(&all, &piece);                                                                       \
+        }                                                                                                          \
+        MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, n, )                                                        \
+        MINORM_LAST(T, MINORM_APPLY, y)                                                                            \
+        *sum = minorm_total_##S((const T *)all.a);                                                                 \
+        *squares = minorm_total_##S((const T *)all.q);                                                             \
+    }                                                                                                              \
+                                                                                                                   \
+    static inline void minorm_apply_and_sum_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,\
+                                                T k, T d, T r, T c, T c_b, T k1, T *sum, T *squares) {             \
+        if (s && b) minorm_apply_and_sum_of_##S(x, s, b, y, n, next, k, d, r, c, c_b, k1, sum, squares);           \
+        else if (s) minorm_apply_and_sum_of_##S(x, s, NULL, y, n, next, k, d, r, c, c_b, k1, sum, squares);        \
+        else if (b) minorm_apply_and_sum_of_##S(x, NULL, b, y, n, next, k, d, r, c, c_b, k1, sum, squares);        \
+        else minorm_apply_and_sum_of_##S(x, NULL, NULL, y, n, next, k, d, r, c, c_b, k1, sum, squares);            \
+    }                                                                                                              \
+                                                                                                                   \
+    FAR_INLINE void minorm_grad_and_sum_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,\
+                                               ptrdiff_t next, T k, T d, T r, T c, T p, T q, T k1, T d1, T *sum,   \
+                                               T *sum_x) {                                                         \
+        minorm_held_##S all = {0};                                                                                 \
+        ptrdiff_t j = 0;                                                                                           \
+        MINORM_FIRST(T, MINORM_GRAD, dx)                                                                           \
+        for (; j + 32 <= n && i + 32 <= n; j += 32) {                                                              \
+            const ptrdiff_t stop = i + 32;                                                                         \
+            minorm_add_##S(&all, dy + next, s, x + next, j, j + 32, k1, d1);                                       \
+            MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, stop, MINORM_ASK(x + next) MINORM_ASK(dy + next))       \
+        }                                                                                                          \
+        minorm_add_##S(&all, dy + next, s, x + next, j, n, k1, d1);                                                \
+        MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, n, )                                                        \
+        MINORM_LAST(T, MINORM_GRAD, dx)                                                                            \
+        *sum = minorm_total_##S((const T *)all.a);                                                                 \
+        *sum_x = minorm_total_##S((const T *)all.q);                                                               \
+    }                                                                                                              \
+                                                                                                                   \
+    static inline void minorm_grad_and_sum_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,\
+                                               ptrdiff_t next, T k, T d, T r, T c, T p, T q, T k1, T d1, T *sum,   \
+                                               T *sum_x) {                                                         \
+        if (s && ds) minorm_grad_and_sum_of_##S(dy, x, s, dx, ds, db, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x);\
+        else if (s)                                                                                                \
+            minorm_grad_and_sum_of_##S(dy, x, s, dx, NULL, NULL, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x);   \
+        else if (ds)                                                                                               \
+            minorm_grad_and_sum_of_##S(dy, x, NULL, dx, ds, db, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x);    \
+        else minorm_grad_and_sum_of_##S(dy, x, NULL, dx, NULL, NULL, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x);\
     }
 
 MINORM_FAR(float, f)

@@ -14,7 +14,7 @@ from minorm_ext.norm_rows cimport (
     BRIEF, CHUNK, Span, apply_each, apply_two, apply_same, grad_two, grad_input_each, grad_input_same,
     grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
-from minorm_ext.norm_work cimport Work
+from minorm_ext.norm_work cimport Work, is_vast
 from minorm_ext.storage cimport Data, ahead, fetch, place, put, real
 
 # Where rows share a parameter for each element, two go through a loop together; but most often not from memory, where
@@ -24,8 +24,6 @@ cdef enum:
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
     MANY = 16384       # and where they share a parameter for each element
     PIECE = 1024       # elements of a row that the second phase takes at once
-    NARROW = 2048      # elements of a row whose parameters and their gradients stay in the innermost cache, about
-    VAST = 8_000_000   # elements that no cache holds, about
     FAR_PIECE = 256    # the same where data comes from memory or results are rounded
 
 
@@ -38,12 +36,6 @@ cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) n
 
 cdef inline Py_ssize_t piece_of(const Work* w, const Data* result) noexcept nogil:
     return FAR_PIECE if w.x.far or result.stream or not result.as_is else PIECE
-
-
-cdef inline bint apart_pays(const Work* w) noexcept nogil:
-    """Backward, rows that share s, ds and db: one after the other is faster if these stay in the innermost cache, and
-    if the data has to come all the way from memory (0.67 of the floor for 0.58)."""
-    return w.columns <= NARROW and w.rows * w.columns >= VAST
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -59,27 +51,33 @@ cdef inline Span whole_row(const Work* w) noexcept nogil:
     return span
 
 
-cdef inline void statistics_of(
-    const real* const* x, const Work* w, Py_ssize_t n, real* k, real* d, real* r, double* var, double* rstd
+cdef inline void sums_of(
+    const real* const* x, const Work* w, Py_ssize_t n, real* k, real* a, real* q
 ) noexcept nogil:
-    """k, d, var and rstd of n rows."""
-    cdef real a[BATCH]
-    cdef real q[BATCH]
+    """The shifts of n rows, and their sums."""
+    cdef bint brief = w.columns <= BRIEF
+    cdef Py_ssize_t i
+    for i in range(n):
+        k[i] = sample_mean(x[i], 0, whole_row(w)) if w.equation.centered else 0
+        if brief:
+            short_sums(x[i], w.columns, k[i], &a[i], &q[i])
+        else:
+            shifted_sums(x[i], 0, whole_row(w), k[i], &a[i], &q[i])
+
+
+cdef inline void statistics_of(
+    const real* const* x, const Work* w, Py_ssize_t n, const real* a, const real* q,
+    real* k, real* d, real* r, double* var, double* rstd,
+) noexcept nogil:
+    """k, d, var and rstd of n rows from their sums."""
     cdef double offset[BATCH]
     cdef double shift
     cdef double m = w.columns
     cdef double one = w.one_by_columns
     cdef bint centered = w.equation.centered
-    cdef bint brief = w.columns <= BRIEF
     cdef int odd = 0
     cdef Moments moments
     cdef Py_ssize_t i
-    for i in range(n):
-        k[i] = sample_mean(x[i], 0, whole_row(w)) if centered else 0
-        if brief:
-            short_sums(x[i], w.columns, k[i], &a[i], &q[i])
-        else:
-            shifted_sums(x[i], 0, whole_row(w), k[i], &a[i], &q[i])
     for i in range(n):
         odd |= out_of_range(m, a[i], q[i])
         offset[i] = a[i] * one
@@ -124,6 +122,8 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t data[BATCH]
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
+    cdef real a[BATCH]
+    cdef real q[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
     cdef real r[BATCH]
@@ -146,7 +146,8 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             param[i] = row_param(&w.nest, row)
             x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
         if w.moments:
-            statistics_of(x, w, n, k, d, r, var, rstd)
+            sums_of(x, w, n, k, a, q)
+            statistics_of(x, w, n, a, q, k, d, r, var, rstd)
         for i in range(n):
             row = row_of(w, job, member + i)
             if w.moments:
@@ -192,6 +193,20 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
         member += n
 
 
+cdef inline void factors_of(
+    const Work* w, Py_ssize_t row, const real* s, real sum, real sum_x, real* c, real* p, real* q
+) noexcept nogil:
+    """c, p and q of a row from its sums, which are kept where gradients of parameters are made of them."""
+    cdef double scale = s[0] if s != NULL and not w.each else 1
+    cdef double rstd = w.rstd[row] * scale * w.one_by_columns
+    c[0] = <real>w.rstd[row] * <real>scale
+    p[0] = <real>(rstd * sum) if w.equation.centered else 0
+    q[0] = <real>(rstd * (sum_x * w.rstd[row]) * slope_of(&w.equation, w.var[row]))
+    if w.partial != NULL:
+        w.partial[2 * row] = sum
+        w.partial[2 * row + 1] = sum_x
+
+
 cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The same for a backward pass that computes its sums and fills dx."""
     cdef const real* s = <const real*>w.s
@@ -215,8 +230,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
     cdef bint share = each and ds != NULL
-    cdef bint far = w.x.far and goes_far(&w.dx) and (not share or apart_pays(w))
-    cdef double rstd, scale
+    cdef bint far = w.x.far and goes_far(&w.dx) and (not share or is_vast(w))
     cdef Py_ssize_t at_once = rows_at_once(w, share and not far, FEW // 2)
     cdef Py_ssize_t piece = piece_of(w, &w.dx)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
@@ -241,16 +255,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                 grad_sums(dy[i], 0, x[i], 0, <const real*>NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
         for i in range(n):
             row = row_of(w, job, member + i)
-            scale = 1
-            if s != NULL and not each:
-                scale = s[param[i]]
-            c[i] = r[i] * <real>scale
-            rstd = w.rstd[row] * scale * w.one_by_columns
-            p[i] = <real>(rstd * sum[i]) if w.equation.centered else 0
-            q[i] = <real>(rstd * (sum_x[i] * w.rstd[row]) * slope_of(&w.equation, w.var[row]))
-            if w.partial != NULL:
-                w.partial[2 * row] = sum[i]
-                w.partial[2 * row + 1] = sum_x[i]
+            factors_of(w, row, s + param[i] if s else NULL, sum[i], sum_x[i], &c[i], &p[i], &q[i])
         if far:
             for i in range(n):
                 grad_far(

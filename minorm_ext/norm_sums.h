@@ -39,9 +39,10 @@
     static const I minorm_kept_##S[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                          \
                                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};         \
                                                                                                                    \
-    /* Add a run. What is left after whole 16s is taken out of its last 16: those counted before become 0. */      \
-    SUMS_INLINE void minorm_add_##S(minorm_held_##S *z, const T *dy, const T *s, const T *x, ptrdiff_t n, T k, T d) {\
-        ptrdiff_t i = 0;                                                                                           \
+    /* Add the elements of a run from i on, a multiple of 32. What is left after whole 16s is taken out of the last 16\
+     * of the run: those counted before become 0. */                                                               \
+    SUMS_INLINE void minorm_add_##S(minorm_held_##S *z, const T *dy, const T *s, const T *x, ptrdiff_t i, ptrdiff_t n,\
+                                    T k, T d) {                                                                    \
         for (; i + 32 <= n; i += 32) {                                                                             \
             MINORM_ADD(minorm_16##S, i, 0)                                                                         \
             MINORM_ADD(minorm_16##S, i + 16, 1)                                                                    \
@@ -74,6 +75,13 @@
         return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);                                              \
     }                                                                                                              \
                                                                                                                    \
+    SUMS_INLINE void minorm_gather_##S(minorm_held_##S *all, const minorm_held_##S *piece) {                       \
+        for (int half = 0; half < 2; half++) {                                                                     \
+            all->a[half] += piece->a[half];                                                                        \
+            all->q[half] += piece->q[half];                                                                        \
+        }                                                                                                          \
+    }                                                                                                              \
+                                                                                                                   \
     /* `runs` runs, `step` apart. An accumulator takes some 16 elements before it is added to another: beside one  \
      * outlier of a million standard deviations, hundreds of small squares added one by one would be rounded away. */\
     SUMS_APART void minorm_sums_##S(const T *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) {    \
@@ -84,11 +92,8 @@
                 const ptrdiff_t some = n - start < 512 ? n - start : 512;                                          \
                 minorm_held_##S piece = {0};                                                                       \
                 for (ptrdiff_t r = first; r < runs && r < first + together; r++)                                   \
-                    minorm_add_##S(&piece, NULL, NULL, x + r * step + start, some, k, 0);                          \
-                for (int half = 0; half < 2; half++) {                                                             \
-                    all.a[half] += piece.a[half];                                                                  \
-                    all.q[half] += piece.q[half];                                                                  \
-                }                                                                                                  \
+                    minorm_add_##S(&piece, NULL, NULL, x + r * step + start, 0, some, k, 0);                       \
+                minorm_gather_##S(&all, &piece);                                                                   \
             }                                                                                                      \
         *a = minorm_total_##S((const T *)all.a);                                                                   \
         *q = minorm_total_##S((const T *)all.q);                                                                   \
@@ -97,7 +102,7 @@
     /* The same of one run of at most 512. */                                                                      \
     SUMS_INLINE void minorm_short_sums_##S(const T *x, ptrdiff_t n, T k, T *a, T *q) {                             \
         minorm_held_##S all = {0};                                                                                 \
-        minorm_add_##S(&all, NULL, NULL, x, n, k, 0);                                                              \
+        minorm_add_##S(&all, NULL, NULL, x, 0, n, k, 0);                                                           \
         *a = minorm_total_##S((const T *)all.a);                                                                   \
         *q = minorm_total_##S((const T *)all.q);                                                                   \
     }                                                                                                              \
@@ -107,8 +112,8 @@
                                          ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {      \
         minorm_held_##S all = {0};                                                                                 \
         for (ptrdiff_t r = 0; r < runs; r++)                                                                       \
-            if (s) minorm_add_##S(&all, dy + r * dy_step, s + r * s_step, x + r * step, n, k, d);                  \
-            else minorm_add_##S(&all, dy + r * dy_step, NULL, x + r * step, n, k, d);                              \
+            if (s) minorm_add_##S(&all, dy + r * dy_step, s + r * s_step, x + r * step, 0, n, k, d);               \
+            else minorm_add_##S(&all, dy + r * dy_step, NULL, x + r * step, 0, n, k, d);                           \
         *a = minorm_total_##S((const T *)all.a);                                                                   \
         *q = minorm_total_##S((const T *)all.q);                                                                   \
     }

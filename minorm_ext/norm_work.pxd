@@ -11,6 +11,8 @@ from minorm_ext.storage cimport Data
 cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
     GROUP = 16384      # elements, about, that one job takes through both phases
+    HERD = 131072      # the same where data comes from memory
+    VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
@@ -91,6 +93,11 @@ cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return (a + b - 1) // b
 
 
+cdef inline bint is_vast(const Work* w) noexcept nogil:
+    """Does all data come from memory?"""
+    return w.rows * w.columns >= VAST
+
+
 cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
     """Whole lines, for a vector that lies across two costs twice; and some more where ds and db would share sets."""
     cdef Py_ssize_t lines = ceil_div(extent, LINE)
@@ -134,7 +141,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.parts = ceil_div(w.chunks, w.chunks_of_part)
     w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
-    w.members_of_block = max(1, GROUP // w.columns)
+    w.members_of_block = max(1, (HERD if is_vast(w) else GROUP) // w.columns)
     if w.each:
         if n.keep0.param and n.keep1.param:
             w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0
