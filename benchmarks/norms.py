@@ -8,7 +8,7 @@ in one process; medians. `eager` and `last` are PyTorch on a row-major and a cha
 minorm is the faster one. minorm runs the row-major tensor, and under `ours last` the channels-last one (its ratio is to
 PyTorch's channels-last). `floor` is the share of what memory allows: the bytes that must move (BatchNorm reads x twice
 and writes y, then reads x and dy twice and writes dx: 8 passes; a row of the others stays in cache between its phases,
-which leaves 5) by the rate of a copy around the cache, on as many threads, measured just before the line.
+which leaves 5) by the rate of a copy around the cache, on as many threads, which takes its turn beside the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -86,17 +85,13 @@ CASES = [
 ]
 
 
-def copy_rate(seconds: float = 0.2) -> float:
-    """Bytes a second, read and written, of a copy of 256 MB around the cache."""
-    x = np.ones(1 << 26, np.float32)
-    elementwise.copy(x)
-    times = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        elementwise.copy(x)
-        times.append(time.perf_counter() - start)
-    return 2 * x.nbytes / statistics.median(times)
+COPIED = 1 << 29  # bytes, read and written, that a call of `copy_step` moves
+
+
+def copy_step() -> Callable[[], Any]:
+    """A copy around the cache."""
+    x = np.ones(COPIED // 8, np.float32)
+    return lambda: elementwise.copy(x)
 
 
 def arrays(case: Case, dtype: Any) -> list[np.ndarray]:
@@ -181,9 +176,12 @@ def measure(case: Case, dtype: Any, seconds: float, compiled: bool) -> dict[str,
     if compiled:
         names.append("compile")
         steps.append(torch_step(case, given, compiled=True))
-    floor = case.passes * given[0].nbytes / copy_rate()
+    if case.size == "large":
+        names.append("copy")
+        steps.append(copy_step())
     found = dict(zip(names, in_turn(steps, seconds * len(steps)), strict=True))
-    found["floor"] = floor
+    if "copy" in found:
+        found["floor"] = found["copy"] * case.passes * given[0].nbytes / COPIED
     return found
 
 
@@ -205,7 +203,7 @@ def main() -> None:
     print(
         f"minorm {mn.__version__}, PyTorch {torch.__version__}, {args.threads} threads, {args.dtype}, "
         "forward and backward; copies around the cache: "
-        f"{copy_rate() / 1e9:.0f} GB/s"
+        f"{COPIED / in_turn([copy_step()])[0] / 1e9:.0f} GB/s"
     )
     print(f"{'':36} {'ms':>9} {'eager':>7} {'best':>7} {'compile':>8} {'floor':>7} {'ours last':>10} {'last':>7}")
     ratios: dict[str, list[float]] = {}
@@ -219,7 +217,7 @@ def main() -> None:
         line = f"{case.op:8} {case.size:6} {'x'.join(map(str, case.shape)):20} {1000 * t['ours']:9.3f}"
         line += f" {t['eager'] / t['ours']:7.2f} {best / t['ours']:7.2f}"
         line += f" {t['compile'] / t['ours']:8.2f}" if args.compile else f" {'':8}"
-        line += f" {t['floor'] / t['ours']:7.2f}" if case.size == "large" else f" {'':7}"
+        line += f" {t['floor'] / t['ours']:7.2f}" if "floor" in t else f" {'':7}"
         if case.has_last:
             line += f" {1000 * t['ours_last']:10.3f} {t['last'] / t['ours_last']:7.2f}"
         print(line, flush=True)

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd and
-# norm_lane_jobs.pxd, the arithmetic is in norm_rows.pxd, norm_far.pxd, norm_lanes.pxd and norm_moments.pxd.
+# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
+# norm_far_jobs.pxd and norm_lane_jobs.pxd, the arithmetic is in norm_rows.pxd, norm_far.pxd, norm_lanes.pxd and
+# norm_moments.pxd.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
