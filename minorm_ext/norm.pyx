@@ -32,7 +32,7 @@ from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_o
 
 from minorm_ext import kernels
 
-empty = kernels("memory").empty
+empty = kernels("memory").empty  # fresh pages would cost a twentieth of a large LayerNorm
 
 
 cdef enum:
