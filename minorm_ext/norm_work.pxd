@@ -11,7 +11,7 @@ from minorm_ext.storage cimport Data
 cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
     GROUP = 16384      # elements, about, that one job takes through both phases
-    HERD = 131072      # the same where data comes from memory
+    HERD = 131072      # the same for short rows from memory
     VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
@@ -141,7 +141,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.parts = ceil_div(w.chunks, w.chunks_of_part)
     w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
-    w.members_of_block = max(1, (HERD if is_vast(w) else GROUP) // w.columns)
+    w.members_of_block = max(1, (HERD if w.short and is_vast(w) else GROUP) // w.columns)
     if w.each:
         if n.keep0.param and n.keep1.param:
             w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0
