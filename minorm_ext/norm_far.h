@@ -15,8 +15,6 @@
 #include "norm_sums.h"
 #include "stream.h"
 
-#define FAR_INLINE static inline __attribute__((always_inline))
-
 /* What one turn computes, in elements of type V: one, or a line full. All is read first, so that the arithmetic is one
  * piece to the compiler, which then joins a product and a sum wherever it does so for rows in cache. */
 #define MINORM_APPLY(V)                                                                                            \
@@ -56,17 +54,18 @@
         to[i] = v;                                                                                                 \
     }
 
-/* What the first phase of the next row will read soon. */
-#define MINORM_ASK(p) __builtin_prefetch((p) + 1024 + i, 0, 2);
+/* What will be read soon; by the first phase of the next row, SOON elements later. */
+#define MINORM_ASK(p) __builtin_prefetch((p) + i, 0, 2);
+#define SOON 1024
 
 /* The compiler makes one loop of each combination of what is there. */
 #define MINORM_FAR(T, S)                                                                                           \
     typedef T minorm_line_##S __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));                     \
                                                                                                                    \
-    FAR_INLINE void minorm_apply_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,     \
+    SUMS_INLINE void minorm_apply_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,    \
                                         T k, T d, T r, T c, T c_b) {                                               \
         MINORM_FIRST(T, MINORM_APPLY, y)                                                                           \
-        MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, n, __builtin_prefetch(x + next + i, 0, 2);)                 \
+        MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, n, MINORM_ASK(x + next))                                    \
         MINORM_LAST(T, MINORM_APPLY, y)                                                                            \
     }                                                                                                              \
                                                                                                                    \
@@ -78,11 +77,10 @@
         else minorm_apply_of_##S(x, NULL, NULL, y, n, next, k, d, r, c, c_b);                                      \
     }                                                                                                              \
                                                                                                                    \
-    FAR_INLINE void minorm_grad_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,      \
+    SUMS_INLINE void minorm_grad_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,     \
                                        ptrdiff_t next, T k, T d, T r, T c, T p, T q) {                             \
         MINORM_FIRST(T, MINORM_GRAD, dx)                                                                           \
-        MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, n, __builtin_prefetch(x + next + i, 0, 2);                  \
-                     __builtin_prefetch(dy + next + i, 0, 2);)                                                     \
+        MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, n, MINORM_ASK(x + next) MINORM_ASK(dy + next))              \
         MINORM_LAST(T, MINORM_GRAD, dx)                                                                            \
     }                                                                                                              \
                                                                                                                    \
@@ -96,18 +94,18 @@
                                                                                                                    \
     /* Both phases at once: the second on a row, the first on the row `next` elements further on, whose shift is k1, or\
      * whose mean is k1 + d1. The sums are those of norm_sums.h, bit by bit. */                                    \
-    FAR_INLINE void minorm_apply_and_sum_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,\
+    SUMS_INLINE void minorm_apply_and_sum_of_##S(const T *x, const T *s, const T *b, T *y, ptrdiff_t n, ptrdiff_t next,\
                                                 T k, T d, T r, T c, T c_b, T k1, T *sum, T *squares) {             \
         minorm_held_##S all = {0};                                                                                 \
         MINORM_FIRST(T, MINORM_APPLY, y)                                                                           \
-        for (ptrdiff_t start = 0; start < n; start += 512) {                                                       \
-            const ptrdiff_t length = n - start < 512 ? n - start : 512;                                            \
+        for (ptrdiff_t start = 0; start < n; start += BRIEF) {                                                     \
+            const ptrdiff_t length = n - start < BRIEF ? n - start : BRIEF;                                        \
             minorm_held_##S piece = {0};                                                                           \
             ptrdiff_t j = 0;                                                                                       \
             for (; j + 32 <= length && i + 32 <= n; j += 32) {                                                     \
                 const ptrdiff_t stop = i + 32;                                                                     \
                 minorm_add_##S(&piece, NULL, NULL, x + next + start, j, j + 32, k1, 0);                            \
-                MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, stop, MINORM_ASK(x + next))                         \
+                MINORM_LINES(minorm_line_##S, MINORM_APPLY, y, stop, MINORM_ASK(x + next + SOON))                  \
             }                                                                                                      \
             minorm_add_##S(&piece, NULL, NULL, x + next + start, j, length, k1, 0);                                \
             minorm_gather_##S(&all, &piece);                                                                       \
@@ -126,7 +124,7 @@
         else minorm_apply_and_sum_of_##S(x, NULL, NULL, y, n, next, k, d, r, c, c_b, k1, sum, squares);            \
     }                                                                                                              \
                                                                                                                    \
-    FAR_INLINE void minorm_grad_and_sum_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,\
+    SUMS_INLINE void minorm_grad_and_sum_of_##S(const T *dy, const T *x, const T *s, T *dx, T *ds, T *db, ptrdiff_t n,\
                                                ptrdiff_t next, T k, T d, T r, T c, T p, T q, T k1, T d1, T *sum,   \
                                                T *sum_x) {                                                         \
         minorm_held_##S all = {0};                                                                                 \
@@ -135,7 +133,8 @@
         for (; j + 32 <= n && i + 32 <= n; j += 32) {                                                              \
             const ptrdiff_t stop = i + 32;                                                                         \
             minorm_add_##S(&all, dy + next, s, x + next, j, j + 32, k1, d1);                                       \
-            MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, stop, MINORM_ASK(x + next) MINORM_ASK(dy + next))       \
+            MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, stop,                                                   \
+                         MINORM_ASK(x + next + SOON) MINORM_ASK(dy + next + SOON))                                 \
         }                                                                                                          \
         minorm_add_##S(&all, dy + next, s, x + next, j, n, k1, d1);                                                \
         MINORM_LINES(minorm_line_##S, MINORM_GRAD, dx, n, )                                                        \

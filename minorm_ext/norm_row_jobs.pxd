@@ -28,7 +28,7 @@ cdef inline Py_ssize_t next_in_memory(const Work* w) noexcept nogil:
     return w.columns if w.x.far else w.nest.reduce0.data
 
 
-cdef inline real* item_at(
+cdef inline real* run_at(
     const real* type, const Work* w, const Data* data, Py_ssize_t row, Span span, Py_ssize_t run
 ) noexcept nogil:
     """Where a run of a span of the row that begins at `row` lies in memory."""
@@ -94,7 +94,7 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
             if goes_far(&w.y):
                 apply_far(
                     x + run * x_step, s + p if w.each and s else NULL, b + p if w.each and b else NULL,
-                    item_at(type, w, &w.y, data, span, run), span.length, next, k, d, r,
+                    run_at(type, w, &w.y, data, span, run), span.length, next, k, d, r,
                     r * s[p] if s and not w.each else r, b[p] if b and not w.each else 0,
                 )
             elif w.each and (s != NULL or b != NULL):
@@ -245,7 +245,7 @@ cdef inline void part_input(
             if far:
                 j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
                 grad_far(
-                    dy, x, s + i if w.each and s else NULL, item_at(type, w, &w.dx, data, span, run),
+                    dy, x, s + i if w.each and s else NULL, run_at(type, w, &w.dx, data, span, run),
                     ds + j if ds else NULL, ds + w.pitch + j if ds else NULL, span.length, next, k, d, r,
                     r * s[i] if s and not w.each else r, p, q,
                 )

@@ -10,6 +10,8 @@ from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
 from minorm_ext.storage cimport Data, fetch, place, put, real
 
 cdef extern from "norm_sums.h" nogil:
+    enum:
+        BRIEF
     void minorm_sums_f(
         const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
@@ -63,7 +65,6 @@ cdef extern from "norm_each.h" nogil:
 cdef enum:
     CHUNK = 4096  # elements; in float, one chunk of x and one of y fill the first-level cache
     WIDTH = 32    # accumulators of a sum
-    BRIEF = 512   # elements that they add up without being added to others
 
 
 cdef struct Cut:

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define SUMS_INLINE static inline __attribute__((always_inline))
+#define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
 #define SUMS_APART static __attribute__((noinline, unused))
 
 /* What an element, or 16 of them, adds: g and g * t. Forward has no dy. */
@@ -86,10 +87,10 @@
      * outlier of a million standard deviations, hundreds of small squares added one by one would be rounded away. */\
     SUMS_APART void minorm_sums_##S(const T *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) {    \
         minorm_held_##S all = {0};                                                                                 \
-        const ptrdiff_t together = n < 512 ? 512 / n : 1;                                                          \
+        const ptrdiff_t together = n < BRIEF ? BRIEF / n : 1;                                                      \
         for (ptrdiff_t first = 0; first < runs; first += together)                                                 \
-            for (ptrdiff_t start = 0; start < n; start += 512) {                                                   \
-                const ptrdiff_t some = n - start < 512 ? n - start : 512;                                          \
+            for (ptrdiff_t start = 0; start < n; start += BRIEF) {                                                 \
+                const ptrdiff_t some = n - start < BRIEF ? n - start : BRIEF;                                      \
                 minorm_held_##S piece = {0};                                                                       \
                 for (ptrdiff_t r = first; r < runs && r < first + together; r++)                                   \
                     minorm_add_##S(&piece, NULL, NULL, x + r * step + start, 0, some, k, 0);                       \
@@ -99,7 +100,7 @@
         *q = minorm_total_##S((const T *)all.q);                                                                   \
     }                                                                                                              \
                                                                                                                    \
-    /* The same of one run of at most 512. */                                                                      \
+    /* The same of one run of at most BRIEF. */                                                                    \
     SUMS_INLINE void minorm_short_sums_##S(const T *x, ptrdiff_t n, T k, T *a, T *q) {                             \
         minorm_held_##S all = {0};                                                                                 \
         minorm_add_##S(&all, NULL, NULL, x, 0, n, k, 0);                                                           \

@@ -93,9 +93,8 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
     count = math.prod(shape)
-    if (
-        not count and math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63
-    ):  # NumPy multiplies the others, though one is 0
+    # NumPy multiplies the other lengths, though one is 0.
+    if not count and math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, though it is empty")
     if tensor.HasField("segment"):
         raise LoadError(f"load: {what} is stored in segments, which minorm does not read")
