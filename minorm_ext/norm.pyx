@@ -30,10 +30,6 @@ from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, slots_of_param, take_whole_rows
 from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
 
-from minorm_ext import kernels
-
-empty = kernels("memory").empty  # fresh pages would cost a twentieth of a large LayerNorm
-
 
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
@@ -342,12 +338,13 @@ def forward(
 
 def backward(
     bytes code, Type type, bint single, dy, x, stats, s, sums, dx, ds, db,
-    double eps, bint centered, bint guard, Sums origin, int threads
+    double eps, bint centered, bint guard, Sums origin, empty, int threads
 ):
     """Fill whichever of dx, and ds and db together, are not None; these two are of the type computed in.
 
     origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64) if it is not None; 1 takes them
-    from there; 2 is without them, as where the statistics were given.
+    from there; 2 is without them, as where the statistics were given. empty(shape, dtype) makes scratch memory: fresh
+    pages would cost a twentieth of a large LayerNorm.
     """
     cdef Work w
     begin(&w, code, single, stats, s, eps, centered, guard)

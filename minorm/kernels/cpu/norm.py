@@ -141,7 +141,7 @@ def _backward(
         ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
     _kernels.backward(
         nest.code, _STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
-        ds, db, equation.eps, equation.centered, equation.guard, origin, _threads(),
+        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(),
     )  # fmt: skip
     return dx, ds, db
 
