@@ -15,7 +15,7 @@ from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
 from minorm_ext.nest cimport load, row_param
-from minorm_ext.norm_far_jobs cimport far_backward, far_backward_pays, far_forward, far_forward_pays
+from minorm_ext.norm_far_jobs cimport far_backward, far_forward, far_pays
 from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
@@ -53,7 +53,7 @@ cdef enum Phase:
 
 cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        if w.short and far_forward_pays(w):
+        if w.short and w.moments and far_pays(w, &w.y):
             far_forward(type, w, job)
         elif w.short:
             short_forward(type, w, job)
@@ -66,7 +66,7 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
     elif phase == APPLY:
         rows_apply(type, w, job)
     elif phase == BACKWARD:
-        if w.short and far_backward_pays(w):
+        if w.short and far_pays(w, &w.dx):
             far_backward(type, w, job)
         elif w.short:
             short_backward(type, w, job)
@@ -292,6 +292,7 @@ cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) ex
     """Point at an array. Results too large to stay in the cache go around it."""
     data.type = type
     data.as_is = type == (SINGLE if w.single else DOUBLE)
+    data.direct = data.as_is or w.single
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
         data.stream = result and w.rows * w.columns * size_of(type) > STREAM

@@ -1,89 +1,191 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The second phase on a row that comes from memory and whose result goes around the cache: see norm_far.h.
+#
+# A row begins `at` elements into its data. Parameters and their gradients are in the type computed in.
 
-from minorm_ext.storage cimport Data, real
+from libc.stdint cimport uint16_t
+
+from minorm_ext.storage cimport HALF, SINGLE, Data, real
 
 cdef extern from "norm_far.h" nogil:
-    void minorm_apply_far_f(
+    void minorm_apply_far_float(
         const float* x, const float* s, const float* b, float* y, Py_ssize_t n, Py_ssize_t next,
         float k, float d, float r, float c, float c_b
     ) noexcept
-    void minorm_apply_far_d(
-        const double* x, const double* s, const double* b, double* y, Py_ssize_t n, Py_ssize_t next,
-        double k, double d, double r, double c, double c_b
-    ) noexcept
-    void minorm_grad_far_f(
+    void minorm_grad_far_float(
         const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
         Py_ssize_t next, float k, float d, float r, float c, float p, float q
     ) noexcept
-    void minorm_grad_far_d(
-        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
-        Py_ssize_t next, double k, double d, double r, double c, double p, double q
-    ) noexcept
-    void minorm_apply_and_sum_f(
+    void minorm_apply_and_sum_float(
         const float* x, const float* s, const float* b, float* y, Py_ssize_t n, Py_ssize_t next,
         float k, float d, float r, float c, float c_b, float k1, float* sum, float* squares
     ) noexcept
-    void minorm_grad_and_sum_f(
+    void minorm_grad_and_sum_float(
         const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
         Py_ssize_t next, float k, float d, float r, float c, float p, float q, float k1, float d1,
         float* sum, float* sum_x
     ) noexcept
-    void minorm_apply_and_sum_d(
+    void minorm_apply_far_double(
+        const double* x, const double* s, const double* b, double* y, Py_ssize_t n, Py_ssize_t next,
+        double k, double d, double r, double c, double c_b
+    ) noexcept
+    void minorm_grad_far_double(
+        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
+        Py_ssize_t next, double k, double d, double r, double c, double p, double q
+    ) noexcept
+    void minorm_apply_and_sum_double(
         const double* x, const double* s, const double* b, double* y, Py_ssize_t n, Py_ssize_t next,
         double k, double d, double r, double c, double c_b, double k1, double* sum, double* squares
     ) noexcept
-    void minorm_grad_and_sum_d(
+    void minorm_grad_and_sum_double(
         const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
         Py_ssize_t next, double k, double d, double r, double c, double p, double q, double k1, double d1,
         double* sum, double* sum_x
     ) noexcept
+    void minorm_apply_far_half(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
+        float k, float d, float r, float c, float c_b
+    ) noexcept
+    void minorm_grad_far_half(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
+        Py_ssize_t next, float k, float d, float r, float c, float p, float q
+    ) noexcept
+    void minorm_apply_and_sum_half(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
+        float k, float d, float r, float c, float c_b, float k1, float* sum, float* squares
+    ) noexcept
+    void minorm_grad_and_sum_half(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
+        Py_ssize_t next, float k, float d, float r, float c, float p, float q, float k1, float d1,
+        float* sum, float* sum_x
+    ) noexcept
+    void minorm_apply_far_bfloat(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
+        float k, float d, float r, float c, float c_b
+    ) noexcept
+    void minorm_grad_far_bfloat(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
+        Py_ssize_t next, float k, float d, float r, float c, float p, float q
+    ) noexcept
+    void minorm_apply_and_sum_bfloat(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
+        float k, float d, float r, float c, float c_b, float k1, float* sum, float* squares
+    ) noexcept
+    void minorm_grad_and_sum_bfloat(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
+        Py_ssize_t next, float k, float d, float r, float c, float p, float q, float k1, float d1,
+        float* sum, float* sum_x
+    ) noexcept
 
 
 cdef inline bint goes_far(const Data* result) noexcept nogil:
-    """Around the cache, and neither widened nor rounded on the way."""
-    return result.items != NULL and result.stream and result.as_is
+    """Around the cache, widened and rounded in registers if at all."""
+    return result.items != NULL and result.stream and result.direct
 
 
 cdef inline void apply_far(
-    const real* x, const real* s, const real* b, real* y, Py_ssize_t n, Py_ssize_t next,
+    const Data* x, const Data* y, Py_ssize_t at, const real* s, const real* b, Py_ssize_t n, Py_ssize_t next,
     real k, real d, real r, real c, real c_b,
 ) noexcept nogil:
     """y = ((x - k) - d) * r * s + b; c = r * s and c_b = b where the parameters are the same all along."""
-    if real is float:
-        minorm_apply_far_f(x, s, b, y, n, next, k, d, r, c, c_b)
+    if real is double:
+        minorm_apply_far_double(
+            <const double*>x.items + at, s, b, <double*>y.items + at,
+            n, next, k, d, r, c, c_b,
+        )
+    elif x.type == SINGLE:
+        minorm_apply_far_float(
+            <const float*>x.items + at, s, b, <float*>y.items + at,
+            n, next, k, d, r, c, c_b,
+        )
+    elif x.type == HALF:
+        minorm_apply_far_half(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
+            n, next, k, d, r, c, c_b,
+        )
     else:
-        minorm_apply_far_d(x, s, b, y, n, next, k, d, r, c, c_b)
+        minorm_apply_far_bfloat(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
+            n, next, k, d, r, c, c_b,
+        )
 
 
 cdef inline void grad_far(
-    const real* dy, const real* x, const real* s, real* dx, real* ds, real* db, Py_ssize_t n, Py_ssize_t next,
-    real k, real d, real r, real c, real p, real q,
+    const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const real* s, real* ds, real* db, Py_ssize_t n,
+    Py_ssize_t next, real k, real d, real r, real c, real p, real q,
 ) noexcept nogil:
     """dx = (dy * s * r - p) - xhat * q, ds += dy * xhat, db += dy; c = r * s where s is the same all along."""
-    if real is float:
-        minorm_grad_far_f(dy, x, s, dx, ds, db, n, next, k, d, r, c, p, q)
+    if real is double:
+        minorm_grad_far_double(
+            <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q,
+        )
+    elif x.type == SINGLE:
+        minorm_grad_far_float(
+            <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q,
+        )
+    elif x.type == HALF:
+        minorm_grad_far_half(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q,
+        )
     else:
-        minorm_grad_far_d(dy, x, s, dx, ds, db, n, next, k, d, r, c, p, q)
+        minorm_grad_far_bfloat(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q,
+        )
 
 
 cdef inline void apply_and_sum(
-    const real* x, const real* s, const real* b, real* y, Py_ssize_t n, Py_ssize_t next,
+    const Data* x, const Data* y, Py_ssize_t at, const real* s, const real* b, Py_ssize_t n, Py_ssize_t next,
     real k, real d, real r, real c, real c_b, real k1, real* sum, real* squares,
 ) noexcept nogil:
     """The same, and the sums of the row `next` elements further on, whose shift is k1."""
-    if real is float:
-        minorm_apply_and_sum_f(x, s, b, y, n, next, k, d, r, c, c_b, k1, sum, squares)
+    if real is double:
+        minorm_apply_and_sum_double(
+            <const double*>x.items + at, s, b, <double*>y.items + at,
+            n, next, k, d, r, c, c_b, k1, sum, squares,
+        )
+    elif x.type == SINGLE:
+        minorm_apply_and_sum_float(
+            <const float*>x.items + at, s, b, <float*>y.items + at,
+            n, next, k, d, r, c, c_b, k1, sum, squares,
+        )
+    elif x.type == HALF:
+        minorm_apply_and_sum_half(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
+            n, next, k, d, r, c, c_b, k1, sum, squares,
+        )
     else:
-        minorm_apply_and_sum_d(x, s, b, y, n, next, k, d, r, c, c_b, k1, sum, squares)
+        minorm_apply_and_sum_bfloat(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
+            n, next, k, d, r, c, c_b, k1, sum, squares,
+        )
 
 
 cdef inline void grad_and_sum(
-    const real* dy, const real* x, const real* s, real* dx, real* ds, real* db, Py_ssize_t n, Py_ssize_t next,
-    real k, real d, real r, real c, real p, real q, real k1, real d1, real* sum, real* sum_x,
+    const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const real* s, real* ds, real* db, Py_ssize_t n,
+    Py_ssize_t next, real k, real d, real r, real c, real p, real q, real k1, real d1, real* sum, real* sum_x,
 ) noexcept nogil:
     """The same, and the sums of the row `next` elements further on, whose mean is k1 + d1."""
-    if real is float:
-        minorm_grad_and_sum_f(dy, x, s, dx, ds, db, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x)
+    if real is double:
+        minorm_grad_and_sum_double(
+            <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q, k1, d1, sum, sum_x,
+        )
+    elif x.type == SINGLE:
+        minorm_grad_and_sum_float(
+            <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q, k1, d1, sum, sum_x,
+        )
+    elif x.type == HALF:
+        minorm_grad_and_sum_half(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q, k1, d1, sum, sum_x,
+        )
     else:
-        minorm_grad_and_sum_d(dy, x, s, dx, ds, db, n, next, k, d, r, c, p, q, k1, d1, sum, sum_x)
+        minorm_grad_and_sum_bfloat(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            n, next, k, d, r, c, p, q, k1, d1, sum, sum_x,
+        )

@@ -9,7 +9,8 @@ from minorm_ext.norm_far cimport apply_far, goes_far, grad_far
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
     CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
-    grad_params_each, grad_sums, joined, place_span, put_span, sample_mean, scale_each, scale_same, span_moments,
+    grad_params_each, grad_sums, joined, place_span, put_span, sample_mean, scale_each, scale_same, see_span,
+    span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport Data, item, real
@@ -28,11 +29,9 @@ cdef inline Py_ssize_t next_in_memory(const Work* w) noexcept nogil:
     return w.columns if w.x.far else w.nest.reduce0.data
 
 
-cdef inline real* run_at(
-    const real* type, const Work* w, const Data* data, Py_ssize_t row, Span span, Py_ssize_t run
-) noexcept nogil:
-    """Where a run of a span of the row that begins at `row` lies in memory."""
-    return <real*>data.items + row + (span.run + run) * w.nest.reduce0.data + span.element
+cdef inline Py_ssize_t run_at(const Work* w, Py_ssize_t row, Span span, Py_ssize_t run) noexcept nogil:
+    """Where a run of a span of the row that begins at `row` begins."""
+    return row + (span.run + run) * w.nest.reduce0.data + span.element
 
 
 # Forward.
@@ -42,19 +41,19 @@ cdef inline Moments part_moments(const real* type, const Work* w, Py_ssize_t dat
     cdef Moments m
     cdef real room[CHUNK]
     cdef real guess
-    cdef const real* x
+    cdef Data x
     cdef double first = item(&w.x, data)
-    cdef Py_ssize_t chunk, step
+    cdef Py_ssize_t chunk, at, step
     cdef Span span
     m.n = 0
     m.offset = 0
     m.m2 = 0
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        x = fetch_span(&w.x, &w.nest, data, span, room, &step)
+        at = see_span(&w.x, &w.nest, data, span, room, &x, &step)
         span = joined(&w.nest, span)
-        guess = <real>(first + m.offset) if m.n > 0 else sample_mean(x, step, span)
-        m = merge(m, span_moments(x, step, span, first, guess, w.equation.centered))
+        guess = <real>(first + m.offset) if m.n > 0 else sample_mean(type, &x, at, step, span)
+        m = merge(m, span_moments(&x, at, step, span, first, guess, w.equation.centered))
     return m
 
 
@@ -79,22 +78,26 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
     cdef Py_ssize_t next = next_in_memory(w)
-    cdef Py_ssize_t chunk, run, p, x_step, y_step
+    cdef bint far = goes_far(&w.y)
+    cdef Py_ssize_t chunk, run, p
+    cdef Py_ssize_t x_step = 0
+    cdef Py_ssize_t y_step = 0
     cdef real x_room[CHUNK]
     cdef real y_room[CHUNK]
-    cdef const real* x
-    cdef real* y
+    cdef const real* x = NULL
+    cdef real* y = NULL
     cdef Span span
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
-        y = place_span(&w.y, &w.nest, data, span, y_room, &y_step)
+        if not far:
+            x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
+            y = place_span(&w.y, &w.nest, data, span, y_room, &y_step)
         for run in range(span.runs):
             p = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
-            if goes_far(&w.y):
+            if far:
                 apply_far(
-                    x + run * x_step, s + p if w.each and s else NULL, b + p if w.each and b else NULL,
-                    run_at(type, w, &w.y, data, span, run), span.length, next, k, d, r,
+                    &w.x, &w.y, run_at(w, data, span, run), s + p if w.each and s else NULL,
+                    b + p if w.each and b else NULL, span.length, next, k, d, r,
                     r * s[p] if s and not w.each else r, b[p] if b and not w.each else 0,
                 )
             elif w.each and (s != NULL or b != NULL):
@@ -106,7 +109,7 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
                 apply_same(
                     x + run * x_step, y + run * y_step, span.length, k, d, r * s[p] if s else r, b[p] if b else 0
                 )
-        if not goes_far(&w.y):
+        if not far:
             put_span(&w.y, &w.nest, data, span, y)
 
 
@@ -156,24 +159,20 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
     cdef real d = <real>w.d[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef double* slots = w.partial + row * w.slots * 2
-    cdef Py_ssize_t chunk, run, x_step, dy_step
+    cdef Py_ssize_t chunk, run, at, dy_at, step, dy_step
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
-    cdef const real* x
-    cdef const real* dy
+    cdef Data x, dy
     cdef Span span, one
     cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
-        dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
+        at = see_span(&w.x, &w.nest, data, span, x_room, &x, &step)
+        dy_at = see_span(&w.dy, &w.nest, data, span, dy_room, &dy, &dy_step)
         if w.slots == w.chunks:
             if w.each and w.s != NULL:
                 s = <const real*>w.s + row_param(&w.nest, row) + span.run * w.nest.reduce0.param + span.element
-            if s != NULL:
-                grad_sums(dy, dy_step, x, x_step, s, w.nest.reduce0.param, span, k, d, &a, &q)
-            else:
-                grad_sums(dy, dy_step, x, x_step, <const real*>NULL, 0, span, k, d, &a, &q)
+            grad_sums(&dy, dy_at, dy_step, &x, at, step, s, w.nest.reduce0.param, span, k, d, &a, &q)
             slots[2 * chunk] = a
             slots[2 * chunk + 1] = q
         else:  # short runs, each with a parameter of its own
@@ -181,7 +180,7 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
             one.runs = 1
             for run in range(span.runs):
                 grad_sums(
-                    dy + run * dy_step, 0, x + run * x_step, 0, <const real*>NULL, 0, one, k, d, &a, &q
+                    &dy, dy_at + run * dy_step, 0, &x, at + run * step, 0, <const real*>NULL, 0, one, k, d, &a, &q
                 )
                 slots[2 * (span.run + run)] = a
                 slots[2 * (span.run + run) + 1] = q
@@ -220,13 +219,15 @@ cdef inline void part_input(
     cdef real p = 0
     cdef real q = 0
     cdef real c
-    cdef Py_ssize_t chunk, run, i, j, x_step, dy_step
+    cdef Py_ssize_t chunk, run, i, j
+    cdef Py_ssize_t x_step = 0
+    cdef Py_ssize_t dy_step = 0
     cdef Py_ssize_t dx_step = 0
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
     cdef real dx_room[CHUNK]
-    cdef const real* x
-    cdef const real* dy
+    cdef const real* x = NULL
+    cdef const real* dy = NULL
     cdef real* dx = NULL
     cdef Span span
     cdef Py_ssize_t next = next_in_memory(w)
@@ -236,20 +237,22 @@ cdef inline void part_input(
         q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
-        dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
-        if w.dx.items != NULL:
+        if not far:
+            x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
+            dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
+        if w.dx.items != NULL and not far:
             dx = place_span(&w.dx, &w.nest, data, span, dx_room, &dx_step)
         for run in range(span.runs):
             i = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
             if far:
                 j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
                 grad_far(
-                    dy, x, s + i if w.each and s else NULL, run_at(type, w, &w.dx, data, span, run),
+                    &w.dy, &w.x, &w.dx, run_at(w, data, span, run), s + i if w.each and s else NULL,
                     ds + j if ds else NULL, ds + w.pitch + j if ds else NULL, span.length, next, k, d, r,
                     r * s[i] if s and not w.each else r, p, q,
                 )
-            elif dx != NULL and w.each and s != NULL:
+                continue
+            if dx != NULL and w.each and s != NULL:
                 if w.sums == ABSENT:
                     scale_each(dy, s + i, dx, span.length, r)
                 elif ds != NULL:
@@ -263,7 +266,7 @@ cdef inline void part_input(
                     scale_same(dy, dx, span.length, c)
                 else:
                     grad_input_same(dy, x, dx, span.length, k, d, r, c, p, q)
-            if ds != NULL and not far and (dx == NULL or s == NULL or w.sums == ABSENT):
+            if ds != NULL and (dx == NULL or s == NULL or w.sums == ABSENT):
                 j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
                 grad_params_each(dy, x, ds + j, ds + w.pitch + j, span.length, k, d, r)
             x += x_step

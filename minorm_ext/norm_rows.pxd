@@ -5,28 +5,46 @@
 # accumulator i mod WIDTH, which the compiler turns into vectors without being allowed to reorder anything. How a row is
 # cut depends on its shape alone, so neither the threads nor the order in which chunks are done can change a bit.
 
+from libc.stdint cimport uint16_t
+
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
-from minorm_ext.storage cimport Data, fetch, place, put, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, fetch, in_room, item, place, put, real
 
 cdef extern from "norm_sums.h" nogil:
     enum:
         BRIEF
-    void minorm_sums_f(
+    void minorm_sums_float(
         const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
-    void minorm_sums_d(
-        const double* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, double k, double* sum, double* squares
-    ) noexcept
-    void minorm_short_sums_f(const float* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
-    void minorm_short_sums_d(const double* x, Py_ssize_t n, double k, double* sum, double* squares) noexcept
-    void minorm_grad_sums_f(
+    void minorm_short_sums_float(const float* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    void minorm_grad_sums_float(
         const float* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const float* x, Py_ssize_t step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
-    void minorm_grad_sums_d(
+    void minorm_sums_double(
+        const double* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, double k, double* sum, double* squares
+    ) noexcept
+    void minorm_short_sums_double(const double* x, Py_ssize_t n, double k, double* sum, double* squares) noexcept
+    void minorm_grad_sums_double(
         const double* dy, Py_ssize_t dy_step, const double* s, Py_ssize_t s_step, const double* x, Py_ssize_t step,
         Py_ssize_t runs, Py_ssize_t n, double k, double d, double* sum_g, double* sum_gx
+    ) noexcept
+    void minorm_sums_half(
+        const uint16_t* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
+    ) noexcept
+    void minorm_short_sums_half(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    void minorm_grad_sums_half(
+        const uint16_t* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const uint16_t* x, Py_ssize_t step,
+        Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
+    ) noexcept
+    void minorm_sums_bfloat(
+        const uint16_t* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
+    ) noexcept
+    void minorm_short_sums_bfloat(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    void minorm_grad_sums_bfloat(
+        const uint16_t* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const uint16_t* x, Py_ssize_t step,
+        Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
     float minorm_total_f(const float* a) noexcept
     double minorm_total_d(const double* a) noexcept
@@ -142,6 +160,18 @@ cdef inline const real* fetch_span(
     return room
 
 
+cdef inline Py_ssize_t see_span(
+    const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Data* seen, Py_ssize_t* step
+) noexcept nogil:
+    """The same as sums take it: what they see, and, returned, where in it the first run begins."""
+    if data.direct:
+        seen[0] = data[0]
+        step[0] = nest.reduce0.data
+        return row + at.run * nest.reduce0.data + at.element
+    seen[0] = in_room(data, fetch_span(data, nest, row, at, room, step))
+    return 0
+
+
 cdef inline real* place_span(
     const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Py_ssize_t* step
 ) noexcept nogil:
@@ -172,36 +202,44 @@ cdef inline real total(const real* a) noexcept nogil:
 
 
 cdef inline void shifted_sums(
-    const real* x, Py_ssize_t step, Span at, real k, real* sum, real* squares
+    const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, real k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) over a span whose first element is x[0] and whose runs are `step` apart."""
-    if real is float:
-        minorm_sums_f(x, step, at.runs, at.length, k, sum, squares)
+    """sum(x - k) and sum((x - k)^2) over a span that begins at `at` and whose runs are `step` apart."""
+    if real is double:
+        minorm_sums_double(<const double*>x.items + at, step, span.runs, span.length, k, sum, squares)
+    elif x.type == SINGLE:
+        minorm_sums_float(<const float*>x.items + at, step, span.runs, span.length, k, sum, squares)
+    elif x.type == HALF:
+        minorm_sums_half(<const uint16_t*>x.items + at, step, span.runs, span.length, k, sum, squares)
     else:
-        minorm_sums_d(x, step, at.runs, at.length, k, sum, squares)
+        minorm_sums_bfloat(<const uint16_t*>x.items + at, step, span.runs, span.length, k, sum, squares)
 
 
-cdef inline void short_sums(const real* x, Py_ssize_t n, real k, real* sum, real* squares) noexcept nogil:
+cdef inline void short_sums(
+    const Data* x, Py_ssize_t at, Py_ssize_t n, real k, real* sum, real* squares
+) noexcept nogil:
     """The same over n contiguous elements, at most BRIEF."""
-    if real is float:
-        minorm_short_sums_f(x, n, k, sum, squares)
+    if real is double:
+        minorm_short_sums_double(<const double*>x.items + at, n, k, sum, squares)
+    elif x.type == SINGLE:
+        minorm_short_sums_float(<const float*>x.items + at, n, k, sum, squares)
+    elif x.type == HALF:
+        minorm_short_sums_half(<const uint16_t*>x.items + at, n, k, sum, squares)
     else:
-        minorm_short_sums_d(x, n, k, sum, squares)
+        minorm_short_sums_bfloat(<const uint16_t*>x.items + at, n, k, sum, squares)
 
 
 cdef inline void careful_sums(
-    const real* x, Py_ssize_t step, Span at, double k, double* sum, double* squares
+    const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, double k, double* sum, double* squares
 ) noexcept nogil:
     """The same in double, for squares that leave the range of the type."""
     cdef double t
     cdef Py_ssize_t r, i
-    cdef const real* p
     sum[0] = 0
     squares[0] = 0
-    for r in range(at.runs):
-        p = x + r * step
-        for i in range(at.length):
-            t = p[i] - k
+    for r in range(span.runs):
+        for i in range(span.length):
+            t = item(x, at + r * step + i) - k
             sum[0] += t
             squares[0] += t * t
 
@@ -213,15 +251,20 @@ cdef inline real middle(real a, real b, real c, real d) noexcept nogil:
     return <real>0.5 * low + <real>0.5 * high
 
 
-cdef inline real sample_mean(const real* x, Py_ssize_t step, Span at) noexcept nogil:
+cdef inline real sample_mean(const real* type, const Data* x, Py_ssize_t at, Py_ssize_t step, Span span) noexcept nogil:
     """A guess of the mean from four elements from all over a span."""
-    cdef Py_ssize_t across = step * (at.runs // 4) if at.runs >= 4 else at.length // 4
-    cdef const real* p = x
-    return middle(p[0], p[across], p[2 * across], p[3 * across])
+    cdef Py_ssize_t across = step * (span.runs // 4) if span.runs >= 4 else span.length // 4
+    cdef const real* p
+    if x.as_is:
+        p = <const real*>x.items + at
+        return middle(p[0], p[across], p[2 * across], p[3 * across])
+    return middle(
+        <real>item(x, at), <real>item(x, at + across), <real>item(x, at + 2 * across), <real>item(x, at + 3 * across)
+    )
 
 
 cdef inline Moments span_moments(
-    const real* x, Py_ssize_t step, Span at, double first, real guess, bint centered
+    const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, double first, real guess, bint centered
 ) noexcept nogil:
     """The moments of a span, relative to the first element of its row (to 0 if not centered).
 
@@ -229,23 +272,23 @@ cdef inline Moments span_moments(
     first has found.
     """
     cdef Moments m
-    cdef double n = <double>at.runs * at.length
+    cdef double n = <double>span.runs * span.length
     cdef double one = 1 / n
     cdef double sum, squares, shift
     cdef real a, q
     cdef real k = guess if centered else 0
     shift = k
-    shifted_sums(x, step, at, k, &a, &q)
+    shifted_sums(x, at, step, span, k, &a, &q)
     if out_of_range(n, a, q):
-        careful_sums(x, step, at, shift, &sum, &squares)
+        careful_sums(x, at, step, span, shift, &sum, &squares)
         if centered:
             shift += sum / n
-            careful_sums(x, step, at, shift, &sum, &squares)
+            careful_sums(x, at, step, span, shift, &sum, &squares)
     else:
         if centered and poor_shift(n, a, q - <double>a * a * one):
             k = <real>(k + a * one)
             shift = k
-            shifted_sums(x, step, at, k, &a, &q)
+            shifted_sums(x, at, step, span, k, &a, &q)
         sum = a
         squares = q
     m.n = n
@@ -280,14 +323,30 @@ cdef inline void apply_each(
 
 
 cdef inline void grad_sums(
-    const real* dy, Py_ssize_t dy_step, const real* x, Py_ssize_t step, const real* s, Py_ssize_t s_step, Span at,
-    real k, real d, real* sum_g, real* sum_gx,
+    const Data* dy, Py_ssize_t dy_at, Py_ssize_t dy_step, const Data* x, Py_ssize_t x_at, Py_ssize_t x_step,
+    const real* s, Py_ssize_t s_step, Span span, real k, real d, real* sum_g, real* sum_gx,
 ) noexcept nogil:
     """sum(g) and sum(g * (x - mean)) over a span; g = dy * s where s has a parameter for each element, else dy."""
-    if real is float:
-        minorm_grad_sums_f(dy, dy_step, s, s_step, x, step, at.runs, at.length, k, d, sum_g, sum_gx)
+    if real is double:
+        minorm_grad_sums_double(
+            <const double*>dy.items + dy_at, dy_step, s, s_step, <const double*>x.items + x_at, x_step,
+            span.runs, span.length, k, d, sum_g, sum_gx,
+        )
+    elif x.type == SINGLE:
+        minorm_grad_sums_float(
+            <const float*>dy.items + dy_at, dy_step, s, s_step, <const float*>x.items + x_at, x_step,
+            span.runs, span.length, k, d, sum_g, sum_gx,
+        )
+    elif x.type == HALF:
+        minorm_grad_sums_half(
+            <const uint16_t*>dy.items + dy_at, dy_step, s, s_step, <const uint16_t*>x.items + x_at, x_step,
+            span.runs, span.length, k, d, sum_g, sum_gx,
+        )
     else:
-        minorm_grad_sums_d(dy, dy_step, s, s_step, x, step, at.runs, at.length, k, d, sum_g, sum_gx)
+        minorm_grad_sums_bfloat(
+            <const uint16_t*>dy.items + dy_at, dy_step, s, s_step, <const uint16_t*>x.items + x_at, x_step,
+            span.runs, span.length, k, d, sum_g, sum_gx,
+        )
 
 
 cdef inline void grad_input_same(

@@ -15,7 +15,7 @@ from minorm_ext.norm_rows cimport (
     grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work, is_vast
-from minorm_ext.storage cimport Data, ahead, fetch, place, put, real
+from minorm_ext.storage cimport Data, ahead, fetch, in_room, item, place, put, real
 
 # Where rows share a parameter for each element, two go through a loop together; but most often not from memory, where
 # one after the other is faster.
@@ -52,21 +52,21 @@ cdef inline Span whole_row(const Work* w) noexcept nogil:
 
 
 cdef inline void sums_of(
-    const real* const* x, const Work* w, Py_ssize_t n, real* k, real* a, real* q
+    const Work* w, const Data* x, const Py_ssize_t* at, Py_ssize_t n, real* k, real* a, real* q
 ) noexcept nogil:
-    """The shifts of n rows, and their sums."""
+    """The shifts of n rows of x, which begin at `at`, and their sums."""
     cdef bint brief = w.columns <= BRIEF
     cdef Py_ssize_t i
     for i in range(n):
-        k[i] = sample_mean(x[i], 0, whole_row(w)) if w.equation.centered else 0
+        k[i] = sample_mean(k, x, at[i], 0, whole_row(w)) if w.equation.centered else 0
         if brief:
-            short_sums(x[i], w.columns, k[i], &a[i], &q[i])
+            short_sums(x, at[i], w.columns, k[i], &a[i], &q[i])
         else:
-            shifted_sums(x[i], 0, whole_row(w), k[i], &a[i], &q[i])
+            shifted_sums(x, at[i], 0, whole_row(w), k[i], &a[i], &q[i])
 
 
 cdef inline void statistics_of(
-    const real* const* x, const Work* w, Py_ssize_t n, const real* a, const real* q,
+    const Work* w, const Data* x, const Py_ssize_t* at, Py_ssize_t n, const real* a, const real* q,
     real* k, real* d, real* r, double* var, double* rstd,
 ) noexcept nogil:
     """k, d, var and rstd of n rows from their sums."""
@@ -89,8 +89,9 @@ cdef inline void statistics_of(
     if odd:
         for i in range(n):
             if out_of_range(m, a[i], q[i]) or (centered and poor_shift(m, a[i], var[i])):
-                moments = span_moments(x[i], 0, whole_row(w), x[i][0], k[i], centered)
-                k[i] = x[i][0] if centered else 0
+                shift = item(x, at[i])
+                moments = span_moments(x, at[i], 0, whole_row(w), shift, k[i], centered)
+                k[i] = <real>shift if centered else 0
                 offset[i] = moments.offset
                 var[i] = moments.m2
     for i in range(n):
@@ -122,6 +123,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t data[BATCH]
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
+    cdef Py_ssize_t start[BATCH]
     cdef real a[BATCH]
     cdef real q[BATCH]
     cdef real k[BATCH]
@@ -132,6 +134,8 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef bint each = w.each and (s != NULL or b != NULL)
     cdef bint share = w.each and s != NULL and b != NULL and w.apply and not w.x.far
     cdef bint far = w.x.far and goes_far(&w.y)
+    cdef bint direct = far or w.x.as_is
+    cdef Data seen = w.x if direct else in_room(&w.x, x_room)  # by the sums
     cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
     cdef Py_ssize_t piece = piece_of(w, &w.y)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
@@ -144,10 +148,12 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             data[i] = row_data(&w.nest, row)
             next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
             param[i] = row_param(&w.nest, row)
-            x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
+            start[i] = data[i] if direct else i * w.columns
+            if not far:
+                x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
         if w.moments:
-            sums_of(x, w, n, k, a, q)
-            statistics_of(x, w, n, a, q, k, d, r, var, rstd)
+            sums_of(w, &seen, start, n, k, a, q)
+            statistics_of(w, &seen, start, n, a, q, k, d, r, var, rstd)
         for i in range(n):
             row = row_of(w, job, member + i)
             if w.moments:
@@ -162,8 +168,8 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
         if far and w.apply:
             for i in range(n):
                 apply_far(
-                    x[i], s + param[i] if each and s else NULL, b + param[i] if each and b else NULL,
-                    <real*>w.y.items + data[i], w.columns, next[i] - data[i], k[i], d[i], r[i],
+                    &w.x, &w.y, data[i], s + param[i] if each and s else NULL, b + param[i] if each and b else NULL,
+                    w.columns, next[i] - data[i], k[i], d[i], r[i],
                     r[i] * s[param[i]] if s and not each else r[i], b[param[i]] if b and not each else 0,
                 )
         at = w.columns if far or not w.apply else 0
@@ -222,6 +228,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef Py_ssize_t data[BATCH]
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
+    cdef Py_ssize_t start[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
     cdef real r[BATCH]
@@ -231,6 +238,9 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef bint each = w.each and s != NULL
     cdef bint share = each and ds != NULL
     cdef bint far = w.x.far and goes_far(&w.dx) and (not share or is_vast(w))
+    cdef bint direct = far or w.x.as_is
+    cdef Data seen = w.x if direct else in_room(&w.x, x_room)
+    cdef Data seen_dy = w.dy if direct else in_room(&w.dy, dy_room)
     cdef Py_ssize_t at_once = rows_at_once(w, share and not far, FEW // 2)
     cdef Py_ssize_t piece = piece_of(w, &w.dx)
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
@@ -243,25 +253,26 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
             data[i] = row_data(&w.nest, row)
             next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
             param[i] = row_param(&w.nest, row)
-            x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
-            dy[i] = fetch(&w.dy, data[i], w.columns, dy_room + i * w.columns)
+            start[i] = data[i] if direct else i * w.columns
+            if not far:
+                x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
+                dy[i] = fetch(&w.dy, data[i], w.columns, dy_room + i * w.columns)
             k[i] = <real>w.k[row]
             d[i] = <real>w.d[row]
             r[i] = <real>w.rstd[row]
         for i in range(n):
-            if each:
-                grad_sums(dy[i], 0, x[i], 0, s + param[i], 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
-            else:
-                grad_sums(dy[i], 0, x[i], 0, <const real*>NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i])
+            grad_sums(
+                &seen_dy, start[i], 0, &seen, start[i], 0, s + param[i] if each else NULL, 0, whole_row(w), k[i], d[i],
+                &sum[i], &sum_x[i],
+            )
         for i in range(n):
             row = row_of(w, job, member + i)
             factors_of(w, row, s + param[i] if s else NULL, sum[i], sum_x[i], &c[i], &p[i], &q[i])
         if far:
             for i in range(n):
                 grad_far(
-                    dy[i], x[i], s + param[i] if each else NULL, <real*>w.dx.items + data[i],
-                    ds, ds + w.pitch if ds else NULL, w.columns, next[i] - data[i],
-                    k[i], d[i], r[i], c[i], p[i], q[i],
+                    &w.dy, &w.x, &w.dx, data[i], s + param[i] if each else NULL, ds, ds + w.pitch if ds else NULL,
+                    w.columns, next[i] - data[i], k[i], d[i], r[i], c[i], p[i], q[i],
                 )
         at = w.columns if far else 0
         while at < w.columns:

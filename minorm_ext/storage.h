@@ -40,9 +40,9 @@ static inline uint16_t minorm_narrow_half(float f) {
 static inline float minorm_wide_bfloat(uint16_t h) { return minorm_float((uint32_t)h << 16); }
 
 static inline uint16_t minorm_narrow_bfloat(float f) {
-    uint32_t u = minorm_bits(f), nan = (u >> 16) | 0x40;
-    uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    uint32_t u = minorm_bits(f), nan = -(uint32_t)((u & 0x7fffffff) > 0x7f800000);
+    uint32_t up = 0x7fff + (u >> 16 & 1);
+    return (uint16_t)(((u + (up & ~nan)) | (nan & 0x400000)) >> 16);
 }
 
 /* A double as a float that rounds to the same 16 bits: cut off, with the last bit set where that was inexact. */

@@ -48,6 +48,7 @@ cdef struct Data:
     char* items   # NULL: no such data
     Type type     # that it is stored in
     bint as_is    # that is the type computed in
+    bint direct   # some loops take it where it lies: as it is, or 16 bits that they widen to float
     bint stream   # results go around the cache
     bint far      # this is read from memory, not from cache
 
@@ -103,6 +104,15 @@ cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, rea
         return <const real*>data.items + at
     widen(data, at, n, room)
     return room
+
+
+cdef inline Data in_room(const Data* data, const real* room) noexcept nogil:
+    """The same data, of which some elements have been widened into a room."""
+    cdef Data seen = data[0]
+    seen.items = <char*>room
+    seen.type = SINGLE if real is float else DOUBLE
+    seen.as_is = True
+    return seen
 
 
 cdef inline real* place(const Data* data, Py_ssize_t at, real* room) noexcept nogil:

@@ -20,15 +20,15 @@ static inline void minorm_ahead(const char *from, ptrdiff_t bytes) {
 
 #if defined(__AVX512F__)
 typedef __m512 minorm_line;
-#define minorm_load _mm512_loadu_ps
+#define minorm_line_at _mm512_loadu_ps
 #define minorm_stream _mm512_stream_ps
 #elif defined(__AVX__)
 typedef __m256 minorm_line;
-#define minorm_load _mm256_loadu_ps
+#define minorm_line_at _mm256_loadu_ps
 #define minorm_stream _mm256_stream_ps
 #else
 typedef __m128 minorm_line;
-#define minorm_load _mm_loadu_ps
+#define minorm_line_at _mm_loadu_ps
 #define minorm_stream _mm_stream_ps
 #endif
 
@@ -39,14 +39,18 @@ static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) 
     memcpy(to, from, i);
     whole = bytes - (bytes - i) % sizeof(minorm_line);
     for (; i < whole; i += sizeof(minorm_line))
-        minorm_stream((float *)((char *)to + i), minorm_load((const float *)((const char *)from + i)));
+        minorm_stream((float *)((char *)to + i), minorm_line_at((const float *)((const char *)from + i)));
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
-/* The same for 64 bytes to an address that is a multiple of 64. */
-static inline void minorm_stream_line(void *to, const void *from) {
-    for (size_t i = 0; i < 64; i += sizeof(minorm_line))
-        minorm_stream((float *)((char *)to + i), minorm_load((const float *)((const char *)from + i)));
+/* The same for half a line, or whole lines, to an address that is a multiple of as much. */
+static inline void minorm_stream_lines(void *to, const void *from, size_t bytes) {
+    size_t i = 0;
+    for (; i + sizeof(minorm_line) <= bytes; i += sizeof(minorm_line))
+        minorm_stream((float *)((char *)to + i), minorm_line_at((const float *)((const char *)from + i)));
+#if defined(__AVX512F__)
+    if (i < bytes) _mm256_stream_ps((float *)((char *)to + i), _mm256_loadu_ps((const float *)((const char *)from + i)));
+#endif
 }
 
 static inline void minorm_stream_end(void) { _mm_sfence(); }
@@ -54,7 +58,7 @@ static inline void minorm_stream_end(void) { _mm_sfence(); }
 #else /* no such stores, or none known here */
 
 static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
-static inline void minorm_stream_line(void *to, const void *from) { memcpy(to, from, 64); }
+static inline void minorm_stream_lines(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 static inline void minorm_stream_end(void) {}
 
 #endif

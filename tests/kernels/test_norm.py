@@ -427,6 +427,31 @@ def test_channels_larger_than_the_cache_have_the_same_bits(stored, given):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("shape", [(130_000, 64), (27_000, 301), (8100, 1001), (2000, 4096), (30, 70, 65, 61)])
+@pytest.mark.parametrize("stored", ["float16", "bfloat16"])
+def test_16_bits_from_memory_are_float32_rounded_once(shape, stored):
+    """Widened and rounded in registers, rows and channels alike; extremes in one row stay there."""
+    stored = getattr(dtypes, stored)
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(shape, np.float32) * 2 + 3).astype(stored)
+    rows = x if x.ndim == 2 else x.swapaxes(0, 1)
+    rows[3], rows[5, ..., 7], rows[7, ..., -1] = rows[3] * stored.type(1e-6), np.nan, np.inf
+    dy = x[::-1].copy()
+    nest = plan(shape, (1,) if x.ndim == 2 else (0, 2, 3), 1, (1,))
+    s, b = rng.standard_normal((2, nest.param_size), np.float32)
+    results = []
+    for storage in (stored, np.float32):
+        with np.errstate(over="ignore"):
+            stored_x, stored_dy = x.astype(storage), dy.astype(storage)
+        y, stats = cpu.norm.forward(nest, stored_x, s, b, Equation())
+        results.append((y, stats.block, *cpu.norm.backward(nest, stored_dy, stored_x, stats, s, Equation())))
+    narrow, wide = results
+    assert np.isnan(wide[0]).mean() < 0.1
+    for got, want in zip(narrow, wide, strict=True):
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(got.astype(np.float32), want.astype(got.dtype).astype(np.float32))
+
+
 @pytest.mark.parametrize("width", [64, 1000, 1001, 1555, 4096])
 @pytest.mark.parametrize("given", ["s b", "s", "b", ""])
 @pytest.mark.parametrize("centered", [True, False])
