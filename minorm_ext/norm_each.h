@@ -8,46 +8,62 @@
 #ifndef MINORM_NORM_EACH_H
 #define MINORM_NORM_EACH_H
 
-#include <stddef.h>
+#include "sixteen.h"
 
-#define MINORM_XHAT(j) (((x##j[i] - k[j]) - d[j]) * r[j])
-#define MINORM_DX(j) (g##j * s[i] * r[j] - p[j]) - t##j * q[j]
+#define MINORM_XHAT(in, j) (((in) - k[j]) - d[j]) * r[j]
+#define MINORM_DX(g, t, j) (g * scale * r[j] - p[j]) - t * q[j]
 
-#define MINORM_EACH(T, S)                                                                                          \
-    static inline void minorm_apply_two_##S(const T *restrict x0, const T *restrict x1, const T *restrict s,       \
-                                            const T *restrict b, T *restrict y0, T *restrict y1, ptrdiff_t n,      \
-                                            const T *k, const T *d, const T *r) {                                  \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                        \
-            y0[i] = MINORM_XHAT(0) * s[i] + b[i];                                                                  \
-            y1[i] = MINORM_XHAT(1) * s[i] + b[i];                                                                  \
-        }                                                                                                          \
-    }                                                                                                              \
-                                                                                                                   \
-    static inline void minorm_grad_one_##S(const T *restrict dy0, const T *restrict x0, const T *restrict s,       \
-                                           T *restrict dx0, T *restrict ds, T *restrict db, ptrdiff_t n,           \
-                                           const T *k, const T *d, const T *r, const T *p, const T *q) {           \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                        \
-            T g0 = dy0[i], t0 = MINORM_XHAT(0);                                                                    \
-            ds[i] += g0 * t0;                                                                                      \
-            db[i] += g0;                                                                                           \
-            dx0[i] = MINORM_DX(0);                                                                                 \
-        }                                                                                                          \
-    }                                                                                                              \
-                                                                                                                   \
-    static inline void minorm_grad_two_##S(const T *restrict dy0, const T *restrict dy1, const T *restrict x0,     \
-                                           const T *restrict x1, const T *restrict s, T *restrict dx0,             \
-                                           T *restrict dx1, T *restrict ds, T *restrict db, ptrdiff_t n,           \
-                                           const T *k, const T *d, const T *r, const T *p, const T *q) {           \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                        \
-            T g0 = dy0[i], g1 = dy1[i], t0 = MINORM_XHAT(0), t1 = MINORM_XHAT(1);                                  \
-            ds[i] += g0 * t0 + g1 * t1;                                                                            \
-            db[i] += g0 + g1;                                                                                      \
-            dx0[i] = MINORM_DX(0);                                                                                 \
-            dx1[i] = MINORM_DX(1);                                                                                 \
-        }                                                                                                          \
+#define MINORM_APPLY_TWO(V, LOAD, STORE)                                                                           \
+    {                                                                                                              \
+        V v0, v1;                                                                                                  \
+        LOAD(x + start[0] + i, &v0);                                                                               \
+        LOAD(x + start[1] + i, &v1);                                                                               \
+        const V scale = *(const V *)(s + i), bias = *(const V *)(b + i);                                           \
+        v0 = MINORM_XHAT(v0, 0) * scale + bias;                                                                    \
+        v1 = MINORM_XHAT(v1, 1) * scale + bias;                                                                    \
+        STORE(y + start[0] + i, &v0);                                                                              \
+        STORE(y + start[1] + i, &v1);                                                                              \
     }
 
-MINORM_EACH(float, f)
-MINORM_EACH(double, d)
+#define MINORM_GRAD_TWO(V, LOAD, STORE)                                                                            \
+    {                                                                                                              \
+        V g0, g1, v0, v1;                                                                                          \
+        LOAD(dy + start[0] + i, &g0);                                                                              \
+        LOAD(dy + start[1] + i, &g1);                                                                              \
+        LOAD(x + start[0] + i, &v0);                                                                               \
+        LOAD(x + start[1] + i, &v1);                                                                               \
+        const V scale = *(const V *)(s + i), t0 = MINORM_XHAT(v0, 0), t1 = MINORM_XHAT(v1, 1);                     \
+        *(V *)(ds + i) += g0 * t0 + g1 * t1;                                                                       \
+        *(V *)(db + i) += g0 + g1;                                                                                 \
+        v0 = MINORM_DX(g0, t0, 0);                                                                                 \
+        v1 = MINORM_DX(g1, t1, 1);                                                                                 \
+        STORE(dx + start[0] + i, &v0);                                                                             \
+        STORE(dx + start[1] + i, &v1);                                                                             \
+    }
+
+#define MINORM_EACH(X, S, T, C)                                                                                    \
+    static inline void minorm_apply_two_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
+                                            ptrdiff_t n, const T *k, const T *d, const T *r) {                     \
+        const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                \
+        ptrdiff_t i = 0;                                                                                           \
+        for (; i + many <= n; i += many)                                                                           \
+            MINORM_APPLY_TWO(minorm_turn_##C, minorm_load_turn_##S, minorm_store_##S)                              \
+        for (; i < n; i++) MINORM_APPLY_TWO(T, minorm_load_one_##S, minorm_store_one_##S)                          \
+    }                                                                                                              \
+                                                                                                                   \
+    static inline void minorm_grad_two_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
+                                           const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d, const T *r,\
+                                           const T *p, const T *q) {                                               \
+        const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                \
+        ptrdiff_t i = 0;                                                                                           \
+        for (; i + many <= n; i += many)                                                                           \
+            MINORM_GRAD_TWO(minorm_turn_##C, minorm_load_turn_##S, minorm_store_##S)                               \
+        for (; i < n; i++) MINORM_GRAD_TWO(T, minorm_load_one_##S, minorm_store_one_##S)                           \
+    }
+
+MINORM_EACH(float, float, float, f)
+MINORM_EACH(double, double, double, d)
+MINORM_EACH(uint16_t, half, float, f)
+MINORM_EACH(uint16_t, bfloat, float, f)
 
 #endif

@@ -1,21 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The second phase on a row that comes from memory and whose result goes around the cache: see norm_far.h.
-#
-# A row begins `at` elements into its data. Parameters and their gradients are in the type computed in.
+# Both phases at once, of rows that come from memory and whose results go around the cache: see norm_far.h.
 
 from libc.stdint cimport uint16_t
 
 from minorm_ext.storage cimport HALF, SINGLE, Data, real
 
 cdef extern from "norm_far.h" nogil:
-    void minorm_apply_far_float(
-        const float* x, const float* s, const float* b, float* y, Py_ssize_t n, Py_ssize_t next,
-        float k, float d, float r, float c, float c_b
-    ) noexcept
-    void minorm_grad_far_float(
-        const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
-        Py_ssize_t next, float k, float d, float r, float c, float p, float q
-    ) noexcept
     void minorm_apply_and_sum_float(
         const float* x, const float* s, const float* b, float* y, Py_ssize_t n, Py_ssize_t next,
         float k, float d, float r, float c, float c_b, float k1, float* sum, float* squares
@@ -24,14 +14,6 @@ cdef extern from "norm_far.h" nogil:
         const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
         Py_ssize_t next, float k, float d, float r, float c, float p, float q, float k1, float d1,
         float* sum, float* sum_x
-    ) noexcept
-    void minorm_apply_far_double(
-        const double* x, const double* s, const double* b, double* y, Py_ssize_t n, Py_ssize_t next,
-        double k, double d, double r, double c, double c_b
-    ) noexcept
-    void minorm_grad_far_double(
-        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
-        Py_ssize_t next, double k, double d, double r, double c, double p, double q
     ) noexcept
     void minorm_apply_and_sum_double(
         const double* x, const double* s, const double* b, double* y, Py_ssize_t n, Py_ssize_t next,
@@ -42,14 +24,6 @@ cdef extern from "norm_far.h" nogil:
         Py_ssize_t next, double k, double d, double r, double c, double p, double q, double k1, double d1,
         double* sum, double* sum_x
     ) noexcept
-    void minorm_apply_far_half(
-        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
-        float k, float d, float r, float c, float c_b
-    ) noexcept
-    void minorm_grad_far_half(
-        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
-        Py_ssize_t next, float k, float d, float r, float c, float p, float q
-    ) noexcept
     void minorm_apply_and_sum_half(
         const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
         float k, float d, float r, float c, float c_b, float k1, float* sum, float* squares
@@ -58,14 +32,6 @@ cdef extern from "norm_far.h" nogil:
         const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
         Py_ssize_t next, float k, float d, float r, float c, float p, float q, float k1, float d1,
         float* sum, float* sum_x
-    ) noexcept
-    void minorm_apply_far_bfloat(
-        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
-        float k, float d, float r, float c, float c_b
-    ) noexcept
-    void minorm_grad_far_bfloat(
-        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db, Py_ssize_t n,
-        Py_ssize_t next, float k, float d, float r, float c, float p, float q
     ) noexcept
     void minorm_apply_and_sum_bfloat(
         const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, Py_ssize_t next,
@@ -78,70 +44,11 @@ cdef extern from "norm_far.h" nogil:
     ) noexcept
 
 
-cdef inline bint goes_far(const Data* result) noexcept nogil:
-    """Around the cache, widened and rounded in registers if at all."""
-    return result.items != NULL and result.stream and result.direct
-
-
-cdef inline void apply_far(
-    const Data* x, const Data* y, Py_ssize_t at, const real* s, const real* b, Py_ssize_t n, Py_ssize_t next,
-    real k, real d, real r, real c, real c_b,
-) noexcept nogil:
-    """y = ((x - k) - d) * r * s + b; c = r * s and c_b = b where the parameters are the same all along."""
-    if real is double:
-        minorm_apply_far_double(
-            <const double*>x.items + at, s, b, <double*>y.items + at,
-            n, next, k, d, r, c, c_b,
-        )
-    elif x.type == SINGLE:
-        minorm_apply_far_float(
-            <const float*>x.items + at, s, b, <float*>y.items + at,
-            n, next, k, d, r, c, c_b,
-        )
-    elif x.type == HALF:
-        minorm_apply_far_half(
-            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
-            n, next, k, d, r, c, c_b,
-        )
-    else:
-        minorm_apply_far_bfloat(
-            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at,
-            n, next, k, d, r, c, c_b,
-        )
-
-
-cdef inline void grad_far(
-    const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const real* s, real* ds, real* db, Py_ssize_t n,
-    Py_ssize_t next, real k, real d, real r, real c, real p, real q,
-) noexcept nogil:
-    """dx = (dy * s * r - p) - xhat * q, ds += dy * xhat, db += dy; c = r * s where s is the same all along."""
-    if real is double:
-        minorm_grad_far_double(
-            <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
-            n, next, k, d, r, c, p, q,
-        )
-    elif x.type == SINGLE:
-        minorm_grad_far_float(
-            <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
-            n, next, k, d, r, c, p, q,
-        )
-    elif x.type == HALF:
-        minorm_grad_far_half(
-            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
-            n, next, k, d, r, c, p, q,
-        )
-    else:
-        minorm_grad_far_bfloat(
-            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
-            n, next, k, d, r, c, p, q,
-        )
-
-
 cdef inline void apply_and_sum(
     const Data* x, const Data* y, Py_ssize_t at, const real* s, const real* b, Py_ssize_t n, Py_ssize_t next,
     real k, real d, real r, real c, real c_b, real k1, real* sum, real* squares,
 ) noexcept nogil:
-    """The same, and the sums of the row `next` elements further on, whose shift is k1."""
+    """`apply`, and the sums of the row `next` elements further on, whose shift is k1."""
     if real is double:
         minorm_apply_and_sum_double(
             <const double*>x.items + at, s, b, <double*>y.items + at,
@@ -168,7 +75,7 @@ cdef inline void grad_and_sum(
     const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const real* s, real* ds, real* db, Py_ssize_t n,
     Py_ssize_t next, real k, real d, real r, real c, real p, real q, real k1, real d1, real* sum, real* sum_x,
 ) noexcept nogil:
-    """The same, and the sums of the row `next` elements further on, whose mean is k1 + d1."""
+    """`grad`, and the sums of the row `next` elements further on, whose mean is k1 + d1."""
     if real is double:
         minorm_grad_and_sum_double(
             <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,

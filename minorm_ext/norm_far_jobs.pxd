@@ -3,11 +3,12 @@
 # innermost cache, or take longer than memory: the second phase of a row goes together with the first phase of the next.
 
 from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_far cimport apply_and_sum, apply_far, goes_far, grad_and_sum, grad_far
+from minorm_ext.norm_apply cimport apply, grad
+from minorm_ext.norm_far cimport apply_and_sum, grad_and_sum
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport grad_sums, sample_mean
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
-from minorm_ext.norm_work cimport Work, is_vast
+from minorm_ext.norm_work cimport Work
 from minorm_ext.storage cimport Data, ahead, real
 
 cdef enum:
@@ -16,7 +17,7 @@ cdef enum:
 
 
 cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
-    return w.columns >= (WIDE if w.x.as_is else LESS) and is_vast(w) and w.x.far and goes_far(result)
+    return result.items != NULL and result.stream and result.direct and w.columns >= (WIDE if w.x.as_is else LESS)
 
 
 cdef inline void ask_for_samples(const Work* w, Py_ssize_t data) noexcept nogil:
@@ -46,12 +47,12 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
         w.rstd[row] = rstd
         param = row_param(&w.nest, row)
         c = r * s[param] if s and not w.each else r
-        c_b = b[param] if b and not w.each else 0
+        c_b = b[param] if b and not w.each else <real>-0.0
         member += 1
         if member == end:
-            apply_far(
-                &w.x, &w.y, data, s + param if w.each and s else NULL, b + param if w.each and b else NULL,
-                w.columns, 0, k, d, r, c, c_b,
+            apply(
+                &w.x, &w.y, data, s + param if s else NULL, b + param if b else NULL, w.each, 0,
+                0, 1, w.columns, 0, k, d, r,
             )
         else:
             next = row_data(&w.nest, row_of(w, job, member)) - data
@@ -79,18 +80,20 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef Py_ssize_t param = row_param(&w.nest, row)
     cdef Py_ssize_t next
     each_s = s + param if w.each and s else NULL
-    grad_sums(
-        &w.dy, data, 0, &w.x, data, 0, each_s, 0, whole_row(w), <real>w.k[row], <real>w.d[row], &sum, &sum_x
-    )
+    grad_sums(&w.dy, &w.x, data, 0, each_s, 0, whole_row(w), <real>w.k[row], <real>w.d[row], &sum, &sum_x)
     while member < end:
         k = <real>w.k[row]
         d = <real>w.d[row]
         r = <real>w.rstd[row]
         param = row_param(&w.nest, row)
-        factors_of(w, row, s + param if s else NULL, sum, sum_x, &c, &p, &q)
+        factors_of(w, row, s + param if s else NULL, sum, sum_x, &p, &q)
+        c = r * s[param] if s and not w.each else r
         member += 1
         if member == end:
-            grad_far(&w.dy, &w.x, &w.dx, data, each_s, ds, db, w.columns, 0, k, d, r, c, p, q)
+            grad(
+                &w.dy, &w.x, &w.dx, data, s + param if s else NULL, w.each, 0, ds, db, 0, 1, w.columns, 0,
+                k, d, r, p, q,
+            )
         else:
             row = row_of(w, job, member)
             next = row_data(&w.nest, row) - data

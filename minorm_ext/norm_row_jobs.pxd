@@ -5,15 +5,13 @@
 from libc.string cimport memset
 
 from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_far cimport apply_far, goes_far, grad_far
+from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
-    CHUNK, Span, apply_each, apply_same, chunk_span, fetch_span, grad_input_each, grad_input_same, grad_one,
-    grad_params_each, grad_sums, joined, place_span, put_span, sample_mean, scale_each, scale_same, see_span,
-    span_moments,
+    CHUNK, Span, chunk_span, fetch_span, grad_sums, joined, put_span, sample_mean, span_moments,
 )
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
-from minorm_ext.storage cimport Data, item, real
+from minorm_ext.storage cimport Data, item, real, seen
 
 cdef enum:
     COLLECTED = 256    # parameters whose gradients one job adds up
@@ -29,9 +27,9 @@ cdef inline Py_ssize_t next_in_memory(const Work* w) noexcept nogil:
     return w.columns if w.x.far else w.nest.reduce0.data
 
 
-cdef inline Py_ssize_t run_at(const Work* w, Py_ssize_t row, Span span, Py_ssize_t run) noexcept nogil:
-    """Where a run of a span of the row that begins at `row` begins."""
-    return row + (span.run + run) * w.nest.reduce0.data + span.element
+cdef inline Py_ssize_t param_at(const Work* w, Py_ssize_t param, Span span) noexcept nogil:
+    """Where the parameters of a span begin, in a row whose parameters begin at `param`."""
+    return param + span.run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
 
 
 # Forward.
@@ -41,7 +39,8 @@ cdef inline Moments part_moments(const real* type, const Work* w, Py_ssize_t dat
     cdef Moments m
     cdef real room[CHUNK]
     cdef real guess
-    cdef Data x
+    cdef Data x_seen
+    cdef const Data* x = seen(&w.x, room, &x_seen)
     cdef double first = item(&w.x, data)
     cdef Py_ssize_t chunk, at, step
     cdef Span span
@@ -50,10 +49,10 @@ cdef inline Moments part_moments(const real* type, const Work* w, Py_ssize_t dat
     m.m2 = 0
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        at = see_span(&w.x, &w.nest, data, span, room, &x, &step)
+        at = fetch_span(&w.x, &w.nest, data, span, room, &step)
         span = joined(&w.nest, span)
-        guess = <real>(first + m.offset) if m.n > 0 else sample_mean(type, &x, at, step, span)
-        m = merge(m, span_moments(&x, at, step, span, first, guess, w.equation.centered))
+        guess = <real>(first + m.offset) if m.n > 0 else sample_mean(type, x, at, step, span)
+        m = merge(m, span_moments(x, at, step, span, first, guess, w.equation.centered))
     return m
 
 
@@ -78,39 +77,23 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
     cdef Py_ssize_t next = next_in_memory(w)
-    cdef bint far = goes_far(&w.y)
-    cdef Py_ssize_t chunk, run, p
-    cdef Py_ssize_t x_step = 0
-    cdef Py_ssize_t y_step = 0
+    cdef Py_ssize_t chunk, at, step, p
     cdef real x_room[CHUNK]
     cdef real y_room[CHUNK]
-    cdef const real* x = NULL
-    cdef real* y = NULL
+    cdef Data x_seen, y_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* y = seen(&w.y, y_room, &y_seen)
     cdef Span span
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        if not far:
-            x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
-            y = place_span(&w.y, &w.nest, data, span, y_room, &y_step)
-        for run in range(span.runs):
-            p = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
-            if far:
-                apply_far(
-                    &w.x, &w.y, run_at(w, data, span, run), s + p if w.each and s else NULL,
-                    b + p if w.each and b else NULL, span.length, next, k, d, r,
-                    r * s[p] if s and not w.each else r, b[p] if b and not w.each else 0,
-                )
-            elif w.each and (s != NULL or b != NULL):
-                apply_each(
-                    x + run * x_step, y + run * y_step, span.length, k, d, r,
-                    s + p if s else NULL, b + p if b else NULL,
-                )
-            else:
-                apply_same(
-                    x + run * x_step, y + run * y_step, span.length, k, d, r * s[p] if s else r, b[p] if b else 0
-                )
-        if not far:
-            put_span(&w.y, &w.nest, data, span, y)
+        at = fetch_span(&w.x, &w.nest, data, span, x_room, &step)
+        p = param_at(w, param, span)
+        apply(
+            x, y, at, s + p if s else NULL, b + p if b else NULL, w.each, w.nest.reduce0.param,
+            step, span.runs, span.length, next, k, d, r,
+        )
+        if not w.y.direct:
+            put_span(&w.y, &w.nest, data, span, y_room)
 
 
 cdef inline void rows_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -159,29 +142,29 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
     cdef real d = <real>w.d[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef double* slots = w.partial + row * w.slots * 2
-    cdef Py_ssize_t chunk, run, at, dy_at, step, dy_step
+    cdef Py_ssize_t chunk, run, at, step
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
-    cdef Data x, dy
+    cdef Data x_seen, dy_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
     cdef Span span, one
     cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        at = see_span(&w.x, &w.nest, data, span, x_room, &x, &step)
-        dy_at = see_span(&w.dy, &w.nest, data, span, dy_room, &dy, &dy_step)
+        fetch_span(&w.x, &w.nest, data, span, x_room, &step)
+        at = fetch_span(&w.dy, &w.nest, data, span, dy_room, &step)
         if w.slots == w.chunks:
             if w.each and w.s != NULL:
                 s = <const real*>w.s + row_param(&w.nest, row) + span.run * w.nest.reduce0.param + span.element
-            grad_sums(&dy, dy_at, dy_step, &x, at, step, s, w.nest.reduce0.param, span, k, d, &a, &q)
+            grad_sums(dy, x, at, step, s, w.nest.reduce0.param, span, k, d, &a, &q)
             slots[2 * chunk] = a
             slots[2 * chunk + 1] = q
         else:  # short runs, each with a parameter of its own
             one = span
             one.runs = 1
             for run in range(span.runs):
-                grad_sums(
-                    &dy, dy_at + run * dy_step, 0, &x, at + run * step, 0, <const real*>NULL, 0, one, k, d, &a, &q
-                )
+                grad_sums(dy, x, at + run * step, 0, <const real*>NULL, 0, one, k, d, &a, &q)
                 slots[2 * (span.run + run)] = a
                 slots[2 * (span.run + run) + 1] = q
 
@@ -211,69 +194,51 @@ cdef inline void part_input(
 ) noexcept nogil:
     """dx of a part; and add to ds and db where each element has a parameter."""
     cdef const real* s = <const real*>w.s
+    cdef const real* its_s
     cdef real k = <real>w.k[row]
     cdef real d = <real>w.d[row]
     cdef real r = <real>w.rstd[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
+    cdef Py_ssize_t next = next_in_memory(w)
     cdef real p = 0
     cdef real q = 0
-    cdef real c
-    cdef Py_ssize_t chunk, run, i, j
-    cdef Py_ssize_t x_step = 0
-    cdef Py_ssize_t dy_step = 0
-    cdef Py_ssize_t dx_step = 0
+    cdef Py_ssize_t chunk, at, step, j
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
     cdef real dx_room[CHUNK]
-    cdef const real* x = NULL
-    cdef const real* dy = NULL
-    cdef real* dx = NULL
+    cdef real* its_ds = NULL
+    cdef real* its_db = NULL
+    cdef Data x_seen, dy_seen, dx_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
+    cdef const Data* dx = seen(&w.dx, dx_room, &dx_seen)
     cdef Span span
-    cdef Py_ssize_t next = next_in_memory(w)
-    cdef bint far = goes_far(&w.dx) and w.sums != ABSENT
     if w.sums != ABSENT:
         p = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
         q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
-        if not far:
-            x = fetch_span(&w.x, &w.nest, data, span, x_room, &x_step)
-            dy = fetch_span(&w.dy, &w.nest, data, span, dy_room, &dy_step)
-        if w.dx.items != NULL and not far:
-            dx = place_span(&w.dx, &w.nest, data, span, dx_room, &dx_step)
-        for run in range(span.runs):
-            i = param + (span.run + run) * w.nest.reduce0.param + span.element * w.nest.reduce1.param
-            if far:
-                j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                grad_far(
-                    &w.dy, &w.x, &w.dx, run_at(w, data, span, run), s + i if w.each and s else NULL,
-                    ds + j if ds else NULL, ds + w.pitch + j if ds else NULL, span.length, next, k, d, r,
-                    r * s[i] if s and not w.each else r, p, q,
-                )
-                continue
-            if dx != NULL and w.each and s != NULL:
-                if w.sums == ABSENT:
-                    scale_each(dy, s + i, dx, span.length, r)
-                elif ds != NULL:
-                    j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                    grad_one(dy, x, s + i, dx, ds + j, ds + w.pitch + j, span.length, &k, &d, &r, &p, &q)
-                else:
-                    grad_input_each(dy, x, s + i, dx, span.length, k, d, r, p, q)
-            elif dx != NULL:
-                c = r * s[i] if s else r
-                if w.sums == ABSENT:
-                    scale_same(dy, dx, span.length, c)
-                else:
-                    grad_input_same(dy, x, dx, span.length, k, d, r, c, p, q)
-            if ds != NULL and (dx == NULL or s == NULL or w.sums == ABSENT):
-                j = ((span.run + run) * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
-                grad_params_each(dy, x, ds + j, ds + w.pitch + j, span.length, k, d, r)
-            x += x_step
-            dy += dy_step
-            dx += dx_step
-        if dx != NULL and not far:
-            put_span(&w.dx, &w.nest, data, span, dx - span.runs * dx_step)
+        fetch_span(&w.x, &w.nest, data, span, x_room, &step)
+        at = fetch_span(&w.dy, &w.nest, data, span, dy_room, &step)
+        its_s = s + param_at(w, param, span) if s else NULL
+        if ds != NULL:
+            j = (span.run * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+            its_ds = ds + j
+            its_db = ds + w.pitch + j
+        if w.sums != ABSENT and w.dx.items != NULL:
+            grad(
+                dy, x, dx, at, its_s, w.each, w.nest.reduce0.param, its_ds, its_db,
+                step, span.runs, span.length, next, k, d, r, p, q,
+            )
+        elif w.dx.items != NULL:
+            grad_given(dy, dx, at, its_s, w.each, w.nest.reduce0.param, step, span.runs, span.length, r)
+        if ds != NULL and (w.sums == ABSENT or w.dx.items == NULL):
+            grad_params(
+                dy, x, at, w.nest.reduce0.param, its_ds, its_db, step, span.runs, span.length, k, d, r
+            )
+        if w.dx.items != NULL and not w.dx.direct:
+            put_span(&w.dx, &w.nest, data, span, dx_room)
 
 
 cdef inline void rows_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:

@@ -9,7 +9,7 @@ from libc.stdint cimport uint16_t
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
-from minorm_ext.storage cimport HALF, SINGLE, Data, fetch, in_room, item, place, put, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, fetch, item, put, real
 
 cdef extern from "norm_sums.h" nogil:
     enum:
@@ -19,7 +19,7 @@ cdef extern from "norm_sums.h" nogil:
     ) noexcept
     void minorm_short_sums_float(const float* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
     void minorm_grad_sums_float(
-        const float* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const float* x, Py_ssize_t step,
+        const float* dy, const float* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
     void minorm_sums_double(
@@ -27,7 +27,7 @@ cdef extern from "norm_sums.h" nogil:
     ) noexcept
     void minorm_short_sums_double(const double* x, Py_ssize_t n, double k, double* sum, double* squares) noexcept
     void minorm_grad_sums_double(
-        const double* dy, Py_ssize_t dy_step, const double* s, Py_ssize_t s_step, const double* x, Py_ssize_t step,
+        const double* dy, const double* x, Py_ssize_t step, const double* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, double k, double d, double* sum_g, double* sum_gx
     ) noexcept
     void minorm_sums_half(
@@ -35,7 +35,7 @@ cdef extern from "norm_sums.h" nogil:
     ) noexcept
     void minorm_short_sums_half(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
     void minorm_grad_sums_half(
-        const uint16_t* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const uint16_t* x, Py_ssize_t step,
+        const uint16_t* dy, const uint16_t* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
     void minorm_sums_bfloat(
@@ -43,41 +43,11 @@ cdef extern from "norm_sums.h" nogil:
     ) noexcept
     void minorm_short_sums_bfloat(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
     void minorm_grad_sums_bfloat(
-        const uint16_t* dy, Py_ssize_t dy_step, const float* s, Py_ssize_t s_step, const uint16_t* x, Py_ssize_t step,
+        const uint16_t* dy, const uint16_t* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
     float minorm_total_f(const float* a) noexcept
     double minorm_total_d(const double* a) noexcept
-
-cdef extern from "norm_each.h" nogil:
-    void minorm_apply_two_f(
-        const float* x0, const float* x1, const float* s, const float* b,
-        float* y0, float* y1, Py_ssize_t n, const float* k, const float* d, const float* r
-    ) noexcept
-    void minorm_grad_one_f(
-        const float* dy, const float* x, const float* s, float* dx, float* ds, float* db, Py_ssize_t n,
-        const float* k, const float* d, const float* r, const float* p, const float* q
-    ) noexcept
-    void minorm_grad_two_f(
-        const float* dy0, const float* dy1,
-        const float* x0, const float* x1, const float* s,
-        float* dx0, float* dx1, float* ds, float* db, Py_ssize_t n,
-        const float* k, const float* d, const float* r, const float* p, const float* q
-    ) noexcept
-    void minorm_apply_two_d(
-        const double* x0, const double* x1, const double* s, const double* b,
-        double* y0, double* y1, Py_ssize_t n, const double* k, const double* d, const double* r
-    ) noexcept
-    void minorm_grad_one_d(
-        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db, Py_ssize_t n,
-        const double* k, const double* d, const double* r, const double* p, const double* q
-    ) noexcept
-    void minorm_grad_two_d(
-        const double* dy0, const double* dy1,
-        const double* x0, const double* x1, const double* s,
-        double* dx0, double* dx1, double* ds, double* db, Py_ssize_t n,
-        const double* k, const double* d, const double* r, const double* p, const double* q
-    ) noexcept
 
 
 cdef enum:
@@ -146,49 +116,27 @@ cdef inline Py_ssize_t as_one(const Nest* nest, Span* at, Py_ssize_t* step) noex
     return start
 
 
-cdef inline const real* fetch_span(
+cdef inline Py_ssize_t fetch_span(
     const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Py_ssize_t* step
 ) noexcept nogil:
-    """The runs of a span of the row that begins at `row`, `step` apart, in the type computed in."""
+    """The runs of a span of the row that begins at `row`, `step` apart. Returns where the first begins: in the data, or
+    in the room, where no loop takes the data as it lies."""
     cdef Py_ssize_t start, r
-    if data.as_is:
+    if data.direct:
         step[0] = nest.reduce0.data
-        return <const real*>data.items + row + at.run * nest.reduce0.data + at.element
+        return row + at.run * nest.reduce0.data + at.element
     start = row + as_one(nest, &at, step)
     for r in range(at.runs):
         fetch(data, start + r * nest.reduce0.data, at.length, room + r * at.length)
-    return room
-
-
-cdef inline Py_ssize_t see_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Data* seen, Py_ssize_t* step
-) noexcept nogil:
-    """The same as sums take it: what they see, and, returned, where in it the first run begins."""
-    if data.direct:
-        seen[0] = data[0]
-        step[0] = nest.reduce0.data
-        return row + at.run * nest.reduce0.data + at.element
-    seen[0] = in_room(data, fetch_span(data, nest, row, at, room, step))
     return 0
-
-
-cdef inline real* place_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span at, real* room, Py_ssize_t* step
-) noexcept nogil:
-    """Where to write the runs of a span, `step` apart, before `put_span`."""
-    cdef real* direct = place(data, row + at.run * nest.reduce0.data + at.element, room)
-    step[0] = at.length if direct == room else nest.reduce0.data
-    return direct
 
 
 cdef inline void put_span(
     const Data* data, const Nest* nest, Py_ssize_t row, Span at, const real* source
 ) noexcept nogil:
-    """Bring what was written from there to where it belongs."""
-    cdef Py_ssize_t step, start, r
-    if data.as_is and not data.stream:
-        return
-    start = row + as_one(nest, &at, &step)
+    """Bring the runs of a span from a room to where they belong."""
+    cdef Py_ssize_t step, r
+    cdef Py_ssize_t start = row + as_one(nest, &at, &step)
     for r in range(at.runs):
         put(data, start + r * nest.reduce0.data, at.length, source + r * at.length)
 
@@ -297,138 +245,28 @@ cdef inline Moments span_moments(
     return m
 
 
-cdef inline void apply_same(
-    const real* x, real* y, Py_ssize_t n, real k, real d, real c, real b
-) noexcept nogil:
-    """y = ((x - k) - d) * c + b with c = rstd * s: the parameters are the same all along."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        y[i] = ((x[i] - k) - d) * c + b
-
-
-cdef inline void apply_each(
-    const real* x, real* y, Py_ssize_t n, real k, real d, real r, const real* s, const real* b
-) noexcept nogil:
-    """y = ((x - k) - d) * rstd * s + b with a parameter for each element; s or b may be absent."""
-    cdef Py_ssize_t i
-    if s != NULL and b != NULL:
-        for i in range(n):
-            y[i] = ((x[i] - k) - d) * r * s[i] + b[i]
-    elif s != NULL:
-        for i in range(n):
-            y[i] = ((x[i] - k) - d) * r * s[i]
-    else:
-        for i in range(n):
-            y[i] = ((x[i] - k) - d) * r + b[i]
-
-
 cdef inline void grad_sums(
-    const Data* dy, Py_ssize_t dy_at, Py_ssize_t dy_step, const Data* x, Py_ssize_t x_at, Py_ssize_t x_step,
-    const real* s, Py_ssize_t s_step, Span span, real k, real d, real* sum_g, real* sum_gx,
+    const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, const real* s, Py_ssize_t s_step, Span span,
+    real k, real d, real* sum_g, real* sum_gx,
 ) noexcept nogil:
     """sum(g) and sum(g * (x - mean)) over a span; g = dy * s where s has a parameter for each element, else dy."""
     if real is double:
         minorm_grad_sums_double(
-            <const double*>dy.items + dy_at, dy_step, s, s_step, <const double*>x.items + x_at, x_step,
+            <const double*>dy.items + at, <const double*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
         )
     elif x.type == SINGLE:
         minorm_grad_sums_float(
-            <const float*>dy.items + dy_at, dy_step, s, s_step, <const float*>x.items + x_at, x_step,
+            <const float*>dy.items + at, <const float*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
         )
     elif x.type == HALF:
         minorm_grad_sums_half(
-            <const uint16_t*>dy.items + dy_at, dy_step, s, s_step, <const uint16_t*>x.items + x_at, x_step,
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
         )
     else:
         minorm_grad_sums_bfloat(
-            <const uint16_t*>dy.items + dy_at, dy_step, s, s_step, <const uint16_t*>x.items + x_at, x_step,
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
-        )
-
-
-cdef inline void grad_input_same(
-    const real* dy, const real* x, real* dx, Py_ssize_t n, real k, real d, real r, real c, real p, real q
-) noexcept nogil:
-    """dx = dy * c - p - xhat * q with c = rstd * s, p = rstd * mean(g), q = rstd * mean(g * xhat)."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        dx[i] = (dy[i] * c - p) - ((x[i] - k) - d) * r * q
-
-
-cdef inline void grad_input_each(
-    const real* dy, const real* x, const real* s, real* dx, Py_ssize_t n, real k, real d, real r, real p, real q
-) noexcept nogil:
-    """The same with a parameter for each element."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        dx[i] = (dy[i] * s[i] * r - p) - ((x[i] - k) - d) * r * q
-
-
-cdef inline void scale_same(const real* dy, real* dx, Py_ssize_t n, real c) noexcept nogil:
-    """dx = dy * rstd * s: the statistics were given."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        dx[i] = dy[i] * c
-
-
-cdef inline void scale_each(const real* dy, const real* s, real* dx, Py_ssize_t n, real r) noexcept nogil:
-    """The same with a parameter for each element."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        dx[i] = dy[i] * s[i] * r
-
-
-cdef inline void grad_params_each(
-    const real* dy, const real* x, real* ds, real* db, Py_ssize_t n, real k, real d, real r
-) noexcept nogil:
-    """ds += dy * xhat, db += dy."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        ds[i] += dy[i] * (((x[i] - k) - d) * r)
-        db[i] += dy[i]
-
-
-cdef inline void apply_two(
-    const real* const* x, Py_ssize_t at, const real* s, const real* b, real* const* y, Py_ssize_t n,
-    const real* k, const real* d, const real* r,
-) noexcept nogil:
-    """apply_each on two rows, from `at` on."""
-    if real is float:
-        minorm_apply_two_f(
-            x[0] + at, x[1] + at, s, b, y[0], y[1], n, k, d, r
-        )
-    else:
-        minorm_apply_two_d(
-            x[0] + at, x[1] + at, s, b, y[0], y[1], n, k, d, r
-        )
-
-
-cdef inline void grad_one(
-    const real* dy, const real* x, const real* s, real* dx, real* ds, real* db, Py_ssize_t n,
-    const real* k, const real* d, const real* r, const real* p, const real* q,
-) noexcept nogil:
-    """grad_input_each and grad_params_each at once."""
-    if real is float:
-        minorm_grad_one_f(dy, x, s, dx, ds, db, n, k, d, r, p, q)
-    else:
-        minorm_grad_one_d(dy, x, s, dx, ds, db, n, k, d, r, p, q)
-
-
-cdef inline void grad_two(
-    const real* const* dy, const real* const* x, Py_ssize_t at, const real* s, real* const* dx, real* ds, real* db,
-    Py_ssize_t n, const real* k, const real* d, const real* r, const real* p, const real* q,
-) noexcept nogil:
-    """The same on two rows, from `at` on."""
-    if real is float:
-        minorm_grad_two_f(
-            dy[0] + at, dy[1] + at, x[0] + at, x[1] + at, s,
-            dx[0], dx[1], ds, db, n, k, d, r, p, q,
-        )
-    else:
-        minorm_grad_two_d(
-            dy[0] + at, dy[1] + at, x[0] + at, x[1] + at, s,
-            dx[0], dx[1], ds, db, n, k, d, r, p, q,
         )

@@ -7,35 +7,27 @@
 from libc.math cimport sqrt
 
 from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_far cimport apply_far, goes_far, grad_far
+from minorm_ext.norm_apply cimport apply, grad
+from minorm_ext.norm_each cimport apply_two, grad_two
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    BRIEF, CHUNK, Span, apply_each, apply_two, apply_same, grad_two, grad_input_each, grad_input_same,
-    grad_one, grad_params_each, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
+    BRIEF, CHUNK, Span, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
 )
-from minorm_ext.norm_work cimport Work, is_vast
-from minorm_ext.storage cimport Data, ahead, fetch, in_room, item, place, put, real
+from minorm_ext.norm_work cimport Work
+from minorm_ext.storage cimport Data, fetch, item, put, real, seen
 
-# Where rows share a parameter for each element, two go through a loop together; but most often not from memory, where
-# one after the other is faster.
+# Where rows in cache have a parameter for each element, two go through a loop together.
 cdef enum:
     BATCH = 32         # rows that go together, at most
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
-    MANY = 16384       # and where they share a parameter for each element
-    PIECE = 1024       # elements of a row that the second phase takes at once
-    FAR_PIECE = 256    # the same where data comes from memory or results are rounded
+    MANY = 16384       # and where they go in pairs
+    PIECE = 1024       # elements of a row that the second phase of pairs takes at once
 
 
-cdef inline Py_ssize_t rows_at_once(const Work* w, bint share, Py_ssize_t few) noexcept nogil:
-    cdef Py_ssize_t size = few
-    if share:
-        size = MANY if w.x.as_is else CHUNK
+cdef inline Py_ssize_t rows_at_once(const Work* w, bint pairs, Py_ssize_t few) noexcept nogil:
+    cdef Py_ssize_t size = (MANY if w.x.direct else CHUNK) if pairs else few
     return min(<Py_ssize_t>BATCH, max(1, size // w.columns))
-
-
-cdef inline Py_ssize_t piece_of(const Work* w, const Data* result) noexcept nogil:
-    return FAR_PIECE if w.x.far or result.stream or not result.as_is else PIECE
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -117,13 +109,14 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef real x_room[CHUNK]
-    cdef real y_room[2 * FAR_PIECE]
-    cdef const real* x[BATCH]
-    cdef real* y[2]
+    cdef real y_room[CHUNK]
+    cdef Data x_seen, y_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* y = seen(&w.y, y_room, &y_seen)
     cdef Py_ssize_t data[BATCH]
+    cdef Py_ssize_t start[BATCH]  # of a row, in x and y
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
-    cdef Py_ssize_t start[BATCH]
     cdef real a[BATCH]
     cdef real q[BATCH]
     cdef real k[BATCH]
@@ -131,29 +124,25 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef real r[BATCH]
     cdef double var[BATCH]
     cdef double rstd[BATCH]
-    cdef bint each = w.each and (s != NULL or b != NULL)
-    cdef bint share = w.each and s != NULL and b != NULL and w.apply and not w.x.far
-    cdef bint far = w.x.far and goes_far(&w.y)
-    cdef bint direct = far or w.x.as_is
-    cdef Data seen = w.x if direct else in_room(&w.x, x_room)  # by the sums
-    cdef Py_ssize_t at_once = rows_at_once(w, share, FEW)
-    cdef Py_ssize_t piece = piece_of(w, &w.y)
+    cdef bint pairs = w.each and s != NULL and b != NULL and not w.y.stream
+    cdef Py_ssize_t at_once = rows_at_once(w, pairs, FEW)
+    cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, m, together, row, at, some
+    cdef Py_ssize_t n, i, row, at, some
     while member < end:
         n = min(at_once, end - member)
         for i in range(n):
             row = row_of(w, job, member + i)
             data[i] = row_data(&w.nest, row)
-            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
+            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1)))
             param[i] = row_param(&w.nest, row)
-            start[i] = data[i] if direct else i * w.columns
-            if not far:
-                x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
+            start[i] = data[i] if w.x.direct else i * w.columns
+            if not w.x.direct:
+                fetch(&w.x, data[i], w.columns, x_room + start[i])
         if w.moments:
-            sums_of(w, &seen, start, n, k, a, q)
-            statistics_of(w, &seen, start, n, a, q, k, d, r, var, rstd)
+            sums_of(w, x, start, n, k, a, q)
+            statistics_of(w, x, start, n, a, q, k, d, r, var, rstd)
         for i in range(n):
             row = row_of(w, job, member + i)
             if w.moments:
@@ -165,47 +154,35 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
                 k[i] = <real>w.k[row]
                 d[i] = <real>w.d[row]
                 r[i] = <real>w.rstd[row]
-        if far and w.apply:
-            for i in range(n):
-                apply_far(
-                    &w.x, &w.y, data[i], s + param[i] if each and s else NULL, b + param[i] if each and b else NULL,
-                    w.columns, next[i] - data[i], k[i], d[i], r[i],
-                    r[i] * s[param[i]] if s and not each else r[i], b[param[i]] if b and not each else 0,
-                )
-        at = w.columns if far or not w.apply else 0
+        at = 0 if w.apply else w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
             while i < n:
-                together = 2 if share and i + 2 <= n else 1
-                for m in range(together):
-                    ahead(&w.x, next[i + m] + at, some)
-                    y[m] = place(&w.y, data[i + m] + at, y_room + m * FAR_PIECE)
-                if together == 2:
-                    apply_two(x + i, at, s + param[i] + at, b + param[i] + at, y, some, k + i, d + i, r + i)
-                elif each:
-                    apply_each(
-                        x[i] + at, y[0], some, k[i], d[i], r[i],
-                        s + param[i] + at if s else NULL, b + param[i] + at if b else NULL,
+                if pairs and i + 2 <= n:
+                    apply_two(
+                        x, y, start + i, at, s + param[i] + at, b + param[i] + at, some, k + i, d + i, r + i
                     )
+                    i += 2
                 else:
-                    apply_same(
-                        x[i] + at, y[0], some, k[i], d[i], r[i] * s[param[i]] if s else r[i], b[param[i]] if b else 0
+                    apply(
+                        x, y, start[i] + at, s + param[i] + at if s else NULL, b + param[i] + at if b else NULL,
+                        w.each, 0, 0, 1, some, next[i] - data[i], k[i], d[i], r[i],
                     )
-                for m in range(together):
-                    put(&w.y, data[i + m] + at, some, y[m])
-                i += together
+                    i += 1
             at += some
+        if w.apply and not w.y.direct:
+            for i in range(n):
+                put(&w.y, data[i], w.columns, y_room + start[i])
         member += n
 
 
 cdef inline void factors_of(
-    const Work* w, Py_ssize_t row, const real* s, real sum, real sum_x, real* c, real* p, real* q
+    const Work* w, Py_ssize_t row, const real* s, real sum, real sum_x, real* p, real* q
 ) noexcept nogil:
-    """c, p and q of a row from its sums, which are kept where gradients of parameters are made of them."""
+    """p and q of a row from its sums, which are kept where gradients of parameters are made of them."""
     cdef double scale = s[0] if s != NULL and not w.each else 1
     cdef double rstd = w.rstd[row] * scale * w.one_by_columns
-    c[0] = <real>w.rstd[row] * <real>scale
     p[0] = <real>(rstd * sum) if w.equation.centered else 0
     q[0] = <real>(rstd * (sum_x * w.rstd[row]) * slope_of(&w.equation, w.var[row]))
     if w.partial != NULL:
@@ -217,93 +194,73 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     """The same for a backward pass that computes its sums and fills dx."""
     cdef const real* s = <const real*>w.s
     cdef real* ds = collected_by(type, w, job)
+    cdef real* db = ds + w.pitch if ds else NULL
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
-    cdef real dx_room[2 * FAR_PIECE]
-    cdef const real* x[BATCH]
-    cdef const real* dy[BATCH]
-    cdef real* dx[2]
+    cdef real dx_room[CHUNK]
+    cdef Data x_seen, dy_seen, dx_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
+    cdef const Data* dx = seen(&w.dx, dx_room, &dx_seen)
     cdef real sum[BATCH]
     cdef real sum_x[BATCH]
     cdef Py_ssize_t data[BATCH]
+    cdef Py_ssize_t start[BATCH]
     cdef Py_ssize_t next[BATCH]
     cdef Py_ssize_t param[BATCH]
-    cdef Py_ssize_t start[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
     cdef real r[BATCH]
-    cdef real c[BATCH]
     cdef real p[BATCH]
     cdef real q[BATCH]
     cdef bint each = w.each and s != NULL
-    cdef bint share = each and ds != NULL
-    cdef bint far = w.x.far and goes_far(&w.dx) and (not share or is_vast(w))
-    cdef bint direct = far or w.x.as_is
-    cdef Data seen = w.x if direct else in_room(&w.x, x_room)
-    cdef Data seen_dy = w.dy if direct else in_room(&w.dy, dy_room)
-    cdef Py_ssize_t at_once = rows_at_once(w, share and not far, FEW // 2)
-    cdef Py_ssize_t piece = piece_of(w, &w.dx)
+    cdef bint pairs = each and ds != NULL and not w.dx.stream
+    cdef Py_ssize_t at_once = rows_at_once(w, pairs, FEW // 2)
+    cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, m, together, row, at, some
+    cdef Py_ssize_t n, i, row, at, some
     while member < end:
         n = min(at_once, end - member)
         for i in range(n):
             row = row_of(w, job, member + i)
             data[i] = row_data(&w.nest, row)
-            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1))) if w.x.far else 0
+            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1)))
             param[i] = row_param(&w.nest, row)
-            start[i] = data[i] if direct else i * w.columns
-            if not far:
-                x[i] = fetch(&w.x, data[i], w.columns, x_room + i * w.columns)
-                dy[i] = fetch(&w.dy, data[i], w.columns, dy_room + i * w.columns)
+            start[i] = data[i] if w.x.direct else i * w.columns
+            if not w.x.direct:
+                fetch(&w.x, data[i], w.columns, x_room + start[i])
+                fetch(&w.dy, data[i], w.columns, dy_room + start[i])
             k[i] = <real>w.k[row]
             d[i] = <real>w.d[row]
             r[i] = <real>w.rstd[row]
         for i in range(n):
             grad_sums(
-                &seen_dy, start[i], 0, &seen, start[i], 0, s + param[i] if each else NULL, 0, whole_row(w), k[i], d[i],
-                &sum[i], &sum_x[i],
+                dy, x, start[i], 0, s + param[i] if each else NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
             )
         for i in range(n):
             row = row_of(w, job, member + i)
-            factors_of(w, row, s + param[i] if s else NULL, sum[i], sum_x[i], &c[i], &p[i], &q[i])
-        if far:
-            for i in range(n):
-                grad_far(
-                    &w.dy, &w.x, &w.dx, data[i], s + param[i] if each else NULL, ds, ds + w.pitch if ds else NULL,
-                    w.columns, next[i] - data[i], k[i], d[i], r[i], c[i], p[i], q[i],
-                )
-        at = w.columns if far else 0
+            factors_of(w, row, s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
+        at = 0
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
             while i < n:
-                together = 2 if share and i + 2 <= n else 1
-                for m in range(together):
-                    ahead(&w.x, next[i + m] + at, some)
-                    ahead(&w.dy, next[i + m] + at, some)
-                    dx[m] = place(&w.dx, data[i + m] + at, dx_room + m * FAR_PIECE)
-                if together == 2:
+                if pairs and i + 2 <= n:
                     grad_two(
-                        dy + i, x + i, at, s + param[i] + at, dx, ds + at, ds + w.pitch + at, some,
+                        dy, x, dx, start + i, at, s + param[i] + at, ds + at, db + at, some,
                         k + i, d + i, r + i, p + i, q + i,
                     )
-                elif share:
-                    grad_one(
-                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], ds + at, ds + w.pitch + at, some,
-                        k + i, d + i, r + i, p + i, q + i,
-                    )
-                elif each:
-                    grad_input_each(
-                        dy[i] + at, x[i] + at, s + param[i] + at, dx[0], some, k[i], d[i], r[i], p[i], q[i]
-                    )
+                    i += 2
                 else:
-                    grad_input_same(dy[i] + at, x[i] + at, dx[0], some, k[i], d[i], r[i], c[i], p[i], q[i])
-                if ds != NULL and not share:
-                    grad_params_each(dy[i] + at, x[i] + at, ds + at, ds + w.pitch + at, some, k[i], d[i], r[i])
-                for m in range(together):
-                    put(&w.dx, data[i + m] + at, some, dx[m])
-                i += together
+                    grad(
+                        dy, x, dx, start[i] + at, s + param[i] + at if s else NULL, w.each, 0,
+                        ds + at if ds else NULL, db + at if ds else NULL, 0, 1, some, next[i] - data[i],
+                        k[i], d[i], r[i], p[i], q[i],
+                    )
+                    i += 1
             at += some
+        if not w.dx.direct:
+            for i in range(n):
+                put(&w.dx, data[i], w.columns, dx_room + start[i])
         member += n

@@ -12,7 +12,6 @@
 #include "sixteen.h"
 
 #define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
-#define SUMS_APART static __attribute__((noinline, unused))
 
 /* What an element, or 16 of them, adds: g and g * t. Forward has no dy. */
 #define MINORM_TERM(V, LOAD, at)                                                                                   \
@@ -86,7 +85,7 @@ MINORM_HELD(double, int64_t, d)
                                                                                                                    \
     /* `runs` runs, `step` apart. An accumulator takes some 16 elements before it is added to another: beside an   \
      * outlier of a million standard deviations, hundreds of small squares added singly would be rounded away. */  \
-    SUMS_APART void minorm_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) {    \
+    SIXTEEN_APART void minorm_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) { \
         minorm_held_##C all = {0};                                                                                 \
         const ptrdiff_t together = n < BRIEF ? BRIEF / n : 1;                                                      \
         for (ptrdiff_t first = 0; first < runs; first += together)                                                 \
@@ -110,12 +109,12 @@ MINORM_HELD(double, int64_t, d)
     }                                                                                                              \
                                                                                                                    \
     /* The sums of a backward pass; s may be NULL. */                                                              \
-    SUMS_APART void minorm_grad_sums_##S(const X *dy, ptrdiff_t dy_step, const T *s, ptrdiff_t s_step, const X *x, \
-                                         ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {      \
+    SIXTEEN_APART void minorm_grad_sums_##S(const X *dy, const X *x, ptrdiff_t step, const T *s, ptrdiff_t s_step, \
+                                            ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {                   \
         minorm_held_##C all = {0};                                                                                 \
         for (ptrdiff_t r = 0; r < runs; r++)                                                                       \
-            if (s) minorm_add_##S(&all, dy + r * dy_step, s + r * s_step, x + r * step, 0, n, k, d);               \
-            else minorm_add_##S(&all, dy + r * dy_step, NULL, x + r * step, 0, n, k, d);                           \
+            if (s) minorm_add_##S(&all, dy + r * step, s + r * s_step, x + r * step, 0, n, k, d);                  \
+            else minorm_add_##S(&all, dy + r * step, NULL, x + r * step, 0, n, k, d);                              \
         *a = minorm_total_##C((const T *)all.a);                                                                   \
         *q = minorm_total_##C((const T *)all.q);                                                                   \
     }

@@ -4,8 +4,7 @@
  * bfloat (bfloat16) 1, 8, 7: the upper half of a float
  *
  * The rounding is written out on the bits, so that it is the same on every instruction set; where the processor
- * converts halves itself, it does so to the same bits (those of NaN apart). Loops over contiguous memory, so gcc makes
- * vectors of them.
+ * converts halves itself, it does so to the same bits (those of NaN apart). gcc makes vectors of the other loops.
  */
 #ifndef MINORM_STORAGE_H
 #define MINORM_STORAGE_H
@@ -14,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__F16C__)
+#if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -78,13 +77,55 @@ static inline void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff
     for (; i < n; i++) to[i] = minorm_narrow_half(from[i]);
 }
 
+/* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
+static inline void minorm_widen_bfloat_f(const uint16_t *from, float *to, ptrdiff_t n) {
+    ptrdiff_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16) {
+        __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + i)));
+        _mm512_storeu_ps(to + i, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
+    }
+#elif defined(__AVX2__)
+    for (; i + 8 <= n; i += 8) {
+        __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(from + i)));
+        _mm256_storeu_ps(to + i, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
+    }
+#endif
+    for (; i < n; i++) to[i] = minorm_wide_bfloat(from[i]);
+}
+
+static inline void minorm_narrow_bfloat_f(const float *from, uint16_t *to, ptrdiff_t n) {
+    ptrdiff_t i = 0;
+#if defined(__AVX512F__)
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
+    for (; i + 16 <= n; i += 16) {
+        __m512 f = _mm512_loadu_ps(from + i);
+        __m512i u = _mm512_castps_si512(f);
+        __m512i up = _mm512_add_epi32(half, _mm512_and_si512(_mm512_srli_epi32(u, 16), one));
+        __mmask16 number = _mm512_cmp_ps_mask(f, f, _CMP_ORD_Q);
+        u = _mm512_mask_add_epi32(_mm512_or_si512(u, quiet), number, u, up);
+        _mm256_storeu_si256((__m256i *)(to + i), _mm512_cvtepi32_epi16(_mm512_srli_epi32(u, 16)));
+    }
+#elif defined(__AVX2__)
+    const __m256i one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff), quiet = _mm256_set1_epi32(0x400000);
+    for (; i + 8 <= n; i += 8) {
+        __m256 f = _mm256_loadu_ps(from + i);
+        __m256i u = _mm256_castps_si256(f), number = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_ORD_Q));
+        __m256i up = _mm256_add_epi32(half, _mm256_and_si256(_mm256_srli_epi32(u, 16), one));
+        u = _mm256_blendv_epi8(_mm256_or_si256(u, quiet), _mm256_add_epi32(u, up), number);
+        u = _mm256_srli_epi32(u, 16);
+        _mm_storeu_si128((__m128i *)(to + i),
+                         _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
+    }
+#endif
+    for (; i < n; i++) to[i] = minorm_narrow_bfloat(from[i]);
+}
+
 #define MINORM_LOOP(name, From, To, expression)                                                  \
     static inline void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
         for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
     }
 
-MINORM_LOOP(minorm_widen_bfloat_f, uint16_t, float, minorm_wide_bfloat(from[i]))
-MINORM_LOOP(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_bfloat(from[i]))
 MINORM_LOOP(minorm_widen_half_d, uint16_t, double, minorm_wide_half(from[i]))
 MINORM_LOOP(minorm_narrow_half_d, double, uint16_t, minorm_narrow_half(minorm_odd(from[i])))
 MINORM_LOOP(minorm_widen_bfloat_d, uint16_t, double, minorm_wide_bfloat(from[i]))

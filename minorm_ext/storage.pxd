@@ -106,13 +106,16 @@ cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, rea
     return room
 
 
-cdef inline Data in_room(const Data* data, const real* room) noexcept nogil:
-    """The same data, of which some elements have been widened into a room."""
-    cdef Data seen = data[0]
-    seen.items = <char*>room
-    seen.type = SINGLE if real is float else DOUBLE
-    seen.as_is = True
-    return seen
+cdef inline const Data* seen(const Data* data, const real* room, Data* in_room) noexcept nogil:
+    """The data as the loops see it: as it is, or what of it is in a room, in the type computed in."""
+    if data.direct:
+        return data
+    in_room[0] = data[0]
+    in_room.items = <char*>room
+    in_room.type = SINGLE if real is float else DOUBLE
+    in_room.as_is = in_room.direct = True
+    in_room.stream = False
+    return in_room
 
 
 cdef inline real* place(const Data* data, Py_ssize_t at, real* room) noexcept nogil:

@@ -1,0 +1,95 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# The second phase on two rows at once, which share a parameter for each element: see norm_each.h. The rows begin at
+# start[0] and start[1]; parameters and their gradients are in the type computed in.
+
+from libc.stdint cimport uint16_t
+
+from minorm_ext.storage cimport HALF, SINGLE, Data, real
+
+cdef extern from "norm_each.h" nogil:
+    void minorm_apply_two_float(
+        const float* x, const float* s, const float* b, float* y, const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_two_float(
+        const float* dy, const float* x, const float* s, float* dx, float* ds, float* db,
+        const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_apply_two_double(
+        const double* x, const double* s, const double* b, double* y, const Py_ssize_t* start, Py_ssize_t n,
+        const double* k, const double* d, const double* r
+    ) noexcept
+    void minorm_grad_two_double(
+        const double* dy, const double* x, const double* s, double* dx, double* ds, double* db,
+        const Py_ssize_t* start, Py_ssize_t n,
+        const double* k, const double* d, const double* r, const double* p, const double* q
+    ) noexcept
+    void minorm_apply_two_half(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_two_half(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db,
+        const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_apply_two_bfloat(
+        const uint16_t* x, const float* s, const float* b, uint16_t* y, const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_two_bfloat(
+        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db,
+        const Py_ssize_t* start, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+
+
+cdef inline void apply_two(
+    const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t at, const real* s, const real* b, Py_ssize_t n,
+    const real* k, const real* d, const real* r,
+) noexcept nogil:
+    """`apply` on two rows, from `at` on."""
+    if real is double:
+        minorm_apply_two_double(
+            <const double*>x.items + at, s, b, <double*>y.items + at, start, n, k, d, r,
+        )
+    elif x.type == SINGLE:
+        minorm_apply_two_float(
+            <const float*>x.items + at, s, b, <float*>y.items + at, start, n, k, d, r,
+        )
+    elif x.type == HALF:
+        minorm_apply_two_half(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at, start, n, k, d, r,
+        )
+    else:
+        minorm_apply_two_bfloat(
+            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at, start, n, k, d, r,
+        )
+
+
+cdef inline void grad_two(
+    const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t at, const real* s, real* ds,
+    real* db, Py_ssize_t n, const real* k, const real* d, const real* r, const real* p, const real* q,
+) noexcept nogil:
+    """`grad` on two rows, from `at` on."""
+    if real is double:
+        minorm_grad_two_double(
+            <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
+            start, n, k, d, r, p, q,
+        )
+    elif x.type == SINGLE:
+        minorm_grad_two_float(
+            <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
+            start, n, k, d, r, p, q,
+        )
+    elif x.type == HALF:
+        minorm_grad_two_half(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            start, n, k, d, r, p, q,
+        )
+    else:
+        minorm_grad_two_bfloat(
+            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
+            start, n, k, d, r, p, q,
+        )
