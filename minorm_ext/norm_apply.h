@@ -52,12 +52,10 @@
         *(V *)(db + i) += g;                                                                                       \
     }
 
-/* All turns: one by one up to the first line of a far result, many together up to `stop`, one by one to the end; or the
- * last many together, where some may be done again. */
-#define MINORM_FIRST(T, V, S, TURN, y)                                                                             \
-    const ptrdiff_t many = sizeof(V) / sizeof(T);                                                                  \
-    ptrdiff_t i = 0;                                                                                               \
-    for (; far && i < n && (uintptr_t)(y + i) % 64; i++) {                                                         \
+/* Turns up to `stop`: one by one, as before the first line of a far result and at the end; many together; or the last
+ * many once more, where some of them may be done again. */
+#define MINORM_ONES(T, S, TURN, y, stop)                                                                           \
+    for (; i < stop; i++) {                                                                                        \
         TURN(T, minorm_load_one_##S)                                                                               \
         minorm_store_one_##S(y + i, &v);                                                                           \
     }
@@ -70,17 +68,25 @@
         else minorm_store_##S(y + i, &v);                                                                          \
     }
 
-#define MINORM_LAST(T, V, S, TURN, y, again)                                                                       \
-    if (again && i < n && n >= many) {                                                                             \
+#define MINORM_AGAIN(V, S, TURN, y)                                                                                \
+    if (i < n && n >= many) {                                                                                      \
         i = n - many;                                                                                              \
         TURN(V, minorm_load_turn_##S)                                                                              \
         minorm_store_##S(y + i, &v);                                                                               \
         i = n;                                                                                                     \
-    }                                                                                                              \
-    for (; i < n; i++) {                                                                                           \
-        TURN(T, minorm_load_one_##S)                                                                               \
-        minorm_store_one_##S(y + i, &v);                                                                           \
     }
+
+/* Elements before the first line. */
+#define MINORM_LEAD(y) ((ptrdiff_t)(-(uintptr_t)(y) % 64 / sizeof(*(y))))
+
+/* A run: `lead` elements one by one, and so on. */
+#define MINORM_RUN(T, V, S, TURN, y, again, ASK)                                                                   \
+    const ptrdiff_t many = sizeof(V) / sizeof(T), lead = MINORM_LEAD(y);                                           \
+    ptrdiff_t i = 0;                                                                                               \
+    if (far) { MINORM_ONES(T, S, TURN, y, (lead < n ? lead : n)) }                                                 \
+    MINORM_MANY(V, S, TURN, y, n, ASK)                                                                             \
+    if (again) { MINORM_AGAIN(V, S, TURN, y) }                                                                     \
+    MINORM_ONES(T, S, TURN, y, n)
 
 #define MINORM_ASK(p)                                                                                              \
     for (size_t line = 0; far && line < many * sizeof(*x); line += 64)                                             \
@@ -113,9 +119,7 @@
         for (ptrdiff_t run = 0; run < runs; run++, x += step, y += step) {                                         \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r, c_b = run_b ? run_b[at] : (T)-0.0;                              \
-            MINORM_FIRST(T, minorm_turn_##C, S, MINORM_APPLY, y)                                                   \
-            MINORM_MANY(minorm_turn_##C, S, MINORM_APPLY, y, n, MINORM_ASK(x + next))                              \
-            MINORM_LAST(T, minorm_turn_##C, S, MINORM_APPLY, y, !far)                                              \
+            MINORM_RUN(T, minorm_turn_##C, S, MINORM_APPLY, y, !far, MINORM_ASK(x + next))                         \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -132,9 +136,8 @@
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, x += step, dx += step) {                            \
             const ptrdiff_t at = run * param, to = param ? run * n : 0;                                            \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
-            MINORM_FIRST(T, minorm_turn_##C, S, MINORM_GRAD, dx)                                                   \
-            MINORM_MANY(minorm_turn_##C, S, MINORM_GRAD, dx, n, MINORM_ASK(x + next) MINORM_ASK(dy + next))        \
-            MINORM_LAST(T, minorm_turn_##C, S, MINORM_GRAD, dx, !far && !ds)                                       \
+            MINORM_RUN(T, minorm_turn_##C, S, MINORM_GRAD, dx, !far && !ds,                                        \
+                       MINORM_ASK(x + next) MINORM_ASK(dy + next))                                                 \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -150,9 +153,7 @@
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, dx += step) {                                       \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
-            MINORM_FIRST(T, minorm_turn_##C, S, MINORM_GRAD_GIVEN, dx)                                             \
-            MINORM_MANY(minorm_turn_##C, S, MINORM_GRAD_GIVEN, dx, n, )                                            \
-            MINORM_LAST(T, minorm_turn_##C, S, MINORM_GRAD_GIVEN, dx, !far)                                        \
+            MINORM_RUN(T, minorm_turn_##C, S, MINORM_GRAD_GIVEN, dx, !far, )                                       \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \

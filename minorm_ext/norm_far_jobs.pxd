@@ -1,19 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The jobs on short rows that come from memory and go to memory, and are so wide that a row does not stay in the
 # innermost cache, or take longer than memory: the second phase of a row goes together with the first phase of the next.
+# Rows that are wider still go through it tile by tile, a few together.
 
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad
 from minorm_ext.norm_far cimport apply_and_sum, grad_and_sum
 from minorm_ext.norm_row_jobs cimport collected_by
-from minorm_ext.norm_rows cimport grad_sums, sample_mean
+from minorm_ext.norm_rows cimport grad_sums, sample_mean, total
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
 from minorm_ext.norm_work cimport Work
-from minorm_ext.storage cimport Data, ahead, real
+from minorm_ext.storage cimport Data, ahead, real, size_of
 
 cdef enum:
     WIDE = 1024   # elements of such a row, at least
     LESS = 256    # the same where elements are widened and rounded, which takes longer than memory
+    MUCH = 48 << 10  # bytes of one loop over a row, of which the innermost cache keeps too little: then tiles pay,
+    SOME = 4      # of so many rows
+    TILE = 512    # and so many elements
+    HELD = 64     # accumulators of a row: 32 of each sum
 
 
 cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
@@ -27,43 +32,83 @@ cdef inline void ask_for_samples(const Work* w, Py_ssize_t data) noexcept nogil:
         ahead(&w.x, data + i * (w.columns // 4), 1)
 
 
+cdef inline bint in_tiles(const Work* w, int rows, int params) noexcept nogil:
+    """Is what goes along in one loop, elements of rows and of parameters, too much for the innermost cache?"""
+    return w.columns * (rows * size_of(w.x.type) + params * (4 if w.single else 8)) > MUCH
+
+
+cdef inline Py_ssize_t soon_after(const Work* w, Py_ssize_t end, Py_ssize_t some, Py_ssize_t next) noexcept nogil:
+    """Where, seen from a row, that lies which is read soon, after a tile that ends at `end`: the next tile of the row
+    `next` elements further on, or the first tile of the row that follows that one at the same distance."""
+    return next + some if end < w.columns else 2 * next - (end - some)
+
+
 cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
-    cdef real a, q, k, d, r, c, c_b, next_k
-    cdef double var, rstd
+    cdef const real* row_s
+    cdef const real* row_b
+    cdef real held[SOME * HELD]
+    cdef Py_ssize_t data[SOME]
+    cdef Py_ssize_t next[SOME]
+    cdef real a[SOME]
+    cdef real q[SOME]
+    cdef real k[SOME]
+    cdef real d[SOME]
+    cdef real r[SOME]
+    cdef real next_k[SOME]
+    cdef double var[SOME]
+    cdef double rstd[SOME]
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t data = row_data(&w.nest, row_of(w, job, member))
-    cdef Py_ssize_t row, param, next
-    sums_of(w, &w.x, &data, 1, &k, &a, &q)
-    while member < end:
-        row = row_of(w, job, member)
-        statistics_of(w, &w.x, &data, 1, &a, &q, &k, &d, &r, &var, &rstd)
-        w.k[row] = k
-        w.d[row] = d
-        w.var[row] = var
-        w.rstd[row] = rstd
-        param = row_param(&w.nest, row)
-        c = r * s[param] if s and not w.each else r
-        c_b = b[param] if b and not w.each else <real>-0.0
-        member += 1
-        if member == end:
+    cdef bint tiles = in_tiles(w, 2, w.each * ((s != NULL) + (b != NULL)))
+    cdef Py_ssize_t together = SOME if tiles else 1
+    cdef Py_ssize_t some = TILE if tiles else w.columns
+    cdef Py_ssize_t n = min(together, end - member)
+    cdef Py_ssize_t i, m, row, param, start
+    for i in range(n):
+        data[i] = row_data(&w.nest, row_of(w, job, member + i))
+    sums_of(w, &w.x, data, n, k, a, q)
+    while n > 0:
+        statistics_of(w, &w.x, data, n, a, q, k, d, r, var, rstd)
+        m = min(together, end - member - n)
+        for i in range(n):
+            row = row_of(w, job, member + i)
+            w.k[row] = k[i]
+            w.d[row] = d[i]
+            w.var[row] = var[i]
+            w.rstd[row] = rstd[i]
+            if i < m:
+                next[i] = row_data(&w.nest, row_of(w, job, member + n + i)) - data[i]
+                next_k[i] = sample_mean(type, &w.x, data[i] + next[i], 0, whole_row(w)) if w.equation.centered else 0
+                ask_for_samples(w, data[i] + 2 * next[i])
+        start = 0
+        while start < w.columns:
+            for i in range(m):
+                param = row_param(&w.nest, row_of(w, job, member + i))
+                row_s = s + param if s else NULL
+                row_b = b + param if b else NULL
+                apply_and_sum(
+                    &w.x, &w.y, data[i], row_s if w.each else NULL, row_b if w.each else NULL, w.columns, start,
+                    some, next[i], soon_after(w, start + some, some, next[i]), k[i], d[i], r[i],
+                    r[i] * row_s[0] if row_s and not w.each else r[i],
+                    row_b[0] if row_b and not w.each else <real>-0.0, next_k[i], held + i * HELD,
+                )
+            start += some
+        for i in range(m, n):
+            param = row_param(&w.nest, row_of(w, job, member + i))
             apply(
-                &w.x, &w.y, data, s + param if s else NULL, b + param if b else NULL, w.each, 0,
-                0, 1, w.columns, 0, k, d, r,
+                &w.x, &w.y, data[i], s + param if s else NULL, b + param if b else NULL, w.each, 0,
+                0, 1, w.columns, 0, k[i], d[i], r[i],
             )
-        else:
-            next = row_data(&w.nest, row_of(w, job, member)) - data
-            next_k = sample_mean(type, &w.x, data + next, 0, whole_row(w)) if w.equation.centered else 0
-            ask_for_samples(w, data + 2 * next)
-            apply_and_sum(
-                &w.x, &w.y, data, s + param if w.each and s else NULL, b + param if w.each and b else NULL,
-                w.columns, next, k, d, r, c, c_b, next_k, &a, &q,
-            )
-            k = next_k
-            data += next
+        for i in range(m):
+            k[i] = next_k[i]
+            a[i] = total(held + i * HELD)
+            q[i] = total(held + i * HELD + HELD // 2)
+            data[i] += next[i]
+        member += n
+        n = m
 
 
 cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -71,34 +116,59 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef const real* s = <const real*>w.s
     cdef real* ds = collected_by(type, w, job)
     cdef real* db = ds + w.pitch if ds else NULL
-    cdef const real* each_s
-    cdef real sum, sum_x, k, d, r, c, p, q
+    cdef const real* row_s
+    cdef real held[SOME * HELD]
+    cdef Py_ssize_t data[SOME]
+    cdef Py_ssize_t next[SOME]
+    cdef real sum[SOME]
+    cdef real sum_x[SOME]
+    cdef real p[SOME]
+    cdef real q[SOME]
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t data = row_data(&w.nest, row)
-    cdef Py_ssize_t param = row_param(&w.nest, row)
-    cdef Py_ssize_t next
-    each_s = s + param if w.each and s else NULL
-    grad_sums(&w.dy, &w.x, data, 0, each_s, 0, whole_row(w), <real>w.k[row], <real>w.d[row], &sum, &sum_x)
-    while member < end:
-        k = <real>w.k[row]
-        d = <real>w.d[row]
-        r = <real>w.rstd[row]
-        param = row_param(&w.nest, row)
-        factors_of(w, row, s + param if s else NULL, sum, sum_x, &p, &q)
-        c = r * s[param] if s and not w.each else r
-        member += 1
-        if member == end:
+    cdef bint tiles = in_tiles(w, 4, (w.each and s != NULL) + 2 * (ds != NULL))
+    cdef Py_ssize_t together = SOME if tiles else 1
+    cdef Py_ssize_t some = TILE if tiles else w.columns
+    cdef Py_ssize_t n = min(together, end - member)
+    cdef Py_ssize_t i, m, row, next_row, start
+    cdef real r
+    for i in range(n):
+        row = row_of(w, job, member + i)
+        data[i] = row_data(&w.nest, row)
+        row_s = s + row_param(&w.nest, row) if s and w.each else NULL
+        grad_sums(
+            &w.dy, &w.x, data[i], 0, row_s, 0, whole_row(w), <real>w.k[row], <real>w.d[row], &sum[i], &sum_x[i]
+        )
+    while n > 0:
+        m = min(together, end - member - n)
+        for i in range(n):
+            row = row_of(w, job, member + i)
+            factors_of(w, row, s + row_param(&w.nest, row) if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
+            if i < m:
+                next[i] = row_data(&w.nest, row_of(w, job, member + n + i)) - data[i]
+        start = 0
+        while start < w.columns:
+            for i in range(m):
+                row = row_of(w, job, member + i)
+                next_row = row_of(w, job, member + n + i)
+                row_s = s + row_param(&w.nest, row) if s else NULL
+                r = <real>w.rstd[row]
+                grad_and_sum(
+                    &w.dy, &w.x, &w.dx, data[i], row_s if w.each else NULL, ds, db, w.columns, start,
+                    some, next[i], soon_after(w, start + some, some, next[i]), <real>w.k[row], <real>w.d[row], r,
+                    r * row_s[0] if row_s and not w.each else r, p[i], q[i],
+                    <real>w.k[next_row], <real>w.d[next_row], held + i * HELD,
+                )
+            start += some
+        for i in range(m, n):
+            row = row_of(w, job, member + i)
             grad(
-                &w.dy, &w.x, &w.dx, data, s + param if s else NULL, w.each, 0, ds, db, 0, 1, w.columns, 0,
-                k, d, r, p, q,
+                &w.dy, &w.x, &w.dx, data[i], s + row_param(&w.nest, row) if s else NULL, w.each, 0, ds, db,
+                0, 1, w.columns, 0, <real>w.k[row], <real>w.d[row], <real>w.rstd[row], p[i], q[i],
             )
-        else:
-            row = row_of(w, job, member)
-            next = row_data(&w.nest, row) - data
-            grad_and_sum(
-                &w.dy, &w.x, &w.dx, data, each_s, ds, db, w.columns, next, k, d, r, c, p, q,
-                <real>w.k[row], <real>w.d[row], &sum, &sum_x,
-            )
-            data += next
+        for i in range(m):
+            sum[i] = total(held + i * HELD)
+            sum_x[i] = total(held + i * HELD + HELD // 2)
+            data[i] += next[i]
+        member += n
+        n = m

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Data lies in memory in one of four types and is computed with in float or double. Rows in float or double, and rows of
-# 16 bits computed in float, are taken where they lie: their loops widen and round in registers (sixteen.h). For all else
-# a kernel fetches a little at a time and puts its results back; only what lies in the first-level cache is ever widened.
+# Data lies in memory in one of four types and is computed with in float or double. Rows in float or double, and rows
+# of 16 bits computed in float, are taken where they lie: their loops widen and round in registers (sixteen.h). For all
+# else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level cache is
+# ever widened.
 #
 #     p = fetch(&w.x, at, n, room)       where the elements lie, or `room` with the same elements widened
 #     q = place(&w.y, at, room)          where results may be written: in place, or `room`

@@ -1,8 +1,8 @@
 """The normalization kernels on NumPy arrays: allocate what minorm_ext/norm.pyx fills, and say in which types.
 
-All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens
-them in registers, or up to 4096 at a time in the innermost cache, and rounds them once. See minorm/kernels/protocol.py for what each
-function computes.
+All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
+in registers, or up to 4096 at a time in the innermost cache, and rounds them once. See minorm/kernels/protocol.py for
+what each function computes.
 """
 
 from __future__ import annotations
