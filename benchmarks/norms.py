@@ -26,7 +26,7 @@ import numpy as np
 import minorm as mn
 import minorm.functional as F
 from benchmarks.timing import in_turn
-from minorm.kernels.cpu import elementwise
+from minorm.kernels.cpu import elementwise, memory
 
 EPS = 1e-5
 BATCH, ROWS = 8, 5  # passes over memory, forward and backward together
@@ -102,10 +102,16 @@ def arrays(case: Case, dtype: Any) -> list[np.ndarray]:
     return [rng.standard_normal(shape, np.float32).astype(dtype) for shape in shapes]
 
 
+def own(array: np.ndarray) -> mn.Tensor:
+    """The array in memory of the library, in the same order."""
+    copy = memory.empty_like(array)
+    copy[...] = array
+    return mn.from_numpy(copy)
+
+
 def minorm_step(case: Case, given: list[np.ndarray]) -> Callable[[], Any]:
-    """Forward and backward in minorm, on the arrays as they lie."""
-    x, weight, bias = (mn.from_numpy(a) for a in (given[0], *given[2:]))
-    dy = mn.from_numpy(given[1])
+    """Forward and backward in minorm. x and dy lie where results of the library lie, as they do in a network."""
+    x, dy, weight, bias = map(own, given)
     for tensor in (x, weight, bias):
         tensor.requires_grad = True
     channels = case.shape[1]
@@ -136,6 +142,7 @@ def torch_step(case: Case, given: list[np.ndarray], last: bool = False, compiled
     )
     if last:
         x, dy = (t.contiguous(memory_format=torch.channels_last) for t in (x, dy))
+    x, dy, weight, bias = (tensor.clone() for tensor in (x, dy, weight, bias))
     for tensor in (x, weight, bias):
         tensor.requires_grad_(True)
     channels = case.shape[1]

@@ -2,9 +2,10 @@
  * the first on the row `next` elements further on, whose shift is k1, or whose mean is k1 + d1. A wide row has left the
  * innermost cache when its second phase begins; so memory is read all the time and not by turns.
  *
- * A call does the tile of `some` elements that begins at `from`; what is read soon lies `soon` elements further on. The
- * accumulators of the sums are kept in `held` from tile to tile: so a few rows can go through a tile together, while
- * its scale and bias and their gradients stay in the innermost cache. Tiles but the last are multiples of BRIEF.
+ * A call does the tile of `some` elements that begins at `from`; what is read soon lies `soon` elements further on.
+ * The accumulators of the sums are kept in `held` from tile to tile, and the sums themselves after the last: so a few
+ * rows can go through a tile together, while its scale and bias and their gradients stay in the innermost cache. Tiles
+ * but the last are multiples of BRIEF.
  *
  * The sums are those of norm_sums.h and the results those of norm_apply.h, bit by bit. c stands for r * s where s is
  * NULL, c_b for b where b is NULL.
@@ -28,6 +29,14 @@
     const ptrdiff_t end = from + some < n ? from + some : n, stop = end + lead < n && end < n ? end + lead : n;    \
     ptrdiff_t i = from ? from + lead : 0;
 
+#define MINORM_HOLD(T, C)                                                                                          \
+    if (end < n) {                                                                                                 \
+        *(minorm_held_##C *)held = all;                                                                            \
+    } else {                                                                                                       \
+        held[0] = minorm_total_##C((const T *)all.a);                                                              \
+        held[1] = minorm_total_##C((const T *)all.q);                                                              \
+    }
+
 #define MINORM_FAR(X, S, T, C)                                                                                     \
     SIXTEEN_INLINE void minorm_apply_and_sum_of_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,         \
                                                     ptrdiff_t from, ptrdiff_t some, ptrdiff_t next,                \
@@ -50,7 +59,7 @@
         }                                                                                                          \
         MINORM_MANY(minorm_turn_##C, S, MINORM_APPLY, y, stop, )                                                   \
         MINORM_ONES(T, S, MINORM_APPLY, y, stop)                                                                   \
-        *(minorm_held_##C *)held = all;                                                                            \
+        MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     SIXTEEN_APART void minorm_apply_and_sum_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,             \
@@ -77,7 +86,7 @@
         minorm_add_##S(&all, dy + next, s, x + next, j, end, k1, d1);                                              \
         MINORM_MANY(minorm_turn_##C, S, MINORM_GRAD, dx, stop, )                                                   \
         MINORM_ONES(T, S, MINORM_GRAD, dx, stop)                                                                   \
-        *(minorm_held_##C *)held = all;                                                                            \
+        MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     SIXTEEN_APART void minorm_grad_and_sum_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,           \
