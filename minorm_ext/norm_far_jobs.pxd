@@ -16,7 +16,7 @@ cdef enum:
     WIDE = 1024   # elements of such a row, at least
     LESS = 256    # the same where elements are widened and rounded, which takes longer than memory
     SOON = 1024   # elements by which memory is asked for before a first phase comes to it
-    MUCH = 48 << 10  # bytes of one loop over a row, of which the innermost cache keeps too little: then tiles pay,
+    MUCH = 48 << 10  # bytes of one loop over a row, at least, of which the innermost cache keeps too little: tiles,
     SOME = 4      # of so many rows
     TILE = 512    # and so many elements
     HELD = 64     # accumulators of a row: 32 of each sum
@@ -35,7 +35,7 @@ cdef inline void ask_for_samples(const Work* w, Py_ssize_t data) noexcept nogil:
 
 cdef inline bint in_tiles(const Work* w, int rows, int params) noexcept nogil:
     """Do rows share parameters, and is what goes along in one loop, of both, too much for the innermost cache?"""
-    return params > 0 and w.columns * (rows * size_of(w.x.type) + params * (4 if w.single else 8)) > MUCH
+    return params > 0 and w.columns * (rows * size_of(w.x.type) + params * (4 if w.single else 8)) >= MUCH
 
 
 cdef inline Py_ssize_t soon_after(const Work* w, Py_ssize_t end, Py_ssize_t some, Py_ssize_t next) noexcept nogil:

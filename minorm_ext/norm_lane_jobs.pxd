@@ -7,7 +7,6 @@
 
 from libc.string cimport memset
 
-from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport (
     LANES, STEP, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_moments, lane_row, lane_row_param,
     lane_row_params, lane_scale, lanes_of, merge_lanes, spread_lanes, turns,

@@ -2,8 +2,8 @@
 # Rows: the unit-step loop is reduced, so a row is `reduce0` runs of `reduce1` contiguous elements.
 #
 # A row is cut into chunks that fit the innermost cache. Sums over a chunk run in WIDTH accumulators, element i in
-# accumulator i mod WIDTH, which the compiler turns into vectors without being allowed to reorder anything. How a row is
-# cut depends on its shape alone, so neither the threads nor the order in which chunks are done can change a bit.
+# accumulator i mod WIDTH (norm_sums.h), and nothing is reordered. How a row is cut depends on its shape alone, so
+# neither the threads nor the order in which chunks are done can change a bit.
 
 from libc.stdint cimport uint16_t
 
