@@ -44,6 +44,13 @@ static inline uint16_t minorm_narrow_bfloat(float f) {
     return (uint16_t)(((u + (up & ~nan)) | (nan & 0x400000)) >> 16);
 }
 
+/* Where there are no such vectors, a loop is one function: inlined it would be unrolled into every other loop. */
+#if defined(__AVX2__)
+#define CONVERSION static inline
+#else
+#define CONVERSION static __attribute__((noinline, unused))
+#endif
+
 /* A double as a float that rounds to the same 16 bits: cut off, with the last bit set where that was inexact. */
 static inline float minorm_odd(double d) {
     float f = (float)d;
@@ -52,7 +59,7 @@ static inline float minorm_odd(double d) {
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
 
-static inline void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_t n) {
+CONVERSION void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_t n) {
     ptrdiff_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
@@ -64,7 +71,7 @@ static inline void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_
     for (; i < n; i++) to[i] = minorm_wide_half(from[i]);
 }
 
-static inline void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff_t n) {
+CONVERSION void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff_t n) {
     ptrdiff_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
@@ -78,7 +85,7 @@ static inline void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff
 }
 
 /* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
-static inline void minorm_widen_bfloat_f(const uint16_t *from, float *to, ptrdiff_t n) {
+CONVERSION void minorm_widen_bfloat_f(const uint16_t *from, float *to, ptrdiff_t n) {
     ptrdiff_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16) {
@@ -94,7 +101,7 @@ static inline void minorm_widen_bfloat_f(const uint16_t *from, float *to, ptrdif
     for (; i < n; i++) to[i] = minorm_wide_bfloat(from[i]);
 }
 
-static inline void minorm_narrow_bfloat_f(const float *from, uint16_t *to, ptrdiff_t n) {
+CONVERSION void minorm_narrow_bfloat_f(const float *from, uint16_t *to, ptrdiff_t n) {
     ptrdiff_t i = 0;
 #if defined(__AVX512F__)
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
