@@ -16,9 +16,9 @@ cdef enum:
     WIDE = 1024   # elements of such a row, at least
     LESS = 256    # the same where elements are widened and rounded, which takes longer than memory
     SOON = 1024   # elements by which memory is asked for before a first phase comes to it
-    MUCH = 48 << 10  # bytes of one loop over a row, at least, of which the innermost cache keeps too little: tiles,
-    SOME = 4      # of so many rows
-    TILE = 512    # and so many elements
+    MUCH = 48 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
+    TILE = 512    # elements of a row that such rows go through at a time,
+    TOGETHER = 4  # one after the other
     HELD = 64     # accumulators of a row: 32 of each sum
 
 
@@ -50,23 +50,23 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
     """The rows of a block."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
-    cdef const real* row_s[SOME]
-    cdef const real* row_b[SOME]
-    cdef real held[SOME * HELD]
-    cdef Py_ssize_t data[SOME]
-    cdef Py_ssize_t next[SOME]
-    cdef real a[SOME]
-    cdef real q[SOME]
-    cdef real k[SOME]
-    cdef real d[SOME]
-    cdef real r[SOME]
-    cdef real next_k[SOME]
-    cdef double var[SOME]
-    cdef double rstd[SOME]
+    cdef const real* row_s[TOGETHER]
+    cdef const real* row_b[TOGETHER]
+    cdef real held[TOGETHER * HELD]
+    cdef Py_ssize_t data[TOGETHER]
+    cdef Py_ssize_t next[TOGETHER]
+    cdef real a[TOGETHER]
+    cdef real q[TOGETHER]
+    cdef real k[TOGETHER]
+    cdef real d[TOGETHER]
+    cdef real r[TOGETHER]
+    cdef real next_k[TOGETHER]
+    cdef double var[TOGETHER]
+    cdef double rstd[TOGETHER]
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef bint tiles = in_tiles(w, 2, w.each * ((s != NULL) + (b != NULL)))
-    cdef Py_ssize_t together = SOME if tiles else 1
+    cdef Py_ssize_t together = TOGETHER if tiles else 1
     cdef Py_ssize_t some = TILE if tiles else w.columns
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
@@ -116,18 +116,18 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef const real* s = <const real*>w.s
     cdef real* ds = collected_by(type, w, job)
     cdef real* db = ds + w.pitch if ds else NULL
-    cdef const real* row_s[SOME]
-    cdef real held[SOME * HELD]
-    cdef Py_ssize_t data[SOME]
-    cdef Py_ssize_t next[SOME]
-    cdef real sum[SOME]
-    cdef real sum_x[SOME]
-    cdef real p[SOME]
-    cdef real q[SOME]
+    cdef const real* row_s[TOGETHER]
+    cdef real held[TOGETHER * HELD]
+    cdef Py_ssize_t data[TOGETHER]
+    cdef Py_ssize_t next[TOGETHER]
+    cdef real sum[TOGETHER]
+    cdef real sum_x[TOGETHER]
+    cdef real p[TOGETHER]
+    cdef real q[TOGETHER]
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef bint tiles = in_tiles(w, 4, (w.each and s != NULL) + 2 * (ds != NULL))
-    cdef Py_ssize_t together = SOME if tiles else 1
+    cdef Py_ssize_t together = TOGETHER if tiles else 1
     cdef Py_ssize_t some = TILE if tiles else w.columns
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)

@@ -44,13 +44,6 @@ static inline uint16_t minorm_narrow_bfloat(float f) {
     return (uint16_t)(((u + (up & ~nan)) | (nan & 0x400000)) >> 16);
 }
 
-/* Where there are no such vectors, a loop is one function: inlined it would be unrolled into every other loop. */
-#if defined(__AVX2__)
-#define CONVERSION static inline
-#else
-#define CONVERSION static __attribute__((noinline, unused))
-#endif
-
 /* A double as a float that rounds to the same 16 bits: cut off, with the last bit set where that was inexact. */
 static inline float minorm_odd(double d) {
     float f = (float)d;
@@ -58,6 +51,13 @@ static inline float minorm_odd(double d) {
     uint32_t step = fabs(d) > fabs((double)f) ? 1 : (uint32_t)-1;
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
+
+/* Without vectors that convert, each of these is one function: inlined it would be unrolled into every other loop. */
+#if defined(__AVX2__)
+#define CONVERSION static inline
+#else
+#define CONVERSION static __attribute__((noinline, unused))
+#endif
 
 CONVERSION void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_t n) {
     ptrdiff_t i = 0;
