@@ -83,7 +83,7 @@ class Function:
     serial: int = 0
     outputs: int = 1
     watched: tuple[tuple[Any, int, str], ...] = ()  # (version counter, its value then, what it was)
-    retained: dict[int, Any]  # output index -> weak reference to a tensor that wants its gradient
+    retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
         """Compute the result from the inputs' arrays."""
@@ -97,8 +97,8 @@ class Function:
     def apply(cls, *inputs: Any, **options: Any) -> Any:
         """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
         function = cls()
-        wanted = _mode.recording and cls.differentiable
-        function.needs = needs = tuple([wanted and x is not None and x.requires_grad for x in inputs])
+        recording = _mode.recording and cls.differentiable
+        function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
         arrays = [None if x is None else x.data for x in inputs]
         first: Any = arrays[0]
         try:
@@ -114,16 +114,16 @@ class Function:
             raise
         creator = function if True in needs else None
         spawn = inputs[0].spawn
-        several = type(result) is tuple
-        outputs = (
-            tuple([spawn(a, creator, i) for i, a in enumerate(result)]) if several else (spawn(result, creator, 0),)
-        )
+        if type(result) is tuple:
+            answer = outputs = tuple([spawn(a, creator, i) for i, a in enumerate(result)])
+        else:
+            answer = spawn(result, creator, 0)
+            outputs = (answer,)
         if cls.view:
             for output in outputs:
                 output.version = inputs[0].version
         if creator is not None:
             function._connect(inputs, outputs)
-        answer = outputs if several else outputs[0]
         if trace.state.calls is not None:
             arguments = trace.named_arguments(cls.forward, (function, *inputs), options)
             del arguments["self"]
@@ -131,7 +131,7 @@ class Function:
         return answer
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-        kept = [id(value) for value in self.__dict__.values()]
+        kept = set(map(id, self.__dict__.values()))
         watched = [(x.version, x.version.count, "input") for x in inputs if x is not None and id(x.data) in kept]
         watched += [(y.version, y.version.count, "output") for y in outputs if id(y.data) in kept]
         self.watched = tuple(watched)
@@ -141,21 +141,20 @@ class Function:
 
     def retain(self, tensor: Any) -> None:
         """Ask the walk to leave the gradient of this output in `tensor.grad`."""
-        if "retained" not in self.__dict__:
+        if self.retained is None:
             self.retained = {}
         self.retained[tensor.output_index] = weakref.ref(tensor)
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
         """The gradient of every input, after checking that nothing backward needs has changed since."""
-        name = type(self).__name__
         for version, count, role in self.watched:
             if version.count != count:
                 raise RuntimeError(
-                    f"backward of {name}: an {role} it needs was changed in place after the forward pass "
-                    f"(version {version.count}, expected {count}); work on a copy, or change it after backward()"
+                    f"backward of {type(self).__name__}: an {role} it needs was changed in place after the forward "
+                    f"pass (version {version.count}, expected {count}); work on a copy, or change it after backward()"
                 )
         first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
-        if isinstance(first, _HOST):
+        if type(first) is _ndarray or isinstance(first, _HOST):
             results = self.backward(*gradients)
         else:
             with first.device:
@@ -184,10 +183,7 @@ def _copied(array: Any) -> Any:
 class Version:
     """How often the memory behind a tensor and its views has been changed in place."""
 
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
+    count = 0
 
 
 class _Sum:
@@ -195,70 +191,63 @@ class _Sum:
 
     __slots__ = ("array", "owned")
 
-    def __init__(self, array: Any = None) -> None:
+    def __init__(self, array: Any) -> None:
         self.array = array
         self.owned = False
 
-    def add(self, gradient: Any, accumulate: Callable[[Any, Any, bool], Any]) -> None:
-        if self.array is None:
-            self.array = gradient
-        else:
-            self.array = accumulate(self.array, gradient, self.owned)
-            self.owned = True
+    def add(self, array: Any, accumulate: Callable[[Any, Any, bool], Any]) -> None:
+        self.array = accumulate(self.array, array, self.owned)
+        self.owned = True
 
 
 def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it."""
-    if root.creator is None:
-        leaves = {id(root): (root, _Sum(gradient))}
-    else:
-        leaves = _walk(root, gradient, retain_graph)
     given: set[int] = {id(gradient)}
-    for leaf, total in leaves.values():
-        array = total.array
+    for leaf, array in _walk(root, gradient, retain_graph):
         if id(array) in given or isinstance(array.base, type(array)):
             array = _copied(array)  # no two leaves may share memory: grad is the user's to change
         given.add(id(array))
-        if leaf.grad is None:
-            leaf.grad = leaf.spawn(array, None, 0)
-        else:
-            leaf.grad = leaf.spawn(leaf.accumulate(leaf.grad.data, array, False), None, 0)
+        total = array if leaf.grad is None else leaf.accumulate(leaf.grad.data, array, False)
+        leaf.grad = leaf.spawn(total, None, 0)
 
 
-def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, _Sum]]:
-    """Visit creators by falling serial number; returns the leaves with their collected gradients."""
-    leaves: dict[int, tuple[Any, _Sum]] = {}
-    pending: dict[int, list[_Sum]] = {}  # serial -> gradient of each output
+def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
+    """Visit creators by falling serial number; returns the leaves and their gradients."""
+    leaves: dict[int, Any] = {}
+    of_leaves: dict[int, _Sum] = {}  # by the leaf's id
+    pending: dict[int, dict[int, _Sum]] = {}  # by the creator's serial number and the index of its output
     heap: list[tuple[int, Function]] = []
-
-    def send(tensor: Any, array: Any) -> None:
-        creator = tensor.creator
-        if creator is None:
-            leaves.setdefault(id(tensor), (tensor, _Sum()))[1].add(array, root.accumulate)
-            return
-        if creator.inputs is None:
-            raise RuntimeError(
-                f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
-                "call backward(retain_graph=True) the first time to walk it twice"
-            )
-        sums = pending.get(creator.serial)
-        if sums is None:
-            sums = pending[creator.serial] = [_Sum() for _ in range(creator.outputs)]
-            heapq.heappush(heap, (-creator.serial, creator))
-        sums[tensor.output_index].add(array, root.accumulate)
-
-    send(root, gradient)
-    while heap:
+    arrived: list[tuple[Any, Any]] = [(root, gradient)]
+    while True:
+        for tensor, array in arrived:
+            creator = tensor.creator
+            if creator is None:
+                sums, key = of_leaves, id(tensor)
+                leaves[key] = tensor
+            elif creator.inputs is None:
+                raise RuntimeError(
+                    f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
+                    "call backward(retain_graph=True) the first time to walk it twice"
+                )
+            else:
+                if creator.serial not in pending:
+                    pending[creator.serial] = {}
+                    heapq.heappush(heap, (-creator.serial, creator))
+                sums, key = pending[creator.serial], tensor.output_index
+            if key in sums:
+                sums[key].add(array, root.accumulate)
+            else:
+                sums[key] = _Sum(array)
+        if not heap:
+            return [(leaves[key], total.array) for key, total in of_leaves.items()]
         function = heapq.heappop(heap)[1]
-        gradients = [total.array for total in pending.pop(function.serial)]
-        for index, reference in getattr(function, "retained", {}).items():
-            tensor = reference()
-            if tensor is not None and gradients[index] is not None:
-                array, old = gradients[index], tensor.grad
-                total = _copied(array) if old is None else tensor.accumulate(old.data, array, False)
-                tensor.grad = tensor.spawn(total, None, 0)
+        sums = pending.pop(function.serial)
+        gradients = [sums[i].array if i in sums else None for i in range(function.outputs)]
+        if function.retained is not None:
+            _retain(function.retained, gradients)
         inputs, needs = function.inputs, function.needs
         assert inputs is not None
+        arrived = []
         for tensor, needed, array in zip(inputs, needs, function.differentiate(gradients), strict=True):
             if needed and array is not None:
                 if array.shape != tensor.data.shape or array.dtype != tensor.data.dtype:
@@ -266,10 +255,18 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> dict[int, tuple[Any, 
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
                         f"its input is {tensor.data.dtype}{tensor.data.shape}"
                     )
-                send(tensor, array)
+                arrived.append((tensor, array))
         if not retain_graph:
             function.free()
-    return leaves
+
+
+def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
+    """Add the gradients of a function's outputs to `grad` of those that asked for it."""
+    for index, reference in retained.items():
+        tensor, array = reference(), gradients[index]
+        if tensor is not None and array is not None:
+            array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.data, array, False)
+            tensor.grad = tensor.spawn(array, None, 0)
 
 
 def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:

@@ -217,12 +217,12 @@ class Tensor(Operators, Changes):
                 weights = np.ones_like(self.data)
         else:
             weights = gradient.data if isinstance(gradient, Tensor) else self._array(gradient)
-            if select.device_of(weights) != self.device:
+            if not select.together(weights, self.data):
                 raise RuntimeError(
                     f"backward: gradient is on {select.device_of(weights)}, the tensor on {self.device}; "
                     f"use gradient.to({self.device!r})"
                 )
-            if weights.shape != self.shape or weights.dtype != self.dtype:
+            if weights.shape != self.data.shape or weights.dtype != self.data.dtype:
                 raise ValueError(
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"

@@ -81,6 +81,11 @@ def device_of(array: Any) -> str:
     return "cpu" if backend(array) is cpu else f"cuda:{array.device.id}"
 
 
+def together(a: Any, b: Any) -> bool:
+    """Are two arrays on one device?"""
+    return type(a) is type(b) is np.ndarray or device_of(a) == device_of(b)
+
+
 def is_device(value: Any) -> bool:
     """True for what names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
     return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")

@@ -59,7 +59,8 @@ class Layout:
         """ds or db in the shape and type of the parameter."""
         if self.param_back is not None:
             ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
-        return (ds if ds.dtype is like.dtype else ds.astype(like.dtype)).reshape(like.shape)
+        ds = ds if ds.dtype is like.dtype else ds.astype(like.dtype)
+        return ds if ds.shape == like.shape else ds.reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
         """Statistics in the shape of the kept axes."""
