@@ -35,7 +35,7 @@ from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_o
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
     SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
-    STREAM = 9 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
+    STREAM = 5 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
     NEAR = 1 << 17  # bytes of a row that may be asked for ahead of its turn
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
