@@ -213,41 +213,40 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
 
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
     """Visit creators by falling serial number; returns the leaves and their gradients."""
-    leaves: dict[int, Any] = {}
-    of_leaves: dict[int, _Sum] = {}  # by the leaf's id
+    leaves: dict[int, tuple[Any, _Sum]] = {}  # by the leaf's id
     pending: dict[int, dict[int, _Sum]] = {}  # by the creator's serial number and the index of its output
     heap: list[tuple[int, Function]] = []
-    arrived: list[tuple[Any, Any]] = [(root, gradient)]
-    while True:
-        for tensor, array in arrived:
-            creator = tensor.creator
-            if creator is None:
-                sums, key = of_leaves, id(tensor)
-                leaves[key] = tensor
-            elif creator.inputs is None:
-                raise RuntimeError(
-                    f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
-                    "call backward(retain_graph=True) the first time to walk it twice"
-                )
+
+    def send(tensor: Any, array: Any) -> None:
+        creator = tensor.creator
+        if creator is None:
+            if id(tensor) in leaves:
+                leaves[id(tensor)][1].add(array, root.accumulate)
             else:
-                if creator.serial not in pending:
-                    pending[creator.serial] = {}
-                    heapq.heappush(heap, (-creator.serial, creator))
-                sums, key = pending[creator.serial], tensor.output_index
-            if key in sums:
-                sums[key].add(array, root.accumulate)
-            else:
-                sums[key] = _Sum(array)
-        if not heap:
-            return [(leaves[key], total.array) for key, total in of_leaves.items()]
-        function = heapq.heappop(heap)[1]
+                leaves[id(tensor)] = tensor, _Sum(array)
+            return
+        if creator.inputs is None:
+            raise RuntimeError(
+                f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
+                "call backward(retain_graph=True) the first time to walk it twice"
+            )
+        sums = pending.get(creator.serial)
+        if sums is None:
+            sums = pending[creator.serial] = {}
+            heapq.heappush(heap, (-creator.serial, creator))
+        if tensor.output_index in sums:
+            sums[tensor.output_index].add(array, root.accumulate)
+        else:
+            sums[tensor.output_index] = _Sum(array)
+
+    def visit(function: Function) -> None:
         sums = pending.pop(function.serial)
         gradients = [sums[i].array if i in sums else None for i in range(function.outputs)]
         if function.retained is not None:
             _retain(function.retained, gradients)
         inputs, needs = function.inputs, function.needs
         assert inputs is not None
-        arrived = []
+        found = []
         for tensor, needed, array in zip(inputs, needs, function.differentiate(gradients), strict=True):
             if needed and array is not None:
                 if array.shape != tensor.data.shape or array.dtype != tensor.data.dtype:
@@ -255,9 +254,16 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
                         f"its input is {tensor.data.dtype}{tensor.data.shape}"
                     )
-                arrived.append((tensor, array))
+                found.append((tensor, array))
         if not retain_graph:
             function.free()
+        for tensor, array in found:
+            send(tensor, array)
+
+    send(root, gradient)
+    while heap:
+        visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
+    return [(leaf, total.array) for leaf, total in leaves.values()]
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:

@@ -51,6 +51,24 @@ def test_a_chain_of_20000_operations_works_and_is_freed() -> None:
     del y  # an unwalked chain is freed without recursion too
 
 
+def test_a_result_that_nobody_needs_is_gone_before_its_gradient_is_passed_on() -> None:
+    gone = []
+
+    class Twice(Function):
+        def forward(self, x: np.ndarray) -> np.ndarray:
+            y = x * 2
+            self.result = weakref.ref(y)
+            return y
+
+        def backward(self, dy: np.ndarray) -> np.ndarray:
+            gone.append(self.result() is None)
+            return dy * 2
+
+    y = Twice.apply(Twice.apply(Twice.apply(leaf(1.0))))
+    y.backward()
+    assert gone == [False, True, True]  # y is still held here
+
+
 def test_leaves_never_share_gradient_memory() -> None:
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     (a + b).sum().backward()
