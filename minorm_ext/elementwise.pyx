@@ -249,7 +249,7 @@ cdef enum:
     CHUNK = 1 << 22  # elements between two looks for Ctrl-C: at most 0.2 s of the slowest operation
     LIGHT_WORK = 1 << 18  # elements from which a second thread pays
     HEAVY_WORK = 1 << 16
-    CACHE = 1 << 25  # an output of more bytes is written around the cache
+    CACHE = 8 << 20  # an output of more bytes is written around the cache; it pays even if it is read next
 
 
 cdef inline void one_block(
