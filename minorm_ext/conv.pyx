@@ -14,7 +14,7 @@
 # shapes alone, and adds up the chunks in their order, so that no bit depends on the number of threads.
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
+from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport intptr_t
 
 from minorm_ext.buffers cimport address
@@ -22,6 +22,7 @@ from minorm_ext.conv_plane cimport (
     BLOCK_ROWS, QUAD, VECTOR_BYTES, Plan, begin_of, blocks_of, image_of, pack_segment, real, unpack_segment,
 )
 from minorm_ext.conv_weights cimport merge, weight_job
+from minorm_ext.jobs cimport NONE, Jobs, deal, take
 
 cdef extern from "conv_blocks.h" nogil:
     void block(
@@ -266,7 +267,9 @@ cdef int run_correlate(
     cdef intptr_t slices = 1
     cdef intptr_t jobs = (p.segments + batch - 1) // batch
     cdef intptr_t first = 0
-    cdef intptr_t last, wave, job
+    cdef Jobs dealt
+    cdef intptr_t last, wave
+    cdef intptr_t job = NONE
     cdef real* packed = buffer + aligned(p.groups * p.outputs * p.channels * p.kernel)
     while parts < units and (jobs * parts < 2 * threads or jobs * parts * WAVE < products_of(p)):
         parts += 1
@@ -287,8 +290,12 @@ cdef int run_correlate(
     while first < jobs:
         last = min(jobs, first + wave)
         with nogil:
-            for job in prange(first, last, num_threads=threads, schedule="dynamic", chunksize=1):
-                correlate_job(p, x, buffer, b, y, packed + threadid() * own, batch, parts, slices, job)
+            deal(&dealt, first, last, threads)
+            with parallel(num_threads=threads):
+                job = take(&dealt)
+                while job != NONE:
+                    correlate_job(p, x, buffer, b, y, packed + threadid() * own, batch, parts, slices, job)
+                    job = take(&dealt)
         first = last
         PyErr_CheckSignals()
     return 0
@@ -346,7 +353,9 @@ cdef int run_weights(
     cdef intptr_t turn = longest  # segments of every chunk at a time
     cdef intptr_t taken = 0
     cdef double share = min(1.0, threads * WAVE / products_of(p))  # of the work, between two looks at the signals
-    cdef intptr_t wave, first, last, job, pieces
+    cdef Jobs dealt
+    cdef intptr_t wave, first, last, pieces
+    cdef intptr_t job = NONE
     if db == NULL:
         biases = NULL
     if share < 1:
@@ -357,8 +366,12 @@ cdef int run_weights(
         while first < jobs:
             last = min(jobs, first + wave)
             with nogil:
-                for job in prange(first, last, num_threads=threads, schedule="dynamic", chunksize=1):
-                    weight_job(p, x, dy, buffer, biases, packed + threadid() * own, batch, job, taken, turn)
+                deal(&dealt, first, last, threads)
+                with parallel(num_threads=threads):
+                    job = take(&dealt)
+                    while job != NONE:
+                        weight_job(p, x, dy, buffer, biases, packed + threadid() * own, batch, job, taken, turn)
+                        job = take(&dealt)
             first = last
             PyErr_CheckSignals()
         taken += turn

@@ -15,11 +15,12 @@
 
 from cpython.buffer cimport PyBUF_STRIDES, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
+from cython.parallel cimport parallel, threadid
 from libc.stdint cimport intptr_t
 from libc.string cimport memcpy
 
 from minorm_ext.buffers cimport address
+from minorm_ext.jobs cimport NONE, Jobs, deal, take
 
 cdef extern from "matmul_blocks.h" nogil:
     enum:
@@ -335,7 +336,9 @@ cdef int run(Product* p, int threads) except -1:
     cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, WAVE / work)))
     cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, WAVE / work * p.jobs / at_once)))
     cdef intptr_t first = 0
-    cdef intptr_t last, begin, end, job
+    cdef Jobs dealt
+    cdef intptr_t last, begin, end
+    cdef intptr_t job = NONE
     while first < p.jobs:
         last = min(p.jobs, first + at_once)
         begin = 0
@@ -346,8 +349,12 @@ cdef int run(Product* p, int threads) except -1:
                     for job in range(first, last):
                         do(p, job, begin, end)
                 else:
-                    for job in prange(first, last, num_threads=threads, schedule="dynamic"):
-                        do(p, job, begin, end)
+                    deal(&dealt, first, last, threads)
+                    with parallel(num_threads=threads):
+                        job = take(&dealt)
+                        while job != NONE:
+                            do(p, job, begin, end)
+                            job = take(&dealt)
             begin = end
             if begin < p.blocks or last < p.jobs:
                 PyErr_CheckSignals()

@@ -10,11 +10,12 @@
 # the same parts in the same order: which one is taken may depend on the threads, and no bit of a result does.
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
+from minorm_ext.jobs cimport NONE, Jobs, deal, take
 from minorm_ext.nest cimport load, row_param
 from minorm_ext.norm_far_jobs cimport far_backward, far_forward, far_pays
 from minorm_ext.norm_lane_jobs cimport (
@@ -128,8 +129,10 @@ cdef int spread(
     const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1
 ) except -1 nogil:
     """Do some jobs of a phase, first, first + step ..., on the threads; answer Ctrl-C now and then."""
+    cdef Jobs dealt
     cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t end, job
+    cdef Py_ssize_t end
+    cdef Py_ssize_t job = NONE
     cdef double cost = <double>w.rows * (w.columns + ROW) * (4 if w.collected != NULL else 1)  # that is fresh memory
     cdef Py_ssize_t at_once = jobs if cost <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / cost)))
     while begin < jobs:
@@ -138,8 +141,12 @@ cdef int spread(
             for job in range(begin, end):
                 do(w, phase, first + job * step)
         else:
-            for job in prange(begin, end, num_threads=threads, schedule="dynamic"):
-                do(w, phase, first + job * step)
+            deal(&dealt, begin, end, threads)
+            with parallel(num_threads=threads):
+                job = take(&dealt)
+                while job != NONE:
+                    do(w, phase, first + job * step)
+                    job = take(&dealt)
         begin = end
         if begin < jobs:
             look()

@@ -7,12 +7,13 @@
 # one after the other.
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
+from cython.parallel cimport parallel, threadid
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, intptr_t
 from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
+from minorm_ext.jobs cimport NONE, Jobs, deal, take
 from minorm_ext.lanes cimport real, row_sum
 
 cdef extern from "pool_rows.h" nogil:
@@ -337,7 +338,9 @@ cdef int run(
     cdef intptr_t units = p.source if p.whole and task != MAX_BACK else rows_of(p)
     cdef intptr_t slice = max(1, <intptr_t>(units * min(1.0, WAVE / work)))
     cdef intptr_t begin = 0
-    cdef intptr_t unit, count, piece, pieces
+    cdef Jobs dealt
+    cdef intptr_t unit, count, pieces
+    cdef intptr_t piece = NONE
     cdef double total = 0  # of a plane that goes in slices, and so alone
     while begin < planes:
         count = min(planes - begin, wave)
@@ -348,11 +351,15 @@ cdef int run(
                 PyErr_CheckSignals()
         for unit in range(0, units, slice):
             with nogil:
-                for piece in prange(pieces, num_threads=threads, schedule="dynamic", chunksize=1):
-                    run_planes(
-                        p, task, x, y, index, rows + threadid() * p.w.windows, &total,
-                        begin + piece * count // pieces, begin + (piece + 1) * count // pieces,
-                        unit, min(unit + slice, units))
+                deal(&dealt, 0, pieces, threads)
+                with parallel(num_threads=threads):
+                    piece = take(&dealt)
+                    while piece != NONE:
+                        run_planes(
+                            p, task, x, y, index, rows + threadid() * p.w.windows, &total,
+                            begin + piece * count // pieces, begin + (piece + 1) * count // pieces,
+                            unit, min(unit + slice, units))
+                        piece = take(&dealt)
             PyErr_CheckSignals()
         begin += count
     return 0

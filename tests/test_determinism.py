@@ -289,6 +289,16 @@ def test_fifty_repeats_give_the_same_bits(name: str) -> None:
     assert len({run(function, shapes) for _ in range(50)}) == 1
 
 
+@pytest.mark.parametrize("name", ["batch_norm, images", "conv2d, 3x3", "linear 128x800x500", "max_pool2d"])
+def test_more_threads_than_stretches_of_jobs_change_no_bit(name: str) -> None:
+    function, shapes = CASES[name]
+    found = set()
+    for threads in (1, 150):  # minorm_ext/jobs.pxd deals out 128
+        mn.set_num_threads(threads)
+        found.add(run(function, shapes))
+    assert len(found) == 1
+
+
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3, nesterov=True),
     "Adam": lambda p: optim.Adam(p, lr=1e-3),
