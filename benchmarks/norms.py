@@ -1,7 +1,7 @@
 """The normalizations, forward and backward through Tensor: minorm, PyTorch, and the floor that memory sets.
 
     python -m benchmarks.norms [--threads 2] [--seconds 1] [--ops batch layer] [--sizes small cache large]
-                               [--dtype float32] [--compile]
+                               [--dtype float32] [--compile] [--processes 3]
 
 Each line is one operation on one shape, training mode, forward and backward with all gradients, every library in turn
 in one process; medians. `eager` and `last` are PyTorch on a row-major and a channels-last tensor, as ratios: above 1,
@@ -9,12 +9,19 @@ minorm is the faster one. minorm runs the row-major tensor, and under `ours last
 PyTorch's channels-last). `floor` is the share of what memory allows: the bytes that must move (BatchNorm reads x twice
 and writes y, then reads x and dy twice and writes dx: 8 passes; a row of the others stays in cache between its phases,
 which leaves 5) by the rate of a copy around the cache, on as many threads, which takes its turn beside the others.
+
+Each line is measured in several fresh processes, and their median counts; `from` and `to` are the least and the largest
+`eager`. In some processes the C library takes the memory of PyTorch's results from the system at every step and gives
+it back, in others it keeps it, and a step takes several times as long or it does not.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import importlib.util
 import math
+import multiprocessing
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,9 +180,13 @@ def channels_last(array: np.ndarray) -> np.ndarray:
     return array.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2) if array.ndim == 4 else array
 
 
-def measure(case: Case, dtype: Any, seconds: float, compiled: bool) -> dict[str, float]:
-    """Milliseconds and ratios of one case."""
-    given = arrays(case, dtype)
+def measure(case: Case, dtype: str, seconds: float, compiled: bool, threads: int) -> dict[str, float]:
+    """Seconds of a step of one case, by the name of its column."""
+    import torch
+
+    mn.set_num_threads(threads)
+    torch.set_num_threads(threads)
+    given = arrays(case, np.dtype(dtype))
     names, steps = ["ours", "eager"], [minorm_step(case, given), torch_step(case, given)]
     if case.has_last:
         names += ["ours_last", "last"]
@@ -189,6 +200,8 @@ def measure(case: Case, dtype: Any, seconds: float, compiled: bool) -> dict[str,
     found = dict(zip(names, in_turn(steps, seconds * len(steps)), strict=True))
     if "copy" in found:
         found["floor"] = found["copy"] * case.passes * given[0].nbytes / COPIED
+    found["best"] = min(found["eager"], found.get("last", math.inf))
+    found["ours_best"] = min(found["ours"], found.get("ours_last", math.inf))
     return found
 
 
@@ -200,37 +213,47 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=["small", "cache", "large"])
     parser.add_argument("--dtype", choices=["float16", "bfloat16", "float32", "float64"], default="float32")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--processes", type=int, default=3, help="in which each line is measured")
     args = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        raise SystemExit("benchmarks.norms compares with PyTorch; install torch") from None
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit("benchmarks.norms compares with PyTorch; install torch")
     mn.set_num_threads(args.threads)
-    torch.set_num_threads(args.threads)
     print(
-        f"minorm {mn.__version__}, PyTorch {torch.__version__}, {args.threads} threads, {args.dtype}, "
-        "forward and backward; copies around the cache: "
+        f"minorm {mn.__version__}, PyTorch {importlib.metadata.version('torch')}, {args.threads} threads, "
+        f"{args.processes} processes, {args.dtype}, forward and backward; copies around the cache: "
         f"{COPIED / in_turn([copy_step()])[0] / 1e9:.0f} GB/s"
     )
-    print(f"{'':36} {'ms':>9} {'eager':>7} {'best':>7} {'compile':>8} {'floor':>7} {'ours last':>10} {'last':>7}")
+    mn.empty_cache()
+    print(
+        f"{'':36} {'ms':>9} {'eager':>7} {'from':>7} {'to':>7} {'best':>7} {'compile':>8} {'floor':>7} "
+        f"{'ours last':>10} {'last':>7}"
+    )
     ratios: dict[str, list[float]] = {}
     for case in CASES:
         if (args.ops and case.op not in args.ops) or (args.sizes and case.size not in args.sizes):
             continue
-        t = measure(case, np.dtype(args.dtype), args.seconds, args.compile)
-        best = min(t["eager"], t.get("last", math.inf))
-        ratios.setdefault(f"{case.op} {case.size}", []).append(t["eager"] / t["ours"])
-        ratios.setdefault(f"{case.op} {case.size}, best mode", []).append(best / min(t["ours"], t.get("ours_last", 9)))
-        line = f"{case.op:8} {case.size:6} {'x'.join(map(str, case.shape)):20} {1000 * t['ours']:9.3f}"
-        line += f" {t['eager'] / t['ours']:7.2f} {best / t['ours']:7.2f}"
-        line += f" {t['compile'] / t['ours']:8.2f}" if args.compile else f" {'':8}"
-        line += f" {t['floor'] / t['ours']:7.2f}" if "floor" in t else f" {'':7}"
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:
+            given = (case, args.dtype, args.seconds, args.compile, args.threads)
+            found = [fresh.apply(measure, given) for _ in range(args.processes)]
+        eager = [t["eager"] / t["ours"] for t in found]
+        ratios.setdefault(f"{case.op} {case.size}", []).append(statistics.median(eager))
+        ratios.setdefault(f"{case.op} {case.size}, best mode", []).append(middle(found, "best", "ours_best"))
+        line = f"{case.op:8} {case.size:6} {'x'.join(map(str, case.shape)):20} {1000 * middle(found, 'ours'):9.3f}"
+        line += f" {statistics.median(eager):7.2f} {min(eager):7.2f} {max(eager):7.2f}"
+        line += f" {middle(found, 'best', 'ours'):7.2f}"
+        line += f" {middle(found, 'compile', 'ours'):8.2f}" if args.compile else f" {'':8}"
+        line += f" {middle(found, 'floor', 'ours'):7.2f}" if case.size == "large" else f" {'':7}"
         if case.has_last:
-            line += f" {1000 * t['ours_last']:10.3f} {t['last'] / t['ours_last']:7.2f}"
+            line += f" {1000 * middle(found, 'ours_last'):10.3f} {middle(found, 'last', 'ours_last'):7.2f}"
         print(line, flush=True)
     print("geometric means")
     for name, values in ratios.items():
         print(f"  {name:28} {math.exp(statistics.fmean(map(math.log, values))):6.2f}")
+
+
+def middle(found: list[dict[str, float]], column: str, by: str | None = None) -> float:
+    """The median over the processes of a column, or of its ratio to another."""
+    return statistics.median(t[column] / (t[by] if by else 1) for t in found)
 
 
 if __name__ == "__main__":
