@@ -23,6 +23,7 @@ from minorm_ext.norm_lane_jobs cimport (
     lanes_whole_forward,
 )
 from minorm_ext.norm_lanes cimport LANES, lane_row_param
+from minorm_ext.norm_long_jobs cimport long_backward, long_forward, long_pays
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport (
     pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
@@ -37,7 +38,6 @@ cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
     SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
     STREAM = 5 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
-    NEAR = 1 << 17  # bytes of a row that may be asked for ahead of its turn
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
 cdef enum Phase:
@@ -59,6 +59,8 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
             far_forward(type, w, job)
         elif w.short:
             short_forward(type, w, job)
+        elif w.moments and long_pays(w, &w.y):
+            long_forward(type, w, job)
         else:
             rows_whole_forward(type, w, job)
     elif phase == MOMENTS:
@@ -72,6 +74,8 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
             far_backward(type, w, job)
         elif w.short:
             short_backward(type, w, job)
+        elif w.sums == COMPUTE and w.tally and long_pays(w, &w.dx):
+            long_backward(type, w, job)
         else:
             rows_whole_backward(type, w, job)
     elif phase == SUMS:
@@ -304,7 +308,7 @@ cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) ex
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
         data.stream = result and w.rows * w.columns * size_of(type) > STREAM
-        data.far = not result and w.rows * w.columns * size_of(type) > STREAM and w.columns * size_of(type) < NEAR
+        data.far = not result and w.rows * w.columns * size_of(type) > STREAM
     return 0
 
 

@@ -115,6 +115,15 @@ cdef inline void rows_apply(const real* type, const Work* w, Py_ssize_t job) noe
     part_apply(type, w, job // w.parts, job % w.parts)
 
 
+cdef inline Moments row_moments(const real* type, const Work* w, Py_ssize_t data) noexcept nogil:
+    """The moments of the row that begins at `data`."""
+    cdef Moments m = part_moments(type, w, data, 0)
+    cdef Py_ssize_t part
+    for part in range(1, w.parts):
+        m = merge(m, part_moments(type, w, data, part))
+    return m
+
+
 cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block through both phases."""
     cdef Moments m
@@ -124,9 +133,7 @@ cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t 
         row = job // w.blocks * w.group_step + member * w.member_step
         if w.moments:
             data = row_data(&w.nest, row)
-            m = part_moments(type, w, data, 0)
-            for part in range(1, w.parts):
-                m = merge(m, part_moments(type, w, data, part))
+            m = row_moments(type, w, data)
             store_statistics(type, w, row, item(&w.x, data), m.offset, m.m2 * w.one_by_columns)
         if w.apply:
             for part in range(w.parts):
@@ -189,6 +196,21 @@ cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) n
     w.sum_gx[row] = sum_gx * w.rstd[row]
 
 
+cdef inline void row_factors(const real* type, const Work* w, Py_ssize_t row, real* p, real* q) noexcept nogil:
+    """What the sums take off dx: p + q * xhat."""
+    p[0] = 0
+    q[0] = 0
+    if w.sums != ABSENT:
+        if w.equation.centered:
+            p[0] = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns)
+        q[0] = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
+
+
+cdef inline Py_ssize_t collected_at(const Work* w, Span span) noexcept nogil:
+    """Where in what a block collects the gradients of a span's parameters begin."""
+    return (span.run * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+
+
 cdef inline void part_input(
     const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds
 ) noexcept nogil:
@@ -201,8 +223,7 @@ cdef inline void part_input(
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
     cdef Py_ssize_t next = next_in_memory(w)
-    cdef real p = 0
-    cdef real q = 0
+    cdef real p, q
     cdef Py_ssize_t chunk, at, step, j
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
@@ -214,16 +235,14 @@ cdef inline void part_input(
     cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
     cdef const Data* dx = seen(&w.dx, dx_room, &dx_seen)
     cdef Span span
-    if w.sums != ABSENT:
-        p = <real>(w.rstd[row] * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
-        q = <real>(w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
+    row_factors(type, w, row, &p, &q)
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
         fetch_span(&w.x, &w.nest, data, span, x_room, &step)
         at = fetch_span(&w.dy, &w.nest, data, span, dy_room, &step)
         its_s = s + param_at(w, param, span) if s else NULL
         if ds != NULL:
-            j = (span.run * w.nest.reduce1.count if w.nest.reduce0.param else 0) + span.element
+            j = collected_at(w, span)
             its_ds = ds + j
             its_db = ds + w.pitch + j
         if w.sums != ABSENT and w.dx.items != NULL:

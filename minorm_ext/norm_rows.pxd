@@ -216,17 +216,23 @@ cdef inline Moments span_moments(
 ) noexcept nogil:
     """The moments of a span, relative to the first element of its row (to 0 if not centered).
 
-    The shift is a guess of the mean, which needs one pass; when it proves poor, a second pass takes the mean that the
-    first has found.
+    The shift is a guess of the mean, which needs one pass.
     """
+    cdef real a, q
+    cdef real k = guess if centered else 0
+    shifted_sums(x, at, step, span, k, &a, &q)
+    return moments_of_sums(x, at, step, span, first, k, a, q, centered)
+
+
+cdef inline Moments moments_of_sums(
+    const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, double first, real k, real a, real q, bint centered
+) noexcept nogil:
+    """The same from the sums, whose shift was k. Where that proves poor, a second pass takes the mean that they show."""
     cdef Moments m
     cdef double n = <double>span.runs * span.length
     cdef double one = 1 / n
-    cdef double sum, squares, shift
-    cdef real a, q
-    cdef real k = guess if centered else 0
-    shift = k
-    shifted_sums(x, at, step, span, k, &a, &q)
+    cdef double sum, squares
+    cdef double shift = k
     if out_of_range(n, a, q):
         careful_sums(x, at, step, span, shift, &sum, &squares)
         if centered:

@@ -142,6 +142,8 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
     w.members_of_block = max(1, (HERD if w.short and is_vast(w) else GROUP) // w.columns)
+    if not w.short and is_vast(w):
+        w.members_of_block = max(1, min(400000 // w.columns, w.members // 64))
     if w.each:
         if n.keep0.param and n.keep1.param:
             w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0
