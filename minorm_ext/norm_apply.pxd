@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The second phase on `runs` runs of n elements, `step` apart, which begin `at` elements into their data: see
 # norm_apply.h. Parameters, `param` apart from run to run, and their gradients are in the type computed in. What comes
-# next lies `next` elements further on.
+# next, and is asked for, lies `next` elements further on; 0 asks for nothing new.
 
 from libc.stdint cimport uint16_t
 

@@ -5,6 +5,7 @@
 
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_far cimport apply_and_sum, grad_and_sum
+from minorm_ext.norm_far_jobs cimport HELD, SOON
 from minorm_ext.norm_moments cimport Moments, merge
 from minorm_ext.norm_row_jobs cimport (
     collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
@@ -16,8 +17,6 @@ from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
 cdef enum:
     NEAR = 1 << 17  # bytes of a row, at most, of which a processor's own cache holds a few
-    SOON = 1024     # elements by which memory is asked for before a first phase comes to it
-    HELD = 64       # accumulators of a row: 32 of each sum
 
 
 cdef inline bint long_pays(const Work* w, const Data* result) noexcept nogil:

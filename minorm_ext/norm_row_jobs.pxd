@@ -22,11 +22,6 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
     return min((part + 1) * w.chunks_of_part, w.chunks)
 
 
-cdef inline Py_ssize_t next_in_memory(const Work* w) noexcept nogil:
-    """How far ahead that lies which the second phase may ask for: the next row, or the next run of a long row."""
-    return w.columns if w.x.far else w.nest.reduce0.data
-
-
 cdef inline Py_ssize_t param_at(const Work* w, Py_ssize_t param, Span span) noexcept nogil:
     """Where the parameters of a span begin, in a row whose parameters begin at `param`."""
     return param + span.run * w.nest.reduce0.param + span.element * w.nest.reduce1.param
@@ -76,7 +71,6 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
     cdef real r = <real>w.rstd[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
-    cdef Py_ssize_t next = next_in_memory(w)
     cdef Py_ssize_t chunk, at, step, p
     cdef real x_room[CHUNK]
     cdef real y_room[CHUNK]
@@ -90,7 +84,7 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
         p = param_at(w, param, span)
         apply(
             x, y, at, s + p if s else NULL, b + p if b else NULL, w.each, w.nest.reduce0.param,
-            step, span.runs, span.length, next, k, d, r,
+            step, span.runs, span.length, 0, k, d, r,
         )
         if not w.y.direct:
             put_span(&w.y, &w.nest, data, span, y_room)
@@ -222,7 +216,6 @@ cdef inline void part_input(
     cdef real r = <real>w.rstd[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef Py_ssize_t param = row_param(&w.nest, row)
-    cdef Py_ssize_t next = next_in_memory(w)
     cdef real p, q
     cdef Py_ssize_t chunk, at, step, j
     cdef real x_room[CHUNK]
@@ -248,7 +241,7 @@ cdef inline void part_input(
         if w.sums != ABSENT and w.dx.items != NULL:
             grad(
                 dy, x, dx, at, its_s, w.each, w.nest.reduce0.param, its_ds, its_db,
-                step, span.runs, span.length, next, k, d, r, p, q,
+                step, span.runs, span.length, 0, k, d, r, p, q,
             )
         elif w.dx.items != NULL:
             grad_given(dy, dx, at, its_s, w.each, w.nest.reduce0.param, step, span.runs, span.length, r)

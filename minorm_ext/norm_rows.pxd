@@ -227,7 +227,7 @@ cdef inline Moments span_moments(
 cdef inline Moments moments_of_sums(
     const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, double first, real k, real a, real q, bint centered
 ) noexcept nogil:
-    """The same from the sums, whose shift was k. Where that proves poor, a second pass takes the mean that they show."""
+    """The same from the sums, whose shift was k. Where that proves poor, a second pass takes the mean they show."""
     cdef Moments m
     cdef double n = <double>span.runs * span.length
     cdef double one = 1 / n

@@ -11,7 +11,9 @@ from minorm_ext.storage cimport Data
 cdef enum:
     ALONE = 24576      # elements below which a second thread costs more than it saves
     GROUP = 16384      # elements, about, that one job takes through both phases
-    HERD = 131072      # the same for short rows from memory
+    HERD = 131072      # the same for short rows from memory, of which each goes together with the next
+    LONG_HERD = 400000  # and for long ones, if that leaves
+    JOBS = 64          # so many jobs
     VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
@@ -106,6 +108,13 @@ cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
     return (lines if lines % SETS else lines + 11) * LINE
 
 
+cdef inline Py_ssize_t members_at_once(const Work* w) noexcept nogil:
+    """How many rows one job had better take."""
+    if not is_vast(w):
+        return GROUP // w.columns
+    return HERD // w.columns if w.short else min(LONG_HERD // w.columns, w.members // JOBS)
+
+
 cdef inline void cut_work(Work* w) noexcept nogil:
     """Fill in how the work is cut; it depends on the nest alone."""
     cdef Nest* n = &w.nest
@@ -141,9 +150,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.parts = ceil_div(w.chunks, w.chunks_of_part)
     w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
-    w.members_of_block = max(1, (HERD if w.short and is_vast(w) else GROUP) // w.columns)
-    if not w.short and is_vast(w):
-        w.members_of_block = max(1, min(400000 // w.columns, w.members // 64))
+    w.members_of_block = max(1, members_at_once(w))
     if w.each:
         if n.keep0.param and n.keep1.param:
             w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0

@@ -481,6 +481,43 @@ def test_rows_from_memory_around_the_cache(width, given, centered):
     np.testing.assert_allclose(db, dy.sum(0, dtype=np.float64), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes", "groups", "param"),
+    [
+        ((66, 16, 49, 51), (2, 3), 8, (1, 2)),  # runs that begin within a line, each with a scale of its own
+        ((66, 16, 50, 50), (2, 3), 8, (1,)),
+        ((72, 8, 65, 66), (2, 3), 1, (1,)),  # runs of two chunks
+        ((300, 6001), (1,), 1, (1,)),
+        ((252, 3, 2501), (1, 2), 1, (2,)),  # runs that share their scales
+        ((252, 3, 2501), (1, 2), 1, ()),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("centered", [True, False])
+def test_long_rows_from_memory(shape, axes, groups, param, dtype, centered):
+    """What goes around the cache has the bits of what stays in it, and the sums of all rows are right."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(shape, np.float32) * 2 + 3).astype(dtype)
+    x[5::100, ..., :: shape[-1] // 4] = 1000  # a shift guessed from four elements would be poor
+    dy = rng.standard_normal(shape, np.float32).astype(dtype)
+    if dtype == "float16":
+        x, dy = np.concatenate([x, x]), np.concatenate([dy, dy])
+    equation = Equation(centered=centered)
+    large, small = (plan((n, *shape[1:]), axes, groups, param) for n in (len(x), 3))
+    s, b = rng.standard_normal((2, large.param_size)).astype(dtypes.compute_type(x.dtype))
+    y, stats = cpu.norm.forward(large, x, s, b, equation)
+    dx, ds, db = cpu.norm.backward(large, dy, x, stats, s, equation)
+    sums = np.zeros((2, large.param_size))
+    for first in range(0, len(x), 3):
+        some = slice(first, first + 3)
+        near_y, near_stats = cpu.norm.forward(small, x[some], s, b, equation)
+        near_dx, *near_sums = cpu.norm.backward(small, dy[some], x[some], near_stats, s, equation)
+        np.testing.assert_array_equal(y[some], near_y)
+        np.testing.assert_array_equal(dx[some], near_dx)
+        sums += near_sums
+    np.testing.assert_allclose((ds, db), sums, rtol=1e-5, atol=1e-2)
+
+
 def test_backends_have_the_functions_of_the_protocol():
     names = {name for name in vars(NormBackend) if not name.startswith("_")}
     for module in (reference.norm, cpu.norm):
