@@ -11,7 +11,7 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport parallel
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
@@ -158,12 +158,19 @@ cdef int spread(
 
 
 cdef void* room(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
-    """Scratch memory, zeroed."""
-    cdef void* memory = calloc(max(items, 1), size)
+    """Scratch memory."""
+    cdef void* memory = malloc(max(items, 1) * size)
     if memory == NULL:
         with gil:
             raise MemoryError(f"norm: no memory for {items} partial sums")
     return memory
+
+
+cdef double* pairs(Py_ssize_t items) except NULL nogil:
+    """Pairs of sums that are still 0."""
+    cdef double* sums = <double*>room(items, 2 * sizeof(double))
+    memset(sums, 0, items * 2 * sizeof(double))
+    return sums
 
 
 cdef int run_forward(Work* w, int threads) except -1 nogil:
@@ -197,7 +204,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     elif w.tally and not whole:
         w.partial = <double*>room(all * w.parts, 2 * LANES * sizeof(double))
     if params and w.lanes and by_row(w):
-        w.row_params = <double*>room(all * w.depth, 2 * sizeof(double))
+        w.row_params = pairs(all * w.depth)
     if w.collected != NULL:
         spread(w, CLEAR, pieces_to_clear(w), threads)
     if whole:
@@ -220,6 +227,31 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     return 0
 
 
+cdef inline void add_up_row(
+    double* total, const double* sums, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step, double rstd
+) noexcept nogil:
+    """Add the slots of a row to ds and db of its runs, whose parameters lie `step` apart."""
+    cdef Py_ssize_t run, slot
+    cdef double dy, dyx
+    if pieces == 1:
+        for run in range(runs):
+            total[0] += sums[1] * rstd
+            total[1] += sums[0]
+            sums += 2
+            total += 2 * step
+        return
+    for run in range(runs):
+        dy = 0
+        dyx = 0
+        for slot in range(pieces):
+            dy += sums[0]
+            dyx += sums[1]
+            sums += 2
+        total[0] += dyx * rstd
+        total[1] += dy
+        total += 2 * step
+
+
 cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
     """ds and db where a parameter belongs to whole rows, runs or lanes: add up their sums in a fixed order."""
     cdef Py_ssize_t keep0 = w.nest.keep0.count
@@ -229,12 +261,14 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
         + (w.fold - 1) * w.fold_param
     )
     cdef double* total
-    cdef Py_ssize_t row, lane, _run, _slot, tile, i, at
+    cdef Py_ssize_t row, lane, tile, i
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t outer = 0  # where an outer turn begins
+    cdef Py_ssize_t inner = 0  # turns
     cdef Py_ssize_t added = 0
+    cdef Py_ssize_t pieces = slots_of_param(w)
     cdef const double* sums
-    cdef Py_ssize_t pieces
-    cdef double rstd
-    w.totals = total = <double*>room(size, 2 * sizeof(double))
+    w.totals = total = pairs(size)
     if w.row_params != NULL:
         for tile in range(w.tiles * keep0):
             for row in range(w.depth):
@@ -254,17 +288,16 @@ cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
             if lane % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
                 look()
     else:
-        pieces = slots_of_param(w)
         sums = w.partial
         for row in range(w.rows):
-            at = row_param(&w.nest, row)
-            rstd = w.rstd[row]
-            for _run in range(w.slots // pieces):
-                for _slot in range(pieces):
-                    total[2 * at] += sums[1] * rstd
-                    total[2 * at + 1] += sums[0]
-                    sums += 2
-                at += w.nest.reduce0.param
+            add_up_row(total + 2 * at, sums, w.slots // pieces, pieces, w.nest.reduce0.param, w.rstd[row])
+            sums += 2 * w.slots
+            inner += 1
+            at += w.nest.keep1.param
+            if inner == w.nest.keep1.count:
+                inner = 0
+                outer += w.nest.keep0.param
+                at = outer
             added += w.slots
             if added > SUMS_AT_ONCE:
                 added = 0
