@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
-# norm_far_jobs.pxd, norm_long_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases),
-# norm_apply.h (second phases), norm_each.h and norm_far.h, each with a .pxd that picks the loop for the type data is
-# stored in (norm_rows.pxd for the first); that of lanes is in norm_lanes.pxd, and what both share in norm_moments.pxd.
+# norm_far_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h
+# (second phases), norm_each.h and norm_far.h, each with a .pxd that picks the loop for the type data is stored in
+# (norm_rows.pxd for the first); that of lanes is in norm_lanes.pxd, and what both share in norm_moments.pxd.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
@@ -23,7 +23,6 @@ from minorm_ext.norm_lane_jobs cimport (
     lanes_whole_forward,
 )
 from minorm_ext.norm_lanes cimport LANES, lane_row_param
-from minorm_ext.norm_long_jobs cimport long_backward, long_forward, long_pays
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport (
     pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
@@ -55,12 +54,10 @@ cdef enum Phase:
 
 cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        if w.short and w.moments and far_pays(w, &w.y):
+        if w.moments and far_pays(w, &w.y):
             far_forward(type, w, job)
         elif w.short:
             short_forward(type, w, job)
-        elif w.moments and long_pays(w, &w.y):
-            long_forward(type, w, job)
         else:
             rows_whole_forward(type, w, job)
     elif phase == MOMENTS:
@@ -70,12 +67,10 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
     elif phase == APPLY:
         rows_apply(type, w, job)
     elif phase == BACKWARD:
-        if w.short and far_pays(w, &w.dx):
+        if w.sums == COMPUTE and w.tally and far_pays(w, &w.dx):
             far_backward(type, w, job)
         elif w.short:
             short_backward(type, w, job)
-        elif w.sums == COMPUTE and w.tally and long_pays(w, &w.dx):
-            long_backward(type, w, job)
         else:
             rows_whole_backward(type, w, job)
     elif phase == SUMS:
@@ -231,19 +226,19 @@ cdef inline void add_up_row(
     double* total, const double* sums, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step, double rstd
 ) noexcept nogil:
     """Add the slots of a row to ds and db of its runs, whose parameters lie `step` apart."""
-    cdef Py_ssize_t run, slot
+    cdef Py_ssize_t _run, _slot
     cdef double dy, dyx
     if pieces == 1:
-        for run in range(runs):
+        for _run in range(runs):
             total[0] += sums[1] * rstd
             total[1] += sums[0]
             sums += 2
             total += 2 * step
         return
-    for run in range(runs):
+    for _run in range(runs):
         dy = 0
         dyx = 0
-        for slot in range(pieces):
+        for _slot in range(pieces):
             dy += sums[0]
             dyx += sums[1]
             sums += 2

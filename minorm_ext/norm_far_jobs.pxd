@@ -1,36 +1,41 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The jobs on short rows that come from memory and go to memory, and are so wide that a row does not stay in the
-# innermost cache, or take longer than memory: the second phase of a row goes together with the first phase of the next.
-# Rows that are wider still go through it tile by tile, a few together.
+# The jobs on rows that come from memory and go to memory, and are so wide that a row does not stay in the innermost
+# cache, or take longer than memory: the second phase of a row goes together with the first phase of a row that follows.
+# Rows whose parameters, one for each element, do not stay in the innermost cache either go through it a few together,
+# piece by piece: the second phase takes the same piece of each in turn, the first still reads row after row, for that
+# is how memory is fastest.
 
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad
-from minorm_ext.norm_far cimport apply_and_sum, grad_and_sum
-from minorm_ext.norm_row_jobs cimport collected_by
-from minorm_ext.norm_rows cimport grad_sums, sample_mean
+from minorm_ext.norm_far cimport Piece, apply_and_sum, grad_and_sum
+from minorm_ext.norm_moments cimport Moments, merge
+from minorm_ext.norm_row_jobs cimport (
+    collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
+    store_statistics,
+)
+from minorm_ext.norm_rows cimport Span, chunk_span, grad_sums, moments_of_sums, sample_mean
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
 from minorm_ext.norm_work cimport Work
-from minorm_ext.storage cimport Data, ahead, real, size_of
+from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
 cdef enum:
-    WIDE = 1024   # elements of such a row, at least
-    LESS = 256    # the same where elements are widened and rounded, which takes longer than memory
-    SOON = 1024   # elements by which memory is asked for before a first phase comes to it
-    MUCH = 48 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
-    TILE = 512    # elements of a row that such rows go through at a time,
-    TOGETHER = 4  # one after the other
-    HELD = 64     # accumulators of a row: 32 of each sum
+    WIDE = 1024      # elements of such a row, at least
+    LESS = 256       # the same where elements are widened and rounded, which takes longer than memory
+    NEAR = 1 << 17   # bytes of a row, at most, of which a processor's own cache holds a few
+    FEW = 1 << 18    # bytes of rows that go together, about, if it is not to lose them
+    TOGETHER = 4     # so many, at most
+    MUCH = 40 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
+    TILE = 512       # elements of a piece of such a row
+    PIECES = 192     # of a row, at most: NEAR bytes of 16-bit elements, in chunks whose last piece is longer
+    HELD = 64        # accumulators of a row: 32 of each sum
 
 
 cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
-    return result.items != NULL and result.stream and result.direct and w.columns >= (WIDE if w.x.as_is else LESS)
-
-
-cdef inline void ask_for_samples(const Work* w, Py_ssize_t data) noexcept nogil:
-    """The shift of a row is guessed from four elements: they had better be here by then."""
-    cdef Py_ssize_t i
-    for i in range(4):
-        ahead(&w.x, data + i * (w.columns // 4), 1)
+    if result.items == NULL or not result.stream or not result.direct:
+        return False
+    if w.short:
+        return w.columns >= (WIDE if w.x.as_is else LESS)
+    return w.columns * size_of(w.x.type) < NEAR and w.cut.runs == 1 and w.chunks_of_part == 1
 
 
 cdef inline bint in_tiles(const Work* w, int rows, int params) noexcept nogil:
@@ -38,23 +43,53 @@ cdef inline bint in_tiles(const Work* w, int rows, int params) noexcept nogil:
     return params > 0 and w.columns * (rows * size_of(w.x.type) + params * (4 if w.single else 8)) >= MUCH
 
 
-cdef inline Py_ssize_t soon_after(const Work* w, Py_ssize_t end, Py_ssize_t some, Py_ssize_t next) noexcept nogil:
-    """Where, seen from a row, that lies which is read soon, after a tile that ends at `end`: the next tile of the row
-    `next` elements further on, or the first tile of the row that follows that one at the same distance."""
-    if some == w.columns:
-        return next + SOON  # no tiles
-    return next + some if end < w.columns else 2 * next - (end - some)
+cdef inline Py_ssize_t rows_together(const Work* w, int arrays) noexcept nogil:
+    return max(1, min(<Py_ssize_t>TOGETHER, FEW // (w.columns * arrays * size_of(w.x.type))))
+
+
+cdef inline int cut_pieces(const Work* w, bint tiles, Piece* pieces) noexcept nogil:
+    """The pieces of every row: tiles, or whole chunks. Returns how many."""
+    cdef Py_ssize_t chunk, i, many, start, element
+    cdef Piece* piece = pieces
+    cdef Span span
+    for chunk in range(w.chunks):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        many = max(1, (span.length + TILE // 2) // TILE) if tiles else 1
+        for i in range(many):
+            start = i * TILE
+            element = span.element + start
+            piece.chunk = chunk
+            piece.data = span.run * w.nest.reduce0.data + element
+            piece.param = param_at(w, 0, span) + start * w.nest.reduce1.param
+            piece.collected = collected_at(w, span) + start
+            piece.length = TILE if i < many - 1 else span.length - start
+            piece.begins = element == 0
+            piece.ends = element + piece.length == w.nest.reduce1.count
+            piece.opens = i == 0
+            piece.closes = i == many - 1
+            piece += 1
+    return piece - pieces
+
+
+cdef inline void ask_for_samples(const Work* w, Py_ssize_t at, Py_ssize_t length) noexcept nogil:
+    """The shift of a chunk is guessed from four elements: they had better be here by then."""
+    cdef Py_ssize_t i
+    for i in range(4):
+        ahead(&w.x, at + i * (length // 4), 1)
 
 
 cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
-    cdef const real* row_s[TOGETHER]
-    cdef const real* row_b[TOGETHER]
-    cdef real held[TOGETHER * HELD]
+    cdef bint centered = w.equation.centered
+    cdef Piece pieces[PIECES]
+    cdef const Piece* here  # of a row in its second phase
+    cdef const Piece* there  # of one in its first
+    cdef real held[HELD]
     cdef Py_ssize_t data[TOGETHER]
     cdef Py_ssize_t next[TOGETHER]
+    cdef Py_ssize_t param[TOGETHER]
     cdef real a[TOGETHER]
     cdef real q[TOGETHER]
     cdef real k[TOGETHER]
@@ -63,52 +98,92 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
     cdef real next_k[TOGETHER]
     cdef double var[TOGETHER]
     cdef double rstd[TOGETHER]
+    cdef Moments m[TOGETHER]
+    cdef Moments of_chunk
+    cdef Span span
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef bint tiles = in_tiles(w, 2, w.each * ((s != NULL) + (b != NULL)))
-    cdef Py_ssize_t together = TOGETHER if tiles else 1
-    cdef Py_ssize_t some = TILE if tiles else w.columns
+    cdef Py_ssize_t together = rows_together(w, 1) if tiles else 1
+    cdef int many = cut_pieces(w, tiles, pieces)
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
-    cdef Py_ssize_t i, m, row, param, start
+    cdef Py_ssize_t i, j, more, row, part, p, at
+    cdef int mine, its
+    cdef real k1 = 0
     for i in range(n):
         data[i] = row_data(&w.nest, first + (member + i) * w.member_step)
-    sums_of(w, &w.x, data, n, k, a, q)
+        if not w.short:
+            m[i] = row_moments(type, w, data[i])
+    if w.short:
+        sums_of(w, &w.x, data, n, k, a, q)
     while n > 0:
-        statistics_of(w, &w.x, data, n, a, q, k, d, r, var, rstd)
-        m = min(together, end - member - n)
+        if w.short:
+            statistics_of(w, &w.x, data, n, a, q, k, d, r, var, rstd)
         for i in range(n):
             row = first + (member + i) * w.member_step
-            param = row_param(&w.nest, row)
-            row_s[i] = s + param if s else NULL
-            row_b[i] = b + param if b else NULL
-            w.k[row] = k[i]
-            w.d[row] = d[i]
-            w.var[row] = var[i]
-            w.rstd[row] = rstd[i]
-            if i < m:
-                next[i] = row_data(&w.nest, row + n * w.member_step) - data[i]
-                next_k[i] = sample_mean(type, &w.x, data[i] + next[i], 0, whole_row(w)) if w.equation.centered else 0
-                ask_for_samples(w, data[i] + 2 * next[i])
-        start = 0
-        while start < w.columns:
-            for i in range(m):
-                apply_and_sum(
-                    &w.x, &w.y, data[i], row_s[i] if w.each else NULL, row_b[i] if w.each else NULL, w.columns, start,
-                    some, next[i], soon_after(w, start + some, some, next[i]), k[i], d[i], r[i],
-                    r[i] * row_s[i][0] if s and not w.each else r[i],
-                    row_b[i][0] if b and not w.each else <real>-0.0, next_k[i], held + i * HELD,
+            param[i] = row_param(&w.nest, row)
+            if w.short:
+                w.k[row] = k[i]
+                w.d[row] = d[i]
+                w.var[row] = var[i]
+                w.rstd[row] = rstd[i]
+            else:
+                store_statistics(type, w, row, item(&w.x, data[i]), m[i].offset, m[i].m2 * w.one_by_columns)
+                k[i] = <real>w.k[row]
+                d[i] = <real>w.d[row]
+                r[i] = <real>w.rstd[row]
+        more = min(together, end - member - n)
+        for i in range(more):
+            next[i] = row_data(&w.nest, first + (member + n + i) * w.member_step)
+        i = j = 0
+        mine = its = 0
+        while j < more:
+            here = &pieces[mine]
+            there = &pieces[its]
+            at = next[j] + there.data
+            if there.opens:
+                span = chunk_span(&w.nest, &w.cut, there.chunk)
+                k1 = sample_mean(type, &w.x, at, 0, span) if centered else 0
+                ask_for_samples(w, at + span.length, span.length)
+            p = param[i] + here.param
+            apply_and_sum(
+                &w.x, &w.y, data[i] + here.data, s + p if s and w.each else NULL, b + p if b and w.each else NULL,
+                here, at, there, k[i], d[i], r[i], r[i] * s[p] if s and not w.each else r[i],
+                b[p] if b and not w.each else <real>-0.0, k1, held,
+            )
+            if there.closes and w.short:
+                next_k[j] = k1
+                a[j] = held[0]
+                q[j] = held[1]
+            elif there.closes:
+                at = next[j] + span.run * w.nest.reduce0.data + span.element
+                of_chunk = moments_of_sums(
+                    &w.x, at, 0, span, item(&w.x, next[j]), k1, held[0], held[1], centered
                 )
-            start += some
-        for i in range(m, n):
-            apply(&w.x, &w.y, data[i], row_s[i], row_b[i], w.each, 0, 0, 1, w.columns, 0, k[i], d[i], r[i])
-        for i in range(m):
+                m[j] = merge(m[j], of_chunk) if there.chunk else of_chunk
+            i += 1
+            if i == more:
+                i = 0
+                mine += 1
+            its += 1
+            if its == many:
+                its = 0
+                j += 1
+        for i in range(more, n):
+            if w.short:
+                apply(
+                    &w.x, &w.y, data[i], s + param[i] if s else NULL, b + param[i] if b else NULL, w.each, 0, 0, 1,
+                    w.columns, 0, k[i], d[i], r[i],
+                )
+            else:
+                for part in range(w.parts):
+                    part_apply(type, w, first + (member + i) * w.member_step, part)
+        for i in range(more):
             k[i] = next_k[i]
-            a[i] = held[i * HELD]
-            q[i] = held[i * HELD + 1]
-            data[i] += next[i]
+            data[i] = next[i]
         member += n
-        n = m
+        n = more
 
 
 cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -116,60 +191,96 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef const real* s = <const real*>w.s
     cdef real* ds = collected_by(type, w, job)
     cdef real* db = ds + w.pitch if ds else NULL
-    cdef const real* row_s[TOGETHER]
-    cdef real held[TOGETHER * HELD]
+    cdef bint each = w.each and s != NULL
+    cdef Piece pieces[PIECES]
+    cdef const Piece* here
+    cdef const Piece* there
+    cdef real held[HELD]
+    cdef Py_ssize_t rows[TOGETHER]
     cdef Py_ssize_t data[TOGETHER]
     cdef Py_ssize_t next[TOGETHER]
+    cdef Py_ssize_t param[TOGETHER]
     cdef real sum[TOGETHER]
     cdef real sum_x[TOGETHER]
     cdef real p[TOGETHER]
     cdef real q[TOGETHER]
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef bint tiles = in_tiles(w, 4, (w.each and s != NULL) + 2 * (ds != NULL))
-    cdef Py_ssize_t together = TOGETHER if tiles else 1
-    cdef Py_ssize_t some = TILE if tiles else w.columns
+    cdef bint tiles = in_tiles(w, 4, each + 2 * (ds != NULL))
+    cdef Py_ssize_t together = rows_together(w, 2) if tiles else 1
+    cdef int many = cut_pieces(w, tiles, pieces)
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
-    cdef Py_ssize_t i, m, row, next_row, start
+    cdef Py_ssize_t i, j, more, row, part
+    cdef int mine, its
+    cdef const real* its_s
+    cdef double* slots
     cdef real r
     for i in range(n):
         row = first + (member + i) * w.member_step
         data[i] = row_data(&w.nest, row)
-        grad_sums(
-            &w.dy, &w.x, data[i], 0, s + row_param(&w.nest, row) if s and w.each else NULL, 0, whole_row(w),
-            <real>w.k[row], <real>w.d[row], &sum[i], &sum_x[i],
-        )
-    while n > 0:
-        m = min(together, end - member - n)
-        for i in range(n):
-            row = first + (member + i) * w.member_step
-            row_s[i] = s + row_param(&w.nest, row) if s else NULL
-            factors_of(w, row, row_s[i], sum[i], sum_x[i], &p[i], &q[i])
-            if i < m:
-                next[i] = row_data(&w.nest, row + n * w.member_step) - data[i]
-        start = 0
-        while start < w.columns:
-            for i in range(m):
-                row = first + (member + i) * w.member_step
-                next_row = row + n * w.member_step
-                r = <real>w.rstd[row]
-                grad_and_sum(
-                    &w.dy, &w.x, &w.dx, data[i], row_s[i] if w.each else NULL, ds, db, w.columns, start,
-                    some, next[i], soon_after(w, start + some, some, next[i]), <real>w.k[row], <real>w.d[row], r,
-                    r * row_s[i][0] if s and not w.each else r, p[i], q[i],
-                    <real>w.k[next_row], <real>w.d[next_row], held + i * HELD,
-                )
-            start += some
-        for i in range(m, n):
-            row = first + (member + i) * w.member_step
-            grad(
-                &w.dy, &w.x, &w.dx, data[i], row_s[i], w.each, 0, ds, db, 0, 1, w.columns, 0,
-                <real>w.k[row], <real>w.d[row], <real>w.rstd[row], p[i], q[i],
+        if w.short:
+            grad_sums(
+                &w.dy, &w.x, data[i], 0, s + row_param(&w.nest, row) if each else NULL, 0, whole_row(w),
+                <real>w.k[row], <real>w.d[row], &sum[i], &sum_x[i],
             )
-        for i in range(m):
-            sum[i] = held[i * HELD]
-            sum_x[i] = held[i * HELD + 1]
-            data[i] += next[i]
+        else:
+            for part in range(w.parts):
+                part_sums(type, w, row, part)
+            rows_combine(type, w, row)
+    while n > 0:
+        for i in range(n):
+            rows[i] = first + (member + i) * w.member_step
+            param[i] = row_param(&w.nest, rows[i])
+            if w.short:
+                factors_of(w, rows[i], s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
+            else:
+                row_factors(type, w, rows[i], &p[i], &q[i])
+        more = min(together, end - member - n)
+        for i in range(more):
+            next[i] = row_data(&w.nest, rows[i] + n * w.member_step)
+        i = j = 0
+        mine = its = 0
+        while j < more:
+            here = &pieces[mine]
+            there = &pieces[its]
+            row = rows[j] + n * w.member_step
+            r = <real>w.rstd[rows[i]]
+            its_s = s + param[i] + here.param if s else NULL
+            grad_and_sum(
+                &w.dy, &w.x, &w.dx, data[i] + here.data, its_s if w.each else NULL, ds + here.collected if ds else NULL,
+                db + here.collected if ds else NULL, here, next[j] + there.data,
+                s + param[j] + there.param if each else NULL, there,
+                <real>w.k[rows[i]], <real>w.d[rows[i]], r, r * its_s[0] if s and not w.each else r, p[i], q[i],
+                <real>w.k[row], <real>w.d[row], held,
+            )
+            if there.closes and w.short:
+                sum[j] = held[0]
+                sum_x[j] = held[1]
+            elif there.closes:
+                slots = w.partial + 2 * (row * w.slots + there.chunk)
+                slots[0] = held[0]
+                slots[1] = held[1]
+            i += 1
+            if i == more:
+                i = 0
+                mine += 1
+            its += 1
+            if its == many:
+                its = 0
+                j += 1
+                if not w.short:
+                    rows_combine(type, w, row)
+        for i in range(more, n):
+            if w.short:
+                grad(
+                    &w.dy, &w.x, &w.dx, data[i], s + param[i] if s else NULL, w.each, 0, ds, db, 0, 1, w.columns, 0,
+                    <real>w.k[rows[i]], <real>w.d[rows[i]], <real>w.rstd[rows[i]], p[i], q[i],
+                )
+            else:
+                for part in range(w.parts):
+                    part_input(type, w, rows[i], part, ds)
+        for i in range(more):
+            data[i] = next[i]
         member += n
-        n = m
+        n = more

@@ -488,6 +488,7 @@ def test_rows_from_memory_around_the_cache(width, given, centered):
         ((66, 16, 50, 50), (2, 3), 8, (1,)),
         ((72, 8, 65, 66), (2, 3), 1, (1,)),  # runs of two chunks
         ((300, 6001), (1,), 1, (1,)),
+        ((84, 32001), (1,), 1, (1,)),
         ((252, 3, 2501), (1, 2), 1, (2,)),  # runs that share their scales
         ((252, 3, 2501), (1, 2), 1, ()),
     ],
