@@ -56,6 +56,7 @@ def batch_norm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
@@ -70,13 +71,16 @@ def batch_norm(
     variance; unbiased_running_var=True takes N/(N-1) of it, as PyTorch does. training=False normalizes with the
     running statistics; gradients flow to them too.
 
-    Each tensor may be of any float type; y is of x's. ValueError for one value per channel in training (there is
-    no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty y and changes nothing.
+    Each tensor may be of any float type; y is of x's; compute_dtype as in `layer_norm`. ValueError for one value per
+    channel in training (there is no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty
+    y and changes nothing.
 
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
     rule = equation("batch_norm", eps)
-    check_types("batch_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    computed = check_types(
+        "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
     axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
     check_batch(x, axes, weight, bias, running_mean, running_var)
     if weight is None and bias is None:
@@ -88,8 +92,9 @@ def batch_norm(
                 "expected both, or training=True to normalize with the statistics of x"
             )
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, backend=backend
-        )
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
+            backend=backend,
+        )  # fmt: skip
     count = 1
     for axis in axes:
         count *= x.shape[axis]
@@ -101,7 +106,10 @@ def batch_norm(
     running = running_stats(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    y = Normalize.apply(x, weight, bias, axes=axes, param=param, equation=rule, running=running, backend=backend)
+    y = Normalize.apply(
+        x, weight, bias, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
+        backend=backend,
+    )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -119,6 +127,7 @@ def instance_norm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
@@ -130,7 +139,9 @@ def instance_norm(
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
     rule = equation("instance_norm", eps)
-    check_types("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    computed = check_types(
+        "instance_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
     if x.ndim < 3:
         raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
     check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
@@ -143,8 +154,9 @@ def instance_norm(
             )
         axes = (0, *range(2, x.ndim))
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, backend=backend
-        )
+            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
+            backend=backend,
+        )  # fmt: skip
     positions = tuple(range(2, x.ndim))
     if x.shape[2:].count(1) == x.ndim - 2:
         raise ValueError(
@@ -155,7 +167,10 @@ def instance_norm(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
     observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
-    y = Normalize.apply(x, weight, bias, axes=positions, param=param, equation=rule, observe=observe, backend=backend)
+    y = Normalize.apply(
+        x, weight, bias, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
+        backend=backend,
+    )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -259,17 +274,20 @@ def rms_norm(
 
 
 @trace.operation
-def mean_variance_norm(x: Tensor, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, backend: Any = None) -> Tensor:
+def mean_variance_norm(
+    x: Tensor, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, compute_dtype: Any = None, backend: Any = None
+) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    x of any rank. Where all values are equal y is 0, and so is its gradient. ValueError for axes that x lacks.
+    x of any rank; compute_dtype as in `layer_norm`. Where all values are equal y is 0, and so is its gradient.
+    ValueError for axes that x lacks.
 
     ONNX MeanVarianceNormalization 13.
     """
-    check_types("mean_variance_norm", x)
+    computed = check_types("mean_variance_norm", x, compute_dtype)
     found = listed_axes("mean_variance_norm", x, axes)
     rule = equation("mean_variance_norm", eps, True, True)
-    return Normalize.apply(x, None, None, axes=found, equation=rule, backend=backend)
+    return Normalize.apply(x, None, None, axes=found, equation=rule, compute_dtype=computed, backend=backend)
 
 
 @trace.operation

@@ -2,7 +2,8 @@
 
 Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
 kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
-`unbiased_running_var=True`. `backend=` takes an object with the functions of minorm/kernels/protocol.py.
+`unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
+`backend=` takes an object with the functions of minorm/kernels/protocol.py.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class _Running(Affine):
         dtype: Any,
         bias: bool,
         unbiased_running_var: bool,
+        compute_dtype: Any,
         backend: Any,
     ) -> None:
         super().__init__()
@@ -50,7 +52,8 @@ class _Running(Affine):
         _check_momentum(name, momentum)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self.unbiased_running_var, self.backend = unbiased_running_var, backend
+        self.unbiased_running_var = unbiased_running_var
+        self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(shape, affine, affine and bias, dtype, device)
         for buffer, sizes, kind in (
             ("running_mean", shape, dtype or dtypes.float32),
@@ -81,6 +84,7 @@ class _Running(Affine):
             self.eps,
             num_batches_tracked=self.num_batches_tracked,
             unbiased_running_var=self.unbiased_running_var,
+            compute_dtype=self.compute_dtype,
             backend=self.backend,
         )
 
@@ -122,6 +126,7 @@ class _BatchNorm(_Running):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         if isinstance(num_features, tuple):
@@ -136,8 +141,9 @@ class _BatchNorm(_Running):
                     "the layer nothing of that shape; expected one of them, or F.normalization(x, axes=(0,))"
                 )
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var, backend
-        )
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var,
+            compute_dtype, backend,
+        )  # fmt: skip
 
     def _check(self, x: Tensor) -> None:
         if isinstance(self.num_features, tuple) and x.shape[1:] != self.num_features:
@@ -190,12 +196,14 @@ class _InstanceNorm(_Running):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         check_sizes(type(self).__name__, num_features=num_features)
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var, backend
-        )
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, unbiased_running_var,
+            compute_dtype, backend,
+        )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         """x with its channels on axis 1, or one sample with them on axis 0 -> y of the same shape"""

@@ -150,13 +150,16 @@ class RMSNorm(Affine):
 class MeanVarianceNorm(Module):
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`. See `F.mean_variance_norm`."""
 
-    def __init__(self, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, backend: Any = None) -> None:
+    def __init__(
+        self, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, compute_dtype: Any = None, backend: Any = None
+    ) -> None:
         super().__init__()
-        self.axes, self.eps, self.backend = _axes(axes), eps, backend
+        self.axes, self.eps, self.compute_dtype, self.backend = _axes(axes), eps, compute_dtype, backend
 
     def forward(self, x: Tensor) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        return F.mean_variance_norm(x, self.axes, self.eps, backend=self.backend)
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.mean_variance_norm(x, self.axes, self.eps, **options)
 
     def extra_repr(self) -> str:
         """The options."""

@@ -25,7 +25,16 @@ from minorm.onnx.precision import same_type
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.shape import channels
-from minorm.onnx.statistics import affine, blend, correction, count_up, standardize, wide
+from minorm.onnx.statistics import (
+    affine,
+    blend,
+    cast_all,
+    computed,
+    correction,
+    count_up,
+    is_usual,
+    standardize,
+)
 from minorm.tensor import Tensor
 
 
@@ -42,10 +51,13 @@ def write_14(
     eps: float,
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
+    compute_dtype: Any,
     backend: Any,
 ) -> Value:
-    mean, var = running_mean, running_var
-    return _write(g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 3)
+    return _write(
+        g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
+        unbiased_running_var, compute_dtype, 3,
+    )  # fmt: skip
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(7, 9))
@@ -61,10 +73,13 @@ def write_7(
     eps: float,
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
+    compute_dtype: Any,
     backend: Any,
 ) -> Value:
-    mean, var = running_mean, running_var
-    return _write(g, x, mean, var, weight, bias, training, momentum, eps, num_batches_tracked, unbiased_running_var, 5)
+    return _write(
+        g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
+        unbiased_running_var, compute_dtype, 5,
+    )  # fmt: skip
 
 
 def _write(
@@ -79,26 +94,29 @@ def _write(
     eps: float,
     batches: Value | None,
     unbiased: bool,
+    compute_dtype: Any,
     outputs: int,
 ) -> Value:
     if running_mean is None or running_var is None:
         raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
-    mean, var = g.current(running_mean), g.current(running_var)
+    data, mean, var = x, g.current(running_mean), g.current(running_var)
+    if not is_usual(x, compute_dtype):
+        data, weight, bias, mean, var = cast_all(g, compute_dtype, x, weight, bias, mean, var)
     if not training:
-        return node(g, x, weight, bias, mean, var, momentum, eps, outputs=1)[0]
+        return g.cast(node(g, data, weight, bias, mean, var, momentum, eps, outputs=1)[0], x.dtype)
     if momentum is not None and not unbiased:
-        y, new_mean, new_var = node(g, x, weight, bias, mean, var, momentum, eps, outputs)
-        g.update(running_mean, new_mean)
-        g.update(running_var, new_var)
-        return y
-    y, batch_mean, batch_var = node(g, x, weight, bias, mean, var, 0.0, eps, outputs)
+        y, new_mean, new_var = node(g, data, weight, bias, mean, var, momentum, eps, outputs)
+        g.update(running_mean, g.cast(new_mean, running_mean.dtype))
+        g.update(running_var, g.cast(new_var, running_var.dtype))
+        return g.cast(y, x.dtype)
+    y, batch_mean, batch_var = node(g, data, weight, bias, mean, var, 0.0, eps, outputs)
     lengths = (x.known_shape[0],) if mean.ndim > 1 else (x.known_shape[0], *x.known_shape[2:])
     factor = correction(g, lengths, running_var) if unbiased else None
     blend(g, running_mean, batch_mean, momentum, batches)
     blend(g, running_var, batch_var, momentum, batches, factor)
     if momentum is None and batches is not None:
         count_up(g, batches)
-    return y
+    return g.cast(y, x.dtype)
 
 
 @lowers(F.batch_norm)
@@ -114,6 +132,7 @@ def lower(
     eps: float,
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
+    compute_dtype: Any,
     backend: Any,
 ) -> Value:
     """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
@@ -121,10 +140,9 @@ def lower(
         raise Decline("running statistics that only BatchNormalization updates")
     spread = [p for p in (weight, bias) if p is not None and p.ndim > 1]
     axes = (0,) if spread else (0, *range(2, x.ndim))
-    y = standardize(g, wide(g, x), axes, eps)
-    scale, shift = (
-        None if p is None else wide(g, p) if p.ndim > 1 else channels(g, x, wide(g, p)) for p in (weight, bias)
-    )
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    y = standardize(g, data, axes, eps)
+    scale, shift = (p if p is None or p.ndim > 1 else channels(g, x, p) for p in (scale, shift))
     return g.cast(affine(g, y, scale, shift), x.dtype)
 
 

@@ -17,7 +17,9 @@ from minorm.onnx.precision import single
 from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
 from minorm.onnx.registry import reads, writes
+from minorm.onnx.shape import channels
 from minorm.onnx.statistics import (
+    affine,
     blend,
     cast_all,
     computed,
@@ -27,7 +29,7 @@ from minorm.onnx.statistics import (
     moments,
     one_type,
     ones,
-    wide,
+    standardize,
     zeros,
 )
 from minorm.tensor import Tensor
@@ -54,17 +56,22 @@ def write_6(
     eps: float,
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
+    compute_dtype: Any,
     backend: Any,
 ) -> Value:
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
-    if is_usual(x, None, weight, bias):
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    if is_usual(x, compute_dtype, weight, bias):
         y = instance(g, x, weight, bias, eps)
-    else:
-        data, scale, shift = cast_all(g, computed(x, None), x, weight, bias)
+    elif is_usual(x, compute_dtype):
         y = g.cast(instance(g, data, scale, shift, eps), x.dtype)
+    else:  # in float64, which runtimes lack the operator for
+        y = standardize(g, data, range(2, x.ndim), eps)
+        scale, shift = (None if p is None else channels(g, x, p) for p in (scale, shift))
+        y = g.cast(affine(g, y, scale, shift), x.dtype)
     if running_mean is not None and running_var is not None:
-        mean, var = moments(g, wide(g, x), range(2, x.ndim), keepdims=False)
+        mean, var = moments(g, data, range(2, x.ndim), keepdims=False)
         factor = correction(g, x.known_shape[2:], running_var) if unbiased_running_var else None
         blend(g, running_mean, reduce(g, "ReduceMean", mean, (0,), False), momentum, num_batches_tracked)
         blend(g, running_var, reduce(g, "ReduceMean", var, (0,), False), momentum, num_batches_tracked, factor)
@@ -86,12 +93,15 @@ def write_running(
     eps: float,
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
+    compute_dtype: Any,
     backend: Any,
 ) -> Value:
     if running_mean is None or running_var is None:
         raise Decline("there are no running statistics")
     size = (int(x.known_shape[1]),)
     data, mean, var = x, running_mean, running_var
+    if not is_usual(x, compute_dtype):
+        data, mean, var = cast_all(g, compute_dtype, x, mean, var)
     if not g.has("BatchNormalization", 14):
         data, mean, var = one_type(g, x, mean, var)
     scale = ones(g, size, data) if weight is None else g.cast(weight, data.dtype)

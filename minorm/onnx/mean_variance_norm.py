@@ -15,13 +15,13 @@ from minorm.onnx.graph import Graph, Value
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.sizes import product
-from minorm.onnx.statistics import standardize, wide
+from minorm.onnx.statistics import computed, is_usual, standardize
 from minorm.tensor import Tensor
 
 
 @writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
-def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
-    if eps != 1e-9 or x.dtype != dtypes.float32:
+def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+    if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
         raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
     if product(x.known_shape[axis] for axis in axes) == 1:
         raise Decline("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
@@ -29,8 +29,8 @@ def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -
 
 
 @lowers(F.mean_variance_norm)
-def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, backend: Any) -> Value:
-    y = standardize(g, wide(g, x), [axis % x.ndim for axis in axes], eps, guard=True)
+def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+    y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)
     return g.cast(y, x.dtype)
 
 

@@ -94,7 +94,7 @@ class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
 
     mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
-    gradients: x appears in nothing but itself here, so dx = g * rstd.
+    gradients: x appears in nothing but itself here, so dx = g * rstd. The options are those of `Normalize`.
     """
 
     def forward(
@@ -108,15 +108,19 @@ class NormalizeWith(Function):
         axes: tuple[int, ...],
         param: tuple[int, ...] = (),
         equation: Equation,
+        compute_dtype: Any = None,
         backend: Any = None,
     ) -> Array:
+        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.mean, self.var, self.scale, self.bias = mean, var, scale, bias
         self.norm = chosen(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         if x.size == 0:
             return np.empty_like(x)
-        self.stats = given_statistics(layout.flat(mean), layout.flat(var), equation, dtypes.compute_type(x.dtype))
-        y = self.norm.apply(layout.nest, layout.data(x), self.stats, layout.parameter(scale), layout.parameter(bias))
+        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
+        self.stats = given_statistics(layout.flat(mean), layout.flat(var), equation, dtype)
+        s, b = layout.parameter(scale), layout.parameter(bias)
+        y = self.norm.apply(layout.nest, layout.data(x), self.stats, s, b, **self.dtype)
         return layout.result(y, x)
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
@@ -128,13 +132,13 @@ class NormalizeWith(Function):
         s = layout.parameter(self.scale)
         dx = dmean = dvar = ds = db = None
         if needs[0]:
-            dx = layout.result(self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None), x)
+            dx = layout.result(self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None, **self.dtype), x)
         if needs[1] or needs[2]:
-            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s)
+            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s, **self.dtype)
             dmean = self._statistic(-sum_g * self.stats.rstd, self.mean)
             dvar = self._statistic(-0.5 * sum_gx * self.stats.rstd**2, self.var)
         if needs[3] or needs[4]:
-            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats)
+            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats, **self.dtype)
             ds = layout.parameter_gradient(ds, self.scale) if needs[3] else None
             db = layout.parameter_gradient(db, self.bias) if needs[4] else None
         return dx, dmean, dvar, ds, db

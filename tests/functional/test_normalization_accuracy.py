@@ -67,12 +67,12 @@ class Operation:
         return [rng.standard_normal(self.weight).astype(dtype) for _ in range(2)]
 
 
-def batch(x, w, b):
-    return F.batch_norm(x, None, None, w, b, True)
+def batch(x, w, b, **options):
+    return F.batch_norm(x, None, None, w, b, True, **options)
 
 
-def instance(x, w, b):
-    return F.instance_norm(x, None, None, w, b)
+def instance(x, w, b, **options):
+    return F.instance_norm(x, None, None, w, b, **options)
 
 
 def group(x, w, b, **options):
@@ -87,8 +87,8 @@ def rms(x, w, b, **options):
     return F.rms_norm(x, w.shape, w, 1e-5, **options)
 
 
-def mean_variance(x, w, b):
-    return F.mean_variance_norm(x) * w + b
+def mean_variance(x, w, b, **options):
+    return F.mean_variance_norm(x, **options) * w + b
 
 
 def general(x, w, b, **options):
@@ -110,7 +110,6 @@ OPERATIONS = {
     "any": Operation(general, IMAGES, (32, 4, 4, 16, 16), (2, 3, 4), (1, 4, 1, 1), (4, 1, 1, 1)),
 }
 EXACT = [name for name in OPERATIONS if name != "mean variance"]  # that one multiplies and adds in the data's type
-COMPUTE = ["group", "layer", "rms", "any"]  # that take compute_dtype
 
 every_operation = pytest.mark.parametrize("op", OPERATIONS.values(), ids=OPERATIONS)
 every_exact_one = pytest.mark.parametrize("op", [OPERATIONS[name] for name in EXACT], ids=EXACT)
@@ -264,11 +263,11 @@ def test_16_bit_results_are_within_one_unit_of_the_last_place(op, dtype, params,
         assert (error <= 0.51 * one_unit(want, tensor.dtype) + 1e-5 * np.abs(want).max()).all()
 
 
-@pytest.mark.parametrize("name", COMPUTE)
-def test_compute_dtype_is_honoured_forward_and_backward(name, rng):
+@both_layouts
+@every_exact_one
+def test_compute_dtype_is_honoured_forward_and_backward(op, last, rng):
     """In float64 nothing is lost before the one rounding at the end; in float32 a little is, so the two differ."""
-    op = OPERATIONS[name]
-    x, dy = ((rng.standard_normal(op.shape) + 100).astype(np.float32) for _ in range(2))
+    x, dy = (lay_out((rng.standard_normal(op.shape) + 100).astype(np.float32), last) for _ in range(2))
     w, b = op.parameters(rng)
 
     def run(**options):
@@ -286,11 +285,50 @@ def test_compute_dtype_is_honoured_forward_and_backward(name, rng):
         assert (narrow != wide).mean() > 0.01 or i >= 2  # few sums, in double anyway, may come out alike
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@pytest.mark.parametrize("statistic", ["batch_norm", "instance_norm"])
+def test_compute_dtype_of_an_evaluation(statistic, rng):
+    """With given statistics too, and for the gradients of all five inputs."""
+    function = getattr(F, statistic)
+    shape = (32, 16, 6, 7)
+    x, dy = ((rng.standard_normal(shape) + 100).astype(np.float32) for _ in range(2))
+    mean, var, w, b = (rng.uniform(0.5, 1.5, 16).astype(np.float32) for _ in range(4))
+    wide = [a.astype(np.float64) for a in (x, mean, var, w, b)]
+    found = []
+    for arrays, options in (
+        ((x, mean, var, w, b), {}),
+        ((x, mean, var, w, b), {"compute_dtype": mn.float64}),
+        (wide, {}),
+    ):
+        inputs = [Tensor(a, True) for a in arrays]
+        y = function(*inputs, False, **options)
+        y.backward(Tensor(dy.astype(y.dtype)))
+        found.append([y.data, *(t.grad.data for t in inputs)])
+    for narrow, asked, exact in zip(*found, strict=True):
+        assert asked.dtype == np.float32
+        np.testing.assert_array_equal(asked, exact.astype(np.float32))
+        np.testing.assert_allclose(narrow, asked, rtol=1e-5, atol=1e-6 * np.abs(asked).max())
+    assert (found[0][0] != found[1][0]).any()
+    assert (found[0][1] != found[1][1]).any()
+
+
+def test_compute_dtype_of_mean_variance_norm(rng):
+    x = (rng.standard_normal((8, 6, 9, 7)) + 100).astype(np.float32)
+    y, dx = [], []
+    for a, options in ((x, {}), (x, {"compute_dtype": "float64"}), (x.astype(np.float64), {})):
+        tensor = Tensor(a, True)
+        y.append(F.mean_variance_norm(tensor, **options))
+        y[-1].backward(Tensor(np.cos(x).astype(a.dtype)))
+        dx.append(tensor.grad.data)
+    for narrow, asked, exact in ([t.data for t in y], dx):
+        assert asked.dtype == np.float32
+        assert (narrow != asked).mean() > 0.01
+        np.testing.assert_array_equal(asked, exact.astype(np.float32))
+
+
+@every_exact_one
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16], ids=str)
-def test_compute_dtype_of_16_bit_data(name, dtype, rng):
+def test_compute_dtype_of_16_bit_data(op, dtype, rng):
     """bfloat16 at an offset: y of float32 statistics and of float64 ones round alike nearly always, and to one unit."""
-    op = OPERATIONS[name]
     x = (rng.standard_normal(op.shape) + 10).astype(dtype)
     w, b = op.parameters(rng)
     y = op.f(*map(Tensor, (x, w, b)), compute_dtype="float64").data
@@ -299,10 +337,9 @@ def test_compute_dtype_of_16_bit_data(name, dtype, rng):
     assert (np.abs(y.astype(np.float64) - exact) <= 0.5000001 * one_unit(exact, dtype)).all()
 
 
-@pytest.mark.parametrize("name", COMPUTE)
+@every_operation
 @pytest.mark.parametrize(("x", "asked"), [("float64", "float32"), ("float32", "float16"), ("float16", "int64")])
-def test_a_compute_dtype_that_loses_digits_is_refused(name, x, asked):
-    op = OPERATIONS[name]
+def test_a_compute_dtype_that_loses_digits_is_refused(op, x, asked):
     with pytest.raises(TypeError, match=rf"compute_dtype is {asked}, x is {x}; expected float32 or float64"):
         op.f(mn.ones(*op.shape, dtype=x), mn.ones(*op.weight), mn.ones(*op.weight), compute_dtype=asked)
 

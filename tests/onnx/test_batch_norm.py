@@ -171,6 +171,31 @@ def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, mixed: bool, 
     proved(layer, data(2, 4, 3, 5).to(dtype), opset=opset, must_run=False, reference=False)
 
 
+@pytest.mark.parametrize("opset", [7, 13, 14, 15, 26])
+@pytest.mark.parametrize("dtype", [mn.float16, mn.float32])
+def test_computed_in_float64(lived_in: Any, proved: Any, operators: Any, dtype: Any, opset: int) -> None:
+    x = (data(2, 4, 3, 5) + 100).to(dtype)
+    layer = lived_in(nn.BatchNorm2d(4, compute_dtype=mn.float64)).to(dtype)
+    assert "BatchNormalization" in operators(
+        proved(layer, x, opset=opset, tolerance=0 if dtype == mn.float32 else None)
+    )
+    proved(lived_in(nn.BatchNorm2d(4, track_running_stats=False, compute_dtype=mn.float64)).to(dtype), x, opset=opset)
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": None, "unbiased_running_var": True}], ids=str)
+def test_trained_in_float64(lived_in: Any, options: dict[str, Any]) -> None:
+    pytest.importorskip("onnxruntime")
+    x = data(3, 4, 2, 5) + 1000
+    layer = lived_in(nn.BatchNorm2d(4, compute_dtype=mn.float64, **options))
+    y, state = train_in_onnxruntime(layer, x, 15, steps=2)
+    for _ in range(2):
+        ours = layer.train()(x)
+    np.testing.assert_array_equal(y, ours.data)
+    for key in ("running_mean", "running_var"):
+        assert state[key].dtype == np.float32
+        np.testing.assert_allclose(state[key], layer.state_dict()[key].data, rtol=1e-6)
+
+
 def test_bfloat16(lived_in: Any, proved: Any, operators: Any) -> None:
     layer, x = lived_in(nn.BatchNorm2d(4)).to(mn.bfloat16), data(2, 4, 3, 5).to(mn.bfloat16)
     proto = proved(layer, x, opset=13, must_run=False)

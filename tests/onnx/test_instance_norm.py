@@ -54,6 +54,13 @@ def test_training_gives_the_running_statistics_too(lived_in: Any, options: dict[
         np.testing.assert_allclose(array, layer.state_dict()[name.removesuffix(".updated")].data, rtol=1e-5)
 
 
+@pytest.mark.parametrize("opset", [7, 13, 22])
+@pytest.mark.parametrize("options", [{}, {"affine": True}, {"track_running_stats": True, "affine": True}], ids=str)
+def test_computed_in_float64(lived_in: Any, proved: Any, options: dict[str, Any], opset: int) -> None:
+    layer = lived_in(nn.InstanceNorm2d(4, compute_dtype=mn.float64, **options))
+    proved(layer, data(2, 4, 3, 5) + 100, opset=opset, tolerance=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [mn.float16, mn.float64, mn.bfloat16])
 @pytest.mark.parametrize("opset", [13, 22])
 def test_other_float_types(lived_in: Any, proved: Any, dtype: Any, opset: int) -> None:

@@ -28,6 +28,11 @@ def test_other_float_types_take_the_formula(proved: Any, operators: Any, dtype: 
     assert "MeanVarianceNormalization" not in operators(proto)
 
 
+def test_computed_in_float64(proved: Any, operators: Any) -> None:
+    proto = proved(nn.MeanVarianceNorm(compute_dtype=mn.float64), X + 100, tolerance=1e-7)
+    assert "MeanVarianceNormalization" not in operators(proto)
+
+
 def test_single_elements_give_zero_not_nan(proved: Any, operators: Any) -> None:
     proto = proved(nn.MeanVarianceNorm((1,)), X[:, :1])
     assert "MeanVarianceNormalization" not in operators(proto)
