@@ -147,6 +147,14 @@ for shape in ((5, 8, 6, 4), (40, 8), (2, 8, 3, 4, 5)):
          shape, channels, channels, *counted)  # fmt: skip
 case("batch_norm over N alone", lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (6, 8, 3, 4), (8, 3, 4),
      (8, 3, 4))  # fmt: skip
+for training in (True, False):
+    case(
+        f"batch_norm in float64, training={training}",
+        lambda x, w, b, mean, var, training=training: F.batch_norm(
+            x, mean, var, w, b, training, compute_dtype="float64"
+        ),
+        *((3, 8, 5, 6), channels, channels, running, running),
+    )
 case("instance_norm", instance_norm, (3, 8, 5, 6), channels, channels, running, running)
 case("group_norm", lambda x, w, b: F.group_norm(x, 4, w, b), (3, 8, 5, 6), channels, channels)
 case("group_norm, a scale a group", lambda x, w, b: F.group_norm(x, 4, w, b), (3, 8, 5, 6), (4,), (4,))
