@@ -2,15 +2,25 @@
 # Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
 #
 # A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators; four rows of
-# the data at a time, so that an accumulator is loaded and stored once for four elements. Where lanes are few and rows
-# follow each other without a gap, several rows are taken as one wide row, and their accumulators are folded at the end.
-# After STEP rows the sums, kept in the type of the data, are merged in double.
+# the data at a time, so that an accumulator is loaded and stored once for four elements, unless the rows are so many
+# that they come from memory. Where lanes are few and rows follow each other without a gap, several rows are taken as
+# one wide row, and their accumulators are folded at the end. After STEP rows the sums, kept in the type of the data,
+# are merged in double.
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
 from minorm_ext.norm_rows cimport WIDTH, middle, total
 from minorm_ext.storage cimport Data, fetch, item, real
 
+
+cdef extern from *:
+    """
+    /* Room for a number of each lane. No vector of them lies across two lines; and as several begin at different places
+     * of a page, a loop that writes the first does not read what looks like an address just written. */
+    typedef union { float single[256]; double twice[256]; char apart[2112]; } __attribute__((aligned(64))) minorm_lanes;
+    """
+    ctypedef struct Lanes "minorm_lanes":
+        double[256] twice
 
 cdef enum:
     LANES = 256  # lanes of a tile
@@ -69,9 +79,9 @@ cdef inline void fold_lanes(real* sums, const Strip* strip) noexcept nogil:
 
 cdef inline void lane_sums(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    const real* k, real* sum, real* squares
+    bint one_by_one, const real* k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1."""
+    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1, one by one or four together."""
     cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
     cdef real q[LANES]
     cdef real room[4 * LANES]
@@ -85,7 +95,7 @@ cdef inline void lane_sums(
     for j in range(strip.width):
         a[j] = 0
         q[j] = 0
-    while row + 4 < end:
+    while row + 4 < end and not one_by_one:
         p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
         p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
         p2 = fetch(x, at + lane_row(nest, strip, row + 2), strip.width, room + 2 * LANES)
@@ -156,7 +166,7 @@ cdef inline void lane_guess(
 
 cdef inline void lane_moments(
     const real* type, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, bint centered, double before, const double* origin, double* offset, double* m2
+    Py_ssize_t end, bint one_by_one, bint centered, double before, const double* origin, double* offset, double* m2
 ) noexcept nogil:
     """Merge the rows first .. end - 1 (at most STEP) into offset and m2, which hold `before` elements so far.
 
@@ -179,7 +189,7 @@ cdef inline void lane_moments(
     cdef Py_ssize_t j
     lane_guess(x, at, nest, strip, first, end, centered, before, origin, offset, k)
     spread_lanes(k, strip)
-    lane_sums(x, at, nest, strip, first, end, k, a, q)
+    lane_sums(x, at, nest, strip, first, end, one_by_one, k, a, q)
     for j in range(lanes):
         odd[j] = out_of_range(n, a[j], q[j])
     if centered:
@@ -189,7 +199,7 @@ cdef inline void lane_moments(
             for j in range(lanes):
                 k[j] = <real>(k[j] + a[j] * one)
             spread_lanes(k, strip)
-            lane_sums(x, at, nest, strip, first, end, k, a, q)
+            lane_sums(x, at, nest, strip, first, end, one_by_one, k, a, q)
             for j in range(lanes):
                 odd[j] |= out_of_range(n, a[j], q[j])
     for j in range(lanes):
@@ -239,7 +249,7 @@ cdef inline void lane_apply(
 
 cdef inline void lane_grad_sums(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+    Py_ssize_t end, bint one_by_one, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
 ) noexcept nogil:
     """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1 (at most STEP).
 
@@ -260,7 +270,7 @@ cdef inline void lane_grad_sums(
     for j in range(strip.width):
         a[j] = 0
         q[j] = 0
-    while row + 2 < end:
+    while row + 2 < end and not one_by_one:
         p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
         p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
         e0 = fetch(dy, at + lane_row(nest, strip, row), strip.width, room + 2 * LANES)
