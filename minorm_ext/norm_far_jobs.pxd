@@ -5,6 +5,8 @@
 # piece by piece: the second phase takes the same piece of each in turn, the first still reads row after row, for that
 # is how memory is fastest.
 
+from libc.string cimport memset
+
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad
 from minorm_ext.norm_far cimport Piece, apply_and_sum, grad_and_sum
@@ -71,6 +73,28 @@ cdef inline int cut_pieces(const Work* w, bint tiles, Piece* pieces) noexcept no
     return piece - pieces
 
 
+cdef struct Turn:
+    Py_ssize_t i   # the row in its second phase
+    Py_ssize_t j   # the row in its first
+    int mine       # piece of i
+    int its        # piece of j
+
+
+cdef inline bint advance(Turn* turn, Py_ssize_t rows, int pieces) noexcept nogil:
+    """The second phase goes on to the same piece of the next row, the first to the next piece of its row. Was that its
+    last?"""
+    turn.i += 1
+    if turn.i == rows:
+        turn.i = 0
+        turn.mine += 1
+    turn.its += 1
+    if turn.its < pieces:
+        return False
+    turn.its = 0
+    turn.j += 1
+    return True
+
+
 cdef inline void ask_for_samples(const Work* w, Py_ssize_t at, Py_ssize_t length) noexcept nogil:
     """The shift of a chunk is guessed from four elements: they had better be here by then."""
     cdef Py_ssize_t i
@@ -109,7 +133,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
     cdef Py_ssize_t i, j, more, row, part, p, at
-    cdef int mine, its
+    cdef Turn turn
     cdef real k1 = 0
     for i in range(n):
         data[i] = row_data(&w.nest, first + (member + i) * w.member_step)
@@ -136,11 +160,12 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
         more = min(together, end - member - n)
         for i in range(more):
             next[i] = row_data(&w.nest, first + (member + n + i) * w.member_step)
-        i = j = 0
-        mine = its = 0
-        while j < more:
-            here = &pieces[mine]
-            there = &pieces[its]
+        memset(&turn, 0, sizeof(Turn))
+        while turn.j < more:
+            i = turn.i
+            j = turn.j
+            here = &pieces[turn.mine]
+            there = &pieces[turn.its]
             at = next[j] + there.data
             if there.opens:
                 span = chunk_span(&w.nest, &w.cut, there.chunk)
@@ -162,14 +187,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
                     &w.x, at, 0, span, item(&w.x, next[j]), k1, held[0], held[1], centered
                 )
                 m[j] = merge(m[j], of_chunk) if there.chunk else of_chunk
-            i += 1
-            if i == more:
-                i = 0
-                mine += 1
-            its += 1
-            if its == many:
-                its = 0
-                j += 1
+            advance(&turn, more, many)
         for i in range(more, n):
             if w.short:
                 apply(
@@ -212,7 +230,7 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
     cdef Py_ssize_t i, j, more, row, part
-    cdef int mine, its
+    cdef Turn turn
     cdef const real* its_s
     cdef double* slots
     cdef real r
@@ -239,11 +257,12 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
         more = min(together, end - member - n)
         for i in range(more):
             next[i] = row_data(&w.nest, rows[i] + n * w.member_step)
-        i = j = 0
-        mine = its = 0
-        while j < more:
-            here = &pieces[mine]
-            there = &pieces[its]
+        memset(&turn, 0, sizeof(Turn))
+        while turn.j < more:
+            i = turn.i
+            j = turn.j
+            here = &pieces[turn.mine]
+            there = &pieces[turn.its]
             row = rows[j] + n * w.member_step
             r = <real>w.rstd[rows[i]]
             its_s = s + param[i] + here.param if s else NULL
@@ -261,16 +280,8 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
                 slots = w.partial + 2 * (row * w.slots + there.chunk)
                 slots[0] = held[0]
                 slots[1] = held[1]
-            i += 1
-            if i == more:
-                i = 0
-                mine += 1
-            its += 1
-            if its == many:
-                its = 0
-                j += 1
-                if not w.short:
-                    rows_combine(type, w, row)
+            if advance(&turn, more, many) and not w.short:
+                rows_combine(type, w, row)
         for i in range(more, n):
             if w.short:
                 grad(

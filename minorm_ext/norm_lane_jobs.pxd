@@ -17,7 +17,7 @@ from minorm_ext.storage cimport fetch, item, place, put, real
 
 
 cdef enum:
-    ONE_BY_ONE = 2_000_000  # elements of the rows that lanes walk down, of which a few would be added up together
+    ONE_BY_ONE = 2_000_000  # elements that lanes walk down together, from which on they come from memory
 
 
 cdef struct Tile:
@@ -92,8 +92,7 @@ cdef inline void tile_moments(
     while row < end:
         lane_moments(
             type, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), one_by_one(w),
-            w.equation.centered,
-            turns(&tile.strip, first, row), origin, offset, m2,
+            w.equation.centered, turns(&tile.strip, first, row), origin, offset, m2,
         )
         row += STEP
 
