@@ -19,7 +19,7 @@
 
 /* What one turn computes, in elements of type V: one, or many. All is read first, so that the arithmetic is one
  * piece to the compiler, which then joins a product and a sum wherever it does so elsewhere. */
-#define MINORM_APPLY(V, LOAD)                                                                                      \
+#define MINORM_APPLY(V, LOAD, KEEP)                                                                                \
     V v;                                                                                                           \
     LOAD(x + i, &v);                                                                                               \
     const V scale = s ? *(const V *)(s + at + i) : v, bias = b ? *(const V *)(b + at + i) : v;                     \
@@ -27,18 +27,19 @@
     v = s ? v * r * scale : v * c;                                                                                 \
     v = b ? v + bias : v + c_b;
 
-#define MINORM_GRAD(V, LOAD)                                                                                       \
+#define MINORM_GRAD(V, LOAD, KEEP)                                                                                 \
     V g, in;                                                                                                       \
     LOAD(dy + i, &g);                                                                                              \
     LOAD(x + i, &in);                                                                                              \
     const V scale = s ? *(const V *)(s + at + i) : g;                                                              \
     const V t = ((in - k) - d) * r, v = ((s ? g * scale * r : g * c) - p) - t * q;                                 \
     if (ds) {                                                                                                      \
-        *(V *)(ds + to + i) += g * t;                                                                              \
-        *(V *)(db + to + i) += g;                                                                                  \
+        V *const all_s = (V *)(ds + to + i), *const all_b = (V *)(db + to + i);                                    \
+        *all_s = KEEP(*all_s + g * t, *all_s);                                                                     \
+        *all_b = KEEP(*all_b + g, *all_b);                                                                         \
     }
 
-#define MINORM_GRAD_GIVEN(V, LOAD)                                                                                 \
+#define MINORM_GRAD_GIVEN(V, LOAD, KEEP)                                                                           \
     V g;                                                                                                           \
     LOAD(dy + i, &g);                                                                                              \
     const V v = s ? g * *(const V *)(s + at + i) * r : g * c;
@@ -52,43 +53,70 @@
         *(V *)(db + i) += g;                                                                                       \
     }
 
-/* Turns up to `stop`: one by one, as before the first line of a far result and at the end; many together; or the last
- * many once more, where some of them may be done again. The empty instruction keeps gcc from making vectors of a few
- * elements, for which it took a third of the time that compiling all this takes. */
+/* Turns up to `stop`: many elements together; or, of many, those from `first` on; or one by one, where a run has not as
+ * many. The empty instruction keeps gcc from making vectors of a few elements, which takes it long. */
+#define MINORM_ALL(sum, before) (sum)
+#define MINORM_KEPT_f(sum, before) (minorm_turn_f)(((minorm_turn_if)(sum) & kept) | ((minorm_turn_if)(before) & ~kept))
+#define MINORM_KEPT_d(sum, before) (minorm_turn_d)(((minorm_turn_id)(sum) & kept) | ((minorm_turn_id)(before) & ~kept))
+
 #define MINORM_ONES(T, S, TURN, y, stop)                                                                           \
     for (; i < stop; i++) {                                                                                        \
         __asm__("" : "+r"(i));                                                                                     \
-        TURN(T, minorm_load_one_##S)                                                                               \
+        TURN(T, minorm_load_one_##S, MINORM_ALL)                                                                   \
         minorm_store_one_##S(y + i, &v);                                                                           \
     }
 
-#define MINORM_MANY(V, S, TURN, y, stop, ASK)                                                                      \
+#define MINORM_MANY(C, S, TURN, y, stop, ASK)                                                                      \
     for (; i + many <= stop; i += many) {                                                                          \
         ASK                                                                                                        \
-        TURN(V, minorm_load_turn_##S)                                                                              \
+        TURN(minorm_turn_##C, minorm_load_turn_##S, MINORM_ALL)                                                    \
         if (far) minorm_send_##S(y + i, &v);                                                                       \
         else minorm_store_##S(y + i, &v);                                                                          \
     }
 
-#define MINORM_AGAIN(V, S, TURN, y)                                                                                \
-    if (i < n && n >= many) {                                                                                      \
-        i = n - many;                                                                                              \
-        TURN(V, minorm_load_turn_##S)                                                                              \
-        minorm_store_##S(y + i, &v);                                                                               \
-        i = n;                                                                                                     \
+#define MINORM_SOME(C, S, TURN, y, start, first, stop, again)                                                      \
+    {                                                                                                              \
+        const ptrdiff_t begin = first, end = stop, origin = start, i = origin;                                     \
+        const minorm_turn_i##C kept = MINORM_SOME_##C(begin - i, end - i);                                         \
+        TURN(minorm_turn_##C, minorm_load_turn_##S, MINORM_KEPT_##C)                                               \
+        (void)kept;                                                                                                \
+        if (again) minorm_store_##S(y + i, &v);                                                                    \
+        else minorm_store_some_##S(y + i, &v, begin - i, end - i);                                                 \
     }
 
-/* Elements before the first line. */
+/* Elements before the first line, and those up to the end of the last whole one: only whole lines go around the cache,
+ * for half of one is written many times as slowly. */
 #define MINORM_LEAD(y) ((ptrdiff_t)(-(uintptr_t)(y) % 64 / sizeof(*(y))))
+#define MINORM_WHOLE(y, n) ((n) - (ptrdiff_t)((uintptr_t)((y) + (n)) % 64 / sizeof(*(y))))
 
-/* A run: `lead` elements one by one, and so on. */
-#define MINORM_RUN(T, V, S, TURN, y, again, ASK)                                                                   \
-    const ptrdiff_t many = sizeof(V) / sizeof(T), lead = MINORM_LEAD(y);                                           \
+/* Those before; and what is left at the end, which may be done `again` with those before it. */
+#define MINORM_FIRST(C, S, TURN, y, lead)                                                                          \
+    for (; i < lead; i += many) MINORM_SOME(C, S, TURN, y, i, i, i + many < lead ? i + many : lead, false)         \
+    i = lead;
+
+#define MINORM_LAST(C, S, TURN, y, again)                                                                          \
+    for (; i < n; i += many)                                                                                       \
+        MINORM_SOME(C, S, TURN, y, i + many < n ? i : n - many, i, i + many < n ? i + many : n, again)
+
+#define MINORM_RUN(T, C, S, TURN, y, again, ASK)                                                                   \
+    const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                    \
+    const ptrdiff_t lead = far ? MINORM_LEAD(y) : 0, whole = far ? MINORM_WHOLE(y, n) : n;                         \
     ptrdiff_t i = 0;                                                                                               \
-    if (far) { MINORM_ONES(T, S, TURN, y, (lead < n ? lead : n)) }                                                 \
-    MINORM_MANY(V, S, TURN, y, n, ASK)                                                                             \
-    if (again) { MINORM_AGAIN(V, S, TURN, y) }                                                                     \
-    MINORM_ONES(T, S, TURN, y, n)
+    if (n < (lead ? 2 * many : many)) {                                                                            \
+        MINORM_ONES(T, S, TURN, y, n)                                                                              \
+    } else {                                                                                                       \
+        MINORM_FIRST(C, S, TURN, y, lead)                                                                          \
+        MINORM_MANY(C, S, TURN, y, whole, ASK)                                                                     \
+        if (i < n) { ASK }                                                                                         \
+        MINORM_LAST(C, S, TURN, y, again)                                                                          \
+    }
+
+/* A line that belongs to two runs is fetched before it is written; what is stored after it waits. */
+#define MINORM_ASK_EDGES(y)                                                                                        \
+    if (far) {                                                                                                     \
+        __builtin_prefetch((y) + (runs > 1 ? 4 * step : next), 1, 3);                                              \
+        __builtin_prefetch((y) + n + (runs > 1 ? 4 * step : next), 1, 3);                                          \
+    }
 
 #define MINORM_ASK(p)                                                                                              \
     for (size_t line = 0; far && line < many * sizeof(*x); line += 64)                                             \
@@ -121,7 +149,8 @@
         for (ptrdiff_t run = 0; run < runs; run++, x += step, y += step) {                                         \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r, c_b = run_b ? run_b[at] : (T)-0.0;                              \
-            MINORM_RUN(T, minorm_turn_##C, S, MINORM_APPLY, y, !far, MINORM_ASK(x + next))                         \
+            MINORM_ASK_EDGES(y)                                                                                    \
+            MINORM_RUN(T, C, S, MINORM_APPLY, y, !far, MINORM_ASK(x + next))                                       \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -138,7 +167,8 @@
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, x += step, dx += step) {                            \
             const ptrdiff_t at = run * param, to = param ? run * n : 0;                                            \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
-            MINORM_RUN(T, minorm_turn_##C, S, MINORM_GRAD, dx, !far && !ds,                                        \
+            MINORM_ASK_EDGES(dx)                                                                                   \
+            MINORM_RUN(T, C, S, MINORM_GRAD, dx, !far && !ds,                                                      \
                        MINORM_ASK(x + next) MINORM_ASK(dy + next))                                                 \
         }                                                                                                          \
     }                                                                                                              \
@@ -155,7 +185,7 @@
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, dx += step) {                                       \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
-            MINORM_RUN(T, minorm_turn_##C, S, MINORM_GRAD_GIVEN, dx, !far, )                                       \
+            MINORM_RUN(T, C, S, MINORM_GRAD_GIVEN, dx, !far, )                                                     \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \

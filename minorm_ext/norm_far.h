@@ -24,16 +24,16 @@
     minorm_grad_and_sum_of_##S(dy, x, s, dx, ds, ds ? db : NULL, n, begins, ends, dy1, x1, s ? s1 : NULL, n1, opens,\
                                closes, k, d, r, c, p, q, k1, d1, held)
 
-/* Ask for what 32 elements from `from` on will be. */
-#define MINORM_ASK_32(from)                                                                                        \
-    for (size_t line = 0; line < 32 * sizeof(*x); line += 64)                                                      \
+/* Ask for what will take the place of `some` elements from `from` on. */
+#define MINORM_ASK_SOON(from, some)                                                                                \
+    for (size_t line = 0; line < (some) * sizeof(*x); line += 64)                                                  \
         __builtin_prefetch((const char *)(from) + SOON + line, 0, 2);
 
 /* Where the second phase of a piece of y begins and stops, and the accumulators. */
 #define MINORM_PIECE(T, C, y)                                                                                      \
     const bool far = true;                                                                                         \
     const ptrdiff_t at = 0, many = sizeof(minorm_turn_##C) / sizeof(T), lead = MINORM_LEAD(y);                     \
-    const ptrdiff_t stop = ends ? n : n + MINORM_LEAD(y + n);                                                      \
+    const ptrdiff_t stop = ends ? MINORM_WHOLE(y, n) : n + MINORM_LEAD(y + n);                                     \
     ptrdiff_t i = begins ? 0 : lead;                                                                               \
     minorm_held_##C all = {0};                                                                                     \
     if (!opens) all = *(const minorm_held_##C *)held;
@@ -47,11 +47,24 @@
     }
 
 #define MINORM_FAR(X, S, T, C)                                                                                     \
+    /* What is left of a piece, by way of a copy: the accumulators of the loop stay in registers. */               \
+    SIXTEEN_APART void minorm_add_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,   \
+                                           ptrdiff_t n, T k, T d) {                                                \
+        minorm_add_##S(z, dy, s, x, i, n, k, d);                                                                   \
+    }                                                                                                              \
+                                                                                                                   \
+    SIXTEEN_INLINE void minorm_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,      \
+                                        ptrdiff_t n, T k, T d) {                                                   \
+        minorm_held_##C copy = *z;                                                                                 \
+        if (i < n) minorm_add_rest_##S(&copy, dy, s, x, i, n, k, d);                                               \
+        *z = copy;                                                                                                 \
+    }                                                                                                              \
+                                                                                                                   \
     SIXTEEN_INLINE void minorm_apply_and_sum_of_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,         \
                                                     bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens, \
                                                     bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {       \
         MINORM_PIECE(T, C, y)                                                                                      \
-        MINORM_ONES(T, S, MINORM_APPLY, y, lead)                                                                   \
+        if (begins) { MINORM_FIRST(C, S, MINORM_APPLY, y, lead) }                                                  \
         for (ptrdiff_t start = 0; start < n1; start += BRIEF) {                                                    \
             const X *from = x1 + start;                                                                            \
             const ptrdiff_t length = n1 - start < BRIEF ? n1 - start : BRIEF;                                      \
@@ -59,15 +72,16 @@
             ptrdiff_t j = 0;                                                                                       \
             for (; j + 32 <= length && i + 32 <= stop; j += 32) {                                                  \
                 const ptrdiff_t pause = i + 32;                                                                    \
-                MINORM_ASK_32(from + j)                                                                            \
+                MINORM_ASK_SOON(from + j, 32)                                                                      \
                 minorm_add_##S(&piece, NULL, NULL, from, j, j + 32, k1, 0);                                        \
-                MINORM_MANY(minorm_turn_##C, S, MINORM_APPLY, y, pause, )                                          \
+                MINORM_MANY(C, S, MINORM_APPLY, y, pause, )                                                        \
             }                                                                                                      \
-            minorm_add_##S(&piece, NULL, NULL, from, j, length, k1, 0);                                            \
+            MINORM_ASK_SOON(from + j, length - j)                                                                  \
+            minorm_rest_##S(&piece, NULL, NULL, from, j, length, k1, 0);                                           \
             minorm_gather_##C(&all, &piece);                                                                       \
         }                                                                                                          \
-        MINORM_MANY(minorm_turn_##C, S, MINORM_APPLY, y, stop, )                                                   \
-        MINORM_ONES(T, S, MINORM_APPLY, y, stop)                                                                   \
+        MINORM_MANY(C, S, MINORM_APPLY, y, stop, )                                                                 \
+        if (ends) { MINORM_LAST(C, S, MINORM_APPLY, y, false) }                                                    \
         MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -84,17 +98,19 @@
         MINORM_PIECE(T, C, dx)                                                                                     \
         const ptrdiff_t to = 0;                                                                                    \
         ptrdiff_t j = 0;                                                                                           \
-        MINORM_ONES(T, S, MINORM_GRAD, dx, lead)                                                                   \
+        if (begins) { MINORM_FIRST(C, S, MINORM_GRAD, dx, lead) }                                                  \
         for (; j + 32 <= n1 && i + 32 <= stop; j += 32) {                                                          \
             const ptrdiff_t pause = i + 32;                                                                        \
-            MINORM_ASK_32(x1 + j)                                                                                  \
-            MINORM_ASK_32(dy1 + j)                                                                                 \
+            MINORM_ASK_SOON(x1 + j, 32)                                                                            \
+            MINORM_ASK_SOON(dy1 + j, 32)                                                                           \
             minorm_add_##S(&all, dy1, s1, x1, j, j + 32, k1, d1);                                                  \
-            MINORM_MANY(minorm_turn_##C, S, MINORM_GRAD, dx, pause, )                                              \
+            MINORM_MANY(C, S, MINORM_GRAD, dx, pause, )                                                            \
         }                                                                                                          \
-        minorm_add_##S(&all, dy1, s1, x1, j, n1, k1, d1);                                                          \
-        MINORM_MANY(minorm_turn_##C, S, MINORM_GRAD, dx, stop, )                                                   \
-        MINORM_ONES(T, S, MINORM_GRAD, dx, stop)                                                                   \
+        MINORM_ASK_SOON(x1 + j, n1 - j)                                                                            \
+        MINORM_ASK_SOON(dy1 + j, n1 - j)                                                                           \
+        minorm_rest_##S(&all, dy1, s1, x1, j, n1, k1, d1);                                                         \
+        MINORM_MANY(C, S, MINORM_GRAD, dx, stop, )                                                                 \
+        if (ends) { MINORM_LAST(C, S, MINORM_GRAD, dx, false) }                                                    \
         MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -107,7 +123,5 @@
 
 MINORM_FAR(float, float, float, f)
 MINORM_FAR(double, double, double, d)
-MINORM_FAR(uint16_t, half, float, f)
-MINORM_FAR(uint16_t, bfloat, float, f)
 
 #endif

@@ -1,9 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Both phases at once, of rows that come from memory and whose results go around the cache: see norm_far.h.
 
-from libc.stdint cimport uint16_t
-
-from minorm_ext.storage cimport HALF, SINGLE, Data, real
+from minorm_ext.storage cimport Data, real
 
 cdef extern from "norm_far.h" nogil:
     void minorm_apply_and_sum_float(
@@ -27,28 +25,6 @@ cdef extern from "norm_far.h" nogil:
         Py_ssize_t n, bint begins, bint ends, const double* dy1, const double* x1, const double* s1,
         Py_ssize_t n1, bint opens, bint closes,
         double k, double d, double r, double c, double p, double q, double k1, double d1, double* held
-    ) noexcept
-    void minorm_apply_and_sum_half(
-        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, bint begins, bint ends,
-        const uint16_t* x1, Py_ssize_t n1, bint opens, bint closes,
-        float k, float d, float r, float c, float c_b, float k1, float* held
-    ) noexcept
-    void minorm_grad_and_sum_half(
-        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db,
-        Py_ssize_t n, bint begins, bint ends, const uint16_t* dy1, const uint16_t* x1, const float* s1,
-        Py_ssize_t n1, bint opens, bint closes,
-        float k, float d, float r, float c, float p, float q, float k1, float d1, float* held
-    ) noexcept
-    void minorm_apply_and_sum_bfloat(
-        const uint16_t* x, const float* s, const float* b, uint16_t* y, Py_ssize_t n, bint begins, bint ends,
-        const uint16_t* x1, Py_ssize_t n1, bint opens, bint closes,
-        float k, float d, float r, float c, float c_b, float k1, float* held
-    ) noexcept
-    void minorm_grad_and_sum_bfloat(
-        const uint16_t* dy, const uint16_t* x, const float* s, uint16_t* dx, float* ds, float* db,
-        Py_ssize_t n, bint begins, bint ends, const uint16_t* dy1, const uint16_t* x1, const float* s1,
-        Py_ssize_t n1, bint opens, bint closes,
-        float k, float d, float r, float c, float p, float q, float k1, float d1, float* held
     ) noexcept
 
 
@@ -74,20 +50,10 @@ cdef inline void apply_and_sum(
             <const double*>x.items + at, s, b, <double*>y.items + at, piece.length, piece.begins, piece.ends,
             <const double*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
         )
-    elif x.type == SINGLE:
+    else:
         minorm_apply_and_sum_float(
             <const float*>x.items + at, s, b, <float*>y.items + at, piece.length, piece.begins, piece.ends,
             <const float*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
-        )
-    elif x.type == HALF:
-        minorm_apply_and_sum_half(
-            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at, piece.length, piece.begins, piece.ends,
-            <const uint16_t*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
-        )
-    else:
-        minorm_apply_and_sum_bfloat(
-            <const uint16_t*>x.items + at, s, b, <uint16_t*>y.items + at, piece.length, piece.begins, piece.ends,
-            <const uint16_t*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
         )
 
 
@@ -103,21 +69,9 @@ cdef inline void grad_and_sum(
             piece.length, piece.begins, piece.ends, <const double*>dy.items + at1, <const double*>x.items + at1, s1,
             piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
         )
-    elif x.type == SINGLE:
+    else:
         minorm_grad_and_sum_float(
             <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
             piece.length, piece.begins, piece.ends, <const float*>dy.items + at1, <const float*>x.items + at1, s1,
-            piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
-        )
-    elif x.type == HALF:
-        minorm_grad_and_sum_half(
-            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
-            piece.length, piece.begins, piece.ends, <const uint16_t*>dy.items + at1, <const uint16_t*>x.items + at1, s1,
-            piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
-        )
-    else:
-        minorm_grad_and_sum_bfloat(
-            <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, s, <uint16_t*>dx.items + at, ds, db,
-            piece.length, piece.begins, piece.ends, <const uint16_t*>dy.items + at1, <const uint16_t*>x.items + at1, s1,
             piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
         )

@@ -17,26 +17,24 @@ from minorm_ext.norm_row_jobs cimport (
 )
 from minorm_ext.norm_rows cimport Span, chunk_span, grad_sums, moments_of_sums, sample_mean
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
-from minorm_ext.norm_work cimport Work
+from minorm_ext.norm_work cimport NEAR, Work
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
 cdef enum:
     WIDE = 1024      # elements of such a row, at least
-    LESS = 256       # the same where elements are widened and rounded, which takes longer than memory
-    NEAR = 1 << 17   # bytes of a row, at most, of which a processor's own cache holds a few
     FEW = 1 << 18    # bytes of rows that go together, about, if it is not to lose them
     TOGETHER = 4     # so many, at most
     MUCH = 40 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
     TILE = 512       # elements of a piece of such a row
-    PIECES = 192     # of a row, at most: NEAR bytes of 16-bit elements, in chunks whose last piece is longer
+    PIECES = 96      # of a row, at most: NEAR bytes, in chunks whose last piece is longer or shorter
     HELD = 64        # accumulators of a row: 32 of each sum
 
 
 cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
-    if result.items == NULL or not result.stream or not result.direct:
+    if result.items == NULL or not result.stream or not result.as_is:
         return False
     if w.short:
-        return w.columns >= (WIDE if w.x.as_is else LESS)
+        return w.columns >= WIDE
     return w.columns * size_of(w.x.type) < NEAR and w.cut.runs == 1 and w.chunks_of_part == 1
 
 
@@ -196,7 +194,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
                 )
             else:
                 for part in range(w.parts):
-                    part_apply(type, w, first + (member + i) * w.member_step, part)
+                    part_apply(type, w, first + (member + i) * w.member_step, part, 0)
         for i in range(more):
             k[i] = next_k[i]
             data[i] = next[i]
@@ -290,7 +288,7 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
                 )
             else:
                 for part in range(w.parts):
-                    part_input(type, w, rows[i], part, ds)
+                    part_input(type, w, rows[i], part, ds, 0)
         for i in range(more):
             data[i] = next[i]
         member += n

@@ -10,8 +10,8 @@ from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport (
     CHUNK, Span, chunk_span, fetch_span, grad_sums, joined, put_span, sample_mean, span_moments,
 )
-from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, slots_of_param
-from minorm_ext.storage cimport Data, item, real, seen
+from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
+from minorm_ext.storage cimport Data, item, real, seen, size_of
 
 cdef enum:
     COLLECTED = 256    # parameters whose gradients one job adds up
@@ -63,7 +63,16 @@ cdef inline void store_statistics(
     w.rstd[row] = rstd_of(&w.equation, var)
 
 
-cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+cdef inline Py_ssize_t to_next(const Work* w, Py_ssize_t row, Py_ssize_t member) noexcept nogil:
+    """How far on the next row of a group lies, where a processor's own cache holds it beside this one. Else 0."""
+    if member + 1 == w.members or w.columns * size_of(w.x.type) > NEAR:
+        return 0
+    return row_data(&w.nest, row + w.member_step) - row_data(&w.nest, row)
+
+
+cdef inline void part_apply(
+    const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part, Py_ssize_t next
+) noexcept nogil:
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef real k = <real>w.k[row]
@@ -84,7 +93,7 @@ cdef inline void part_apply(const real* type, const Work* w, Py_ssize_t row, Py_
         p = param_at(w, param, span)
         apply(
             x, y, at, s + p if s else NULL, b + p if b else NULL, w.each, w.nest.reduce0.param,
-            step, span.runs, span.length, 0, k, d, r,
+            step, span.runs, span.length, next, k, d, r,
         )
         if not w.y.direct:
             put_span(&w.y, &w.nest, data, span, y_room)
@@ -106,7 +115,7 @@ cdef inline void rows_finish(const real* type, const Work* w, Py_ssize_t row) no
 
 cdef inline void rows_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one row."""
-    part_apply(type, w, job // w.parts, job % w.parts)
+    part_apply(type, w, job // w.parts, job % w.parts, 0)
 
 
 cdef inline Moments row_moments(const real* type, const Work* w, Py_ssize_t data) noexcept nogil:
@@ -131,7 +140,7 @@ cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t 
             store_statistics(type, w, row, item(&w.x, data), m.offset, m.m2 * w.one_by_columns)
         if w.apply:
             for part in range(w.parts):
-                part_apply(type, w, row, part)
+                part_apply(type, w, row, part, to_next(w, row, member))
 
 
 # Backward.
@@ -206,7 +215,7 @@ cdef inline Py_ssize_t collected_at(const Work* w, Span span) noexcept nogil:
 
 
 cdef inline void part_input(
-    const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds
+    const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part, real* ds, Py_ssize_t next
 ) noexcept nogil:
     """dx of a part; and add to ds and db where each element has a parameter."""
     cdef const real* s = <const real*>w.s
@@ -241,7 +250,7 @@ cdef inline void part_input(
         if w.sums != ABSENT and w.dx.items != NULL:
             grad(
                 dy, x, dx, at, its_s, w.each, w.nest.reduce0.param, its_ds, its_db,
-                step, span.runs, span.length, 0, k, d, r, p, q,
+                step, span.runs, span.length, next, k, d, r, p, q,
             )
         elif w.dx.items != NULL:
             grad_given(dy, dx, at, its_s, w.each, w.nest.reduce0.param, step, span.runs, span.length, r)
@@ -270,7 +279,7 @@ cdef inline void rows_input(const real* type, const Work* w, Py_ssize_t job) noe
     cdef Py_ssize_t member
     cdef real* ds = collected_by(type, w, block)
     for member in range(first, min(first + w.members_of_block, w.members)):
-        part_input(type, w, block // w.blocks * w.group_step + member * w.member_step, job % w.parts, ds)
+        part_input(type, w, block // w.blocks * w.group_step + member * w.member_step, job % w.parts, ds, 0)
 
 
 cdef inline void rows_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -286,7 +295,7 @@ cdef inline void rows_whole_backward(const real* type, const Work* w, Py_ssize_t
             rows_combine(type, w, row)
         if w.dx.items != NULL or ds != NULL:
             for part in range(w.parts):
-                part_input(type, w, row, part, ds)
+                part_input(type, w, row, part, ds, to_next(w, row, member))
 
 
 cdef inline Py_ssize_t size_to_collect(const Work* w) noexcept nogil:

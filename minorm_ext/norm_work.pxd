@@ -20,6 +20,7 @@ cdef enum:
     FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay
     CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
+    NEAR = 1 << 17     # bytes of a row, at most, of which it holds a few
     LINE = 16          # elements of a line of memory, or of two in double
     SETS = 64          # lines after which the sets of the innermost cache begin anew
 

@@ -52,70 +52,64 @@ static inline float minorm_odd(double d) {
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
 
-/* Without vectors that convert, each of these is one function: inlined it would be unrolled into every other loop. */
+/* Sixteen at once, in vectors where the processor has some that convert: then gcc is told to inline them, which it does
+ * or not as it likes. Elsewhere each of these is one function: inlined it would be unrolled into every loop. */
+#define APART static __attribute__((noinline, unused))
 #if defined(__AVX2__)
-#define CONVERSION static inline
+#define SIXTEEN static inline __attribute__((always_inline))
 #else
-#define CONVERSION static __attribute__((noinline, unused))
+#define SIXTEEN APART
 #endif
 
-CONVERSION void minorm_widen_half_f(const uint16_t *from, float *to, ptrdiff_t n) {
-    ptrdiff_t i = 0;
+SIXTEEN void minorm_widen_16_half(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + i))));
+    _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from)));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    for (int i = 0; i < 16; i += 8)
         _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
+#else
+    for (int i = 0; i < 16; i++) to[i] = minorm_wide_half(from[i]);
 #endif
-    for (; i < n; i++) to[i] = minorm_wide_half(from[i]);
 }
 
-CONVERSION void minorm_narrow_half_f(const float *from, uint16_t *to, ptrdiff_t n) {
-    ptrdiff_t i = 0;
+SIXTEEN void minorm_narrow_16_half(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(to + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(_mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    for (int i = 0; i < 16; i += 8)
         _mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int i = 0; i < 16; i++) to[i] = minorm_narrow_half(from[i]);
 #endif
-    for (; i < n; i++) to[i] = minorm_narrow_half(from[i]);
 }
 
 /* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
-CONVERSION void minorm_widen_bfloat_f(const uint16_t *from, float *to, ptrdiff_t n) {
-    ptrdiff_t i = 0;
+SIXTEEN void minorm_widen_16_bfloat(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16) {
-        __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + i)));
-        _mm512_storeu_ps(to + i, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
-    }
+    __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+    _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
 #elif defined(__AVX2__)
-    for (; i + 8 <= n; i += 8) {
+    for (int i = 0; i < 16; i += 8) {
         __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(from + i)));
         _mm256_storeu_ps(to + i, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
     }
+#else
+    for (int i = 0; i < 16; i++) to[i] = minorm_wide_bfloat(from[i]);
 #endif
-    for (; i < n; i++) to[i] = minorm_wide_bfloat(from[i]);
 }
 
-CONVERSION void minorm_narrow_bfloat_f(const float *from, uint16_t *to, ptrdiff_t n) {
-    ptrdiff_t i = 0;
+SIXTEEN void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
-    for (; i + 16 <= n; i += 16) {
-        __m512 f = _mm512_loadu_ps(from + i);
-        __m512i u = _mm512_castps_si512(f);
-        __m512i up = _mm512_add_epi32(half, _mm512_and_si512(_mm512_srli_epi32(u, 16), one));
-        __mmask16 number = _mm512_cmp_ps_mask(f, f, _CMP_ORD_Q);
-        u = _mm512_mask_add_epi32(_mm512_or_si512(u, quiet), number, u, up);
-        _mm256_storeu_si256((__m256i *)(to + i), _mm512_cvtepi32_epi16(_mm512_srli_epi32(u, 16)));
-    }
+    __m512 f = _mm512_loadu_ps(from);
+    __m512i u = _mm512_castps_si512(f);
+    __m512i up = _mm512_add_epi32(half, _mm512_and_si512(_mm512_srli_epi32(u, 16), one));
+    __mmask16 number = _mm512_cmp_ps_mask(f, f, _CMP_ORD_Q);
+    u = _mm512_mask_add_epi32(_mm512_or_si512(u, quiet), number, u, up);
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_srli_epi32(u, 16)));
 #elif defined(__AVX2__)
     const __m256i one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff), quiet = _mm256_set1_epi32(0x400000);
-    for (; i + 8 <= n; i += 8) {
+    for (int i = 0; i < 16; i += 8) {
         __m256 f = _mm256_loadu_ps(from + i);
         __m256i u = _mm256_castps_si256(f), number = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_ORD_Q));
         __m256i up = _mm256_add_epi32(half, _mm256_and_si256(_mm256_srli_epi32(u, 16), one));
@@ -124,12 +118,25 @@ CONVERSION void minorm_narrow_bfloat_f(const float *from, uint16_t *to, ptrdiff_
         _mm_storeu_si128((__m128i *)(to + i),
                          _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
     }
+#else
+    for (int i = 0; i < 16; i++) to[i] = minorm_narrow_bfloat(from[i]);
 #endif
-    for (; i < n; i++) to[i] = minorm_narrow_bfloat(from[i]);
 }
 
+#define MINORM_SIXTEENS(name, From, To, sixteen, one)                                            \
+    APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {                   \
+        ptrdiff_t i = 0;                                                                         \
+        for (; i + 16 <= n; i += 16) sixteen(from + i, to + i);                                  \
+        for (; i < n; i++) to[i] = one(from[i]);                                                 \
+    }
+
+MINORM_SIXTEENS(minorm_widen_half_f, uint16_t, float, minorm_widen_16_half, minorm_wide_half)
+MINORM_SIXTEENS(minorm_narrow_half_f, float, uint16_t, minorm_narrow_16_half, minorm_narrow_half)
+MINORM_SIXTEENS(minorm_widen_bfloat_f, uint16_t, float, minorm_widen_16_bfloat, minorm_wide_bfloat)
+MINORM_SIXTEENS(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_16_bfloat, minorm_narrow_bfloat)
+
 #define MINORM_LOOP(name, From, To, expression)                                                  \
-    static inline void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
+    APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {                   \
         for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
     }
 
