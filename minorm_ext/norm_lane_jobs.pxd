@@ -5,19 +5,14 @@
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to
 # reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
-from libc.string cimport memset
-
 from minorm_ext.norm_lanes cimport (
-    LANES, STEP, Lanes, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_moments, lane_row,
+    LANES, STEP, Lanes, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_guess, lane_moments, lane_row,
     lane_row_param, lane_row_params, lane_scale, lanes_of, merge_lanes, spread_lanes, turns,
 )
-from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
+from minorm_ext.norm_moments cimport Moments, merge, rstd_of
+from minorm_ext.norm_row_jobs cimport row_factors
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
 from minorm_ext.storage cimport fetch, item, place, put, real
-
-
-cdef enum:
-    ONE_BY_ONE = 2_000_000  # elements that lanes walk down together, from which on they come from memory
 
 
 cdef struct Tile:
@@ -43,15 +38,36 @@ cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
     return tile
 
 
-cdef inline Py_ssize_t row_of_lane(const Work* w, const Tile* tile, Py_ssize_t lane) noexcept nogil:
-    """Its statistic."""
-    return tile.row + (lane if w.fold == 1 else lane // w.fold)
-
-
-cdef inline Py_ssize_t param_of_lane(const Work* w, const Tile* tile, Py_ssize_t lane) noexcept nogil:
+cdef inline void lane_statistics(const Work* w, const Tile* tile, const double* of_rows, real* to) noexcept nogil:
+    """The statistic of each lane, and again for every row that a wide row holds."""
+    cdef const double* row = of_rows + tile.row
+    cdef Py_ssize_t j = 0
+    cdef Py_ssize_t i
     if w.fold == 1:
-        return tile.param + lane * w.nest.keep1.param
-    return tile.param + lane // w.fold * w.nest.keep1.param + lane % w.fold * w.fold_param
+        for j in range(tile.lanes):
+            to[j] = <real>row[j]
+    else:
+        while j < tile.lanes:
+            for i in range(w.fold):
+                to[j + i] = <real>row[0]
+            row += 1
+            j += w.fold
+    spread_lanes(to, &tile.strip)
+
+
+cdef inline void lane_params(
+    const Work* w, const Tile* tile, const real* params, const real* factor, real* to
+) noexcept nogil:
+    """The parameter of each lane, times `factor` if that is given; and again for every row that a wide row holds."""
+    cdef const real* p = params + tile.param
+    cdef Py_ssize_t j = 0
+    cdef Py_ssize_t i
+    while j < tile.lanes:
+        for i in range(w.fold):
+            to[j + i] = factor[j + i] * p[i * w.fold_param] if factor else p[i * w.fold_param]
+        p += w.nest.keep1.param
+        j += w.fold
+    spread_lanes(to, &tile.strip)
 
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
@@ -68,31 +84,38 @@ cdef inline bint by_row(const Work* w) noexcept nogil:
     return w.nest.reduce0.param != 0 or w.nest.reduce1.param != 0
 
 
-cdef inline bint one_by_one(const Work* w) noexcept nogil:
-    """Does what the lanes walk down come from memory? It is read fastest row after row: four at a time, which spares
-    loading and storing accumulators, come at half the rate."""
-    return w.across * w.depth >= ONE_BY_ONE
-
-
 # Forward.
 
+cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogil:
+    """Of the mean of each lane, from all parts: however many there are, they find the same."""
+    cdef Py_ssize_t j
+    if w.equation.centered:
+        lane_guess(&w.x, tile.data, &w.nest, &tile.strip, guess)
+    else:
+        for j in range(tile.lanes):
+            guess[j] = 0
+
+
 cdef inline void tile_moments(
-    const real* type, const Work* w, Tile tile, Py_ssize_t part, double* offset, double* m2
+    const Work* w, Tile tile, Py_ssize_t part, const real* guess, double* offset, double* m2
 ) noexcept nogil:
     """The moments of the lanes of a tile over the rows of a part."""
     cdef Py_ssize_t first = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
     cdef double origin[LANES]
+    cdef real room[LANES]
+    cdef const real* x = fetch(&w.x, tile.data, tile.lanes, room)
+    cdef real k[LANES]
     cdef Py_ssize_t j
     for j in range(tile.lanes):
-        origin[j] = item(&w.x, tile.data + j)
-    memset(offset, 0, LANES * sizeof(double))
-    memset(m2, 0, LANES * sizeof(double))
+        k[j] = guess[j]
+        origin[j] = x[j]
+        offset[j] = m2[j] = 0
     while row < end:
         lane_moments(
-            type, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), one_by_one(w),
-            w.equation.centered, turns(&tile.strip, first, row), origin, offset, m2,
+            &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), w.equation.centered,
+            turns(&tile.strip, first, row), origin, k, offset, m2,
         )
         row += STEP
 
@@ -101,7 +124,8 @@ cdef inline void tile_finish(
     const real* type, const Work* w, Tile tile, const double* offset, const double* m2
 ) noexcept nogil:
     """Statistics from moments, those of `fold` lanes together."""
-    cdef Py_ssize_t j, i, row
+    cdef Py_ssize_t row = tile.row
+    cdef Py_ssize_t j, i
     cdef bint centered = w.equation.centered
     cdef Moments all, one
     cdef double shift, origin
@@ -119,15 +143,18 @@ cdef inline void tile_finish(
             one.m2 = m2[i]
             all = merge(all, one)
         k = <real>(shift + all.offset)
-        row = row_of_lane(w, &tile, j)
         w.k[row] = k
         w.d[row] = (shift - k) + all.offset
         w.var[row] = all.m2 * w.one_by_columns
         w.rstd[row] = rstd_of(&w.equation, w.var[row])
+        row += 1
         j += w.fold
 
 
-cdef inline void tile_apply(const real* type, const Work* w, Tile tile, Py_ssize_t part) noexcept nogil:
+cdef inline void tile_apply(
+    const real* type, const Work* w, Tile tile, Py_ssize_t first, Py_ssize_t end
+) noexcept nogil:
+    """y of the rows first .. end - 1."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
     cdef const real* x
@@ -141,21 +168,17 @@ cdef inline void tile_apply(const real* type, const Work* w, Tile tile, Py_ssize
     cdef real* e = <real*>&rooms[5]
     cdef Py_ssize_t j, row, at, p, lanes
     cdef bint rows_differ = by_row(w)
-    cdef bint per_lane = not rows_differ
-    for j in range(tile.lanes):
-        p = param_of_lane(w, &tile, j)
-        row = row_of_lane(w, &tile, j)
-        k[j] = <real>w.k[row]
-        d[j] = <real>w.d[row]
-        c[j] = <real>w.rstd[row]
-        if s != NULL and per_lane:
-            c[j] *= s[p]
-        e[j] = b[p] if b != NULL and per_lane else 0
-    spread_lanes(k, &tile.strip)
-    spread_lanes(d, &tile.strip)
-    spread_lanes(c, &tile.strip)
-    spread_lanes(e, &tile.strip)
-    for row in range(first_row(w, &tile, part), first_row(w, &tile, part + 1)):
+    lane_statistics(w, &tile, w.k, k)
+    lane_statistics(w, &tile, w.d, d)
+    lane_statistics(w, &tile, w.rstd, c)
+    if s != NULL and not rows_differ:
+        lane_params(w, &tile, s, c, c)
+    if b != NULL and not rows_differ:
+        lane_params(w, &tile, b, <const real*>NULL, e)
+    else:
+        for j in range(tile.strip.width):
+            e[j] = 0
+    for row in range(first, end):
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         p = tile.param + lane_row_param(&w.nest, row)
         lanes = lanes_of(&tile.strip, row)
@@ -170,8 +193,11 @@ cdef inline void tile_apply(const real* type, const Work* w, Tile tile, Py_ssize
 
 cdef inline void lanes_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
+    cdef Tile tile = tile_of(w, job // w.parts)
     cdef double* offset = w.partial + job * 2 * LANES
-    tile_moments(type, w, tile_of(w, job // w.parts), job % w.parts, offset, offset + LANES)
+    cdef real guess[LANES]
+    tile_guess(w, tile, guess)
+    tile_moments(w, tile, job % w.parts, guess, offset, offset + LANES)
 
 
 cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -191,7 +217,8 @@ cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) n
 
 
 cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
-    tile_apply(type, w, tile_of(w, job // w.parts), job % w.parts)
+    cdef Tile tile = tile_of(w, job // w.parts)
+    tile_apply(type, w, tile, first_row(w, &tile, job % w.parts), first_row(w, &tile, job % w.parts + 1))
 
 
 cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -199,20 +226,21 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
+    cdef real guess[LANES]
     cdef double before
     cdef Py_ssize_t part
     if w.moments:
-        tile_moments(type, w, tile, 0, all, all + LANES)
+        tile_guess(w, tile, guess)
+        tile_moments(w, tile, 0, guess, all, all + LANES)
         for part in range(1, w.parts):
-            tile_moments(type, w, tile, part, one, one + LANES)
+            tile_moments(w, tile, part, guess, one, one + LANES)
             before = turns_before(w, &tile, part)
             merge_lanes(
                 tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
             )
         tile_finish(type, w, tile, all, all + LANES)
     if w.apply:
-        for part in range(w.parts):
-            tile_apply(type, w, tile, part)
+        tile_apply(type, w, tile, 0, tile.strip.rows)
 
 
 # Backward.
@@ -227,16 +255,13 @@ cdef inline void tile_sums(
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
+    lane_statistics(w, &tile, w.k, k)
+    lane_statistics(w, &tile, w.d, d)
     for j in range(tile.lanes):
-        k[j] = <real>w.k[row_of_lane(w, &tile, j)]
-        d[j] = <real>w.d[row_of_lane(w, &tile, j)]
-    spread_lanes(k, &tile.strip)
-    spread_lanes(d, &tile.strip)
-    memset(sum_dy, 0, LANES * sizeof(double))
-    memset(sum_dyx, 0, LANES * sizeof(double))
+        sum_dy[j] = sum_dyx[j] = 0
     while row < end:
         lane_grad_sums(
-            &w.dy, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), one_by_one(w), k, d,
+            &w.dy, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), k, d,
             s + tile.param if s != NULL and by_row(w) else NULL, sum_dy, sum_dyx,
         )
         row += STEP
@@ -246,27 +271,31 @@ cdef inline void tile_combine(
     const real* type, const Work* w, Tile tile, const double* dy, const double* dyx
 ) noexcept nogil:
     """The sums of each lane, and of g = dy * s for each statistic, from those of its lanes in their order."""
-    cdef const real* s = <const real*>w.s
-    cdef Py_ssize_t j, row
+    cdef const real* p = <const real*>w.s + tile.param
+    cdef bint scaled = w.s != NULL and not by_row(w)
+    cdef Py_ssize_t row = tile.row
     cdef Py_ssize_t first = tile.row * w.fold
-    cdef double scale = 1
-    for j in range(tile.lanes):
-        if s != NULL and not by_row(w):
-            scale = s[param_of_lane(w, &tile, j)]
-        row = row_of_lane(w, &tile, j)
-        if j % w.fold == 0:
-            w.sum_g[row] = 0
-            w.sum_gx[row] = 0
-        w.sum_dy[first + j] = dy[j]
-        w.sum_dyx[first + j] = dyx[j]
-        w.sum_g[row] += dy[j] * scale
-        w.sum_gx[row] += dyx[j] * scale * w.rstd[row]
+    cdef Py_ssize_t j = 0
+    cdef Py_ssize_t i
+    cdef double scale
+    while j < tile.lanes:
+        w.sum_g[row] = 0
+        w.sum_gx[row] = 0
+        for i in range(w.fold):
+            scale = p[i * w.fold_param] if scaled else 1
+            w.sum_dy[first + j + i] = dy[j + i]
+            w.sum_dyx[first + j + i] = dyx[j + i]
+            w.sum_g[row] += dy[j + i] * scale
+            w.sum_gx[row] += dyx[j + i] * scale * w.rstd[row]
+        p += w.nest.keep1.param
+        row += 1
+        j += w.fold
 
 
 cdef inline void tile_input(
-    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t part
+    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t first, Py_ssize_t end
 ) noexcept nogil:
-    """dx; and ds and db of each row where parameters vary from row to row."""
+    """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
     cdef const real* x
     cdef const real* dy
@@ -282,32 +311,28 @@ cdef inline void tile_input(
     cdef real* p = <real*>&rooms[7]
     cdef real* q = <real*>&rooms[8]
     cdef real scale
-    cdef Py_ssize_t j, row, at, lanes
+    cdef Py_ssize_t i, row, at, lanes
+    cdef Py_ssize_t j = 0
     cdef bint rows_differ = by_row(w)
-    cdef double rstd
     cdef double* sums
-    for j in range(tile.lanes):
-        row = row_of_lane(w, &tile, j)
-        rstd = w.rstd[row]
-        k[j] = <real>w.k[row]
-        d[j] = <real>w.d[row]
-        r[j] = <real>rstd
-        c[j] = r[j]
-        if s != NULL and not rows_differ:
-            c[j] *= s[param_of_lane(w, &tile, j)]
-        if w.sums != ABSENT:
-            p[j] = <real>(rstd * w.sum_g[row] * w.one_by_columns) if w.equation.centered else 0
-            q[j] = <real>(rstd * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.one_by_columns)
-        else:
-            p[j] = 0
-            q[j] = 0
-    spread_lanes(k, &tile.strip)
-    spread_lanes(d, &tile.strip)
-    spread_lanes(r, &tile.strip)
-    spread_lanes(c, &tile.strip)
+    lane_statistics(w, &tile, w.k, k)
+    lane_statistics(w, &tile, w.d, d)
+    lane_statistics(w, &tile, w.rstd, r)
+    if s != NULL and not rows_differ:
+        lane_params(w, &tile, s, r, c)
+    else:
+        c = r
+    row = tile.row
+    while j < tile.lanes:
+        row_factors(type, w, row, &p[j], &q[j])
+        for i in range(1, w.fold):
+            p[j + i] = p[j]
+            q[j + i] = q[j]
+        row += 1
+        j += w.fold
     spread_lanes(p, &tile.strip)
     spread_lanes(q, &tile.strip)
-    for row in range(first_row(w, &tile, part), first_row(w, &tile, part + 1)):
+    for row in range(first, end):
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         lanes = lanes_of(&tile.strip, row)
         scale = s[tile.param + lane_row_param(&w.nest, row)] if rows_differ and s != NULL else 1
@@ -331,18 +356,28 @@ cdef inline void lanes_sums(const real* type, const Work* w, Py_ssize_t job) noe
     tile_sums(type, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + LANES)
 
 
+cdef inline void add_sums(const Tile* tile, double* all, const double* part) noexcept nogil:
+    """Of dy, and LANES further of dy * (x - mean)."""
+    cdef Py_ssize_t j
+    for j in range(tile.lanes):
+        all[j] += part[j]
+        all[LANES + j] += part[LANES + j]
+
+
 cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Add up the parts of one tile, in their order."""
+    cdef Tile tile = tile_of(w, job)
     cdef double* all = w.partial + job * w.parts * 2 * LANES
-    cdef Py_ssize_t part, j
+    cdef Py_ssize_t part
     for part in range(1, w.parts):
-        for j in range(2 * LANES):
-            all[j] += all[part * 2 * LANES + j]
-    tile_combine(type, w, tile_of(w, job), all, all + LANES)
+        add_sums(&tile, all, all + part * 2 * LANES)
+    tile_combine(type, w, tile, all, all + LANES)
 
 
 cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
-    tile_input(type, w, job // w.parts, tile_of(w, job // w.parts), job % w.parts)
+    cdef Tile tile = tile_of(w, job // w.parts)
+    cdef Py_ssize_t part = job % w.parts
+    tile_input(type, w, job // w.parts, tile, first_row(w, &tile, part), first_row(w, &tile, part + 1))
 
 
 cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -350,14 +385,12 @@ cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
-    cdef Py_ssize_t part, j
+    cdef Py_ssize_t part
     if w.tally:
         tile_sums(type, w, tile, 0, all, all + LANES)
         for part in range(1, w.parts):
             tile_sums(type, w, tile, part, one, one + LANES)
-            for j in range(2 * LANES):
-                all[j] += one[j]
+            add_sums(&tile, all, one)
         tile_combine(type, w, tile, all, all + LANES)
     if w.dx.items != NULL or w.row_params != NULL:
-        for part in range(w.parts):
-            tile_input(type, w, job, tile, part)
+        tile_input(type, w, job, tile, 0, tile.strip.rows)

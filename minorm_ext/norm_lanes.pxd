@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
 #
-# A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators; four rows of
-# the data at a time, so that an accumulator is loaded and stored once for four elements, unless the rows are so many
-# that they come from memory. Where lanes are few and rows follow each other without a gap, several rows are taken as
-# one wide row, and their accumulators are folded at the end. After STEP rows the sums, kept in the type of the data,
-# are merged in double.
+# A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators, row after row.
+# Where lanes are few and rows follow each other without a gap, several rows are taken as one wide row, and their
+# accumulators are folded at the end. After STEP rows the sums, kept in the type of the data, are merged in double.
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
@@ -25,6 +23,7 @@ cdef extern from *:
 cdef enum:
     LANES = 256  # lanes of a tile
     STEP = 64    # rows between two merges
+    SOME = 16    # rows that an accumulator adds up before it is added to another
 
 
 cdef struct Strip:
@@ -77,13 +76,27 @@ cdef inline void fold_lanes(real* sums, const Strip* strip) noexcept nogil:
         start += strip.kept
 
 
+cdef inline void gather_lanes(real* all, real* some, Py_ssize_t lanes) noexcept nogil:
+    """Add what some rows have, and begin anew."""
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        all[j] += some[j]
+        some[j] = 0
+
+
 cdef inline void lane_sums(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    bint one_by_one, const real* k, real* sum, real* squares
+    const real* k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1, one by one or four together."""
+    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1.
+
+    In cache, four rows go through the loop together, which loads and stores an accumulator once for four elements;
+    from memory they would come at half the rate. Either way adds in the same order.
+    """
     cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
     cdef real q[LANES]
+    cdef real all_a[LANES]
+    cdef real all_q[LANES]
     cdef real room[4 * LANES]
     cdef const real* p0
     cdef const real* p1
@@ -91,35 +104,38 @@ cdef inline void lane_sums(
     cdef const real* p3
     cdef real t0, t1, t2, t3
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, stop
     for j in range(strip.width):
-        a[j] = 0
-        q[j] = 0
-    while row + 4 < end and not one_by_one:
-        p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
-        p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
-        p2 = fetch(x, at + lane_row(nest, strip, row + 2), strip.width, room + 2 * LANES)
-        p3 = fetch(x, at + lane_row(nest, strip, row + 3), strip.width, room + 3 * LANES)
-        for j in range(strip.width):
-            t0 = p0[j] - k[j]
-            t1 = p1[j] - k[j]
-            t2 = p2[j] - k[j]
-            t3 = p3[j] - k[j]
-            a[j] += (t0 + t1) + (t2 + t3)
-            q[j] += (t0 * t0 + t1 * t1) + (t2 * t2 + t3 * t3)
-        row += 4
+        a[j] = q[j] = all_a[j] = all_q[j] = 0
     while row < end:
-        p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
-        for j in range(lanes_of(strip, row)):
-            t0 = p0[j] - k[j]
-            a[j] += t0
-            q[j] += t0 * t0
-        row += 1
-    fold_lanes(a, strip)
-    fold_lanes(q, strip)
+        stop = min(row + SOME, end)
+        while row + 4 <= stop and row + 4 < end and not x.far:
+            p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
+            p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
+            p2 = fetch(x, at + lane_row(nest, strip, row + 2), strip.width, room + 2 * LANES)
+            p3 = fetch(x, at + lane_row(nest, strip, row + 3), strip.width, room + 3 * LANES)
+            for j in range(strip.width):
+                t0 = p0[j] - k[j]
+                t1 = p1[j] - k[j]
+                t2 = p2[j] - k[j]
+                t3 = p3[j] - k[j]
+                a[j] = (((a[j] + t0) + t1) + t2) + t3
+                q[j] = (((q[j] + t0 * t0) + t1 * t1) + t2 * t2) + t3 * t3
+            row += 4
+        while row < stop:
+            p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
+            for j in range(lanes_of(strip, row)):
+                t0 = p0[j] - k[j]
+                a[j] += t0
+                q[j] += t0 * t0
+            row += 1
+        gather_lanes(all_a, a, strip.width)
+        gather_lanes(all_q, q, strip.width)
+    fold_lanes(all_a, strip)
+    fold_lanes(all_q, strip)
     for j in range(strip.kept):
-        sum[j] = a[j]
-        squares[j] = q[j]
+        sum[j] = all_a[j]
+        squares[j] = all_q[j]
 
 
 cdef inline void careful_lane(
@@ -141,38 +157,31 @@ cdef inline void careful_lane(
 
 
 cdef inline void lane_guess(
-    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    bint centered, double before, const double* origin, const double* offset, real* k
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, real* k
 ) noexcept nogil:
-    """A guess of each lane's mean: what is known of it so far, or the middle of four elements."""
+    """A guess of each lane's mean: the middle of four elements from all over."""
     cdef Py_ssize_t per = strip.width // strip.kept  # turns of a row
-    cdef Py_ssize_t all = <Py_ssize_t>turns(strip, first, end)
+    cdef Py_ssize_t all = <Py_ssize_t>turns(strip, 0, strip.rows)
     cdef real room[4 * LANES]
     cdef const real* p[4]
     cdef Py_ssize_t i, j, turn
+    for i in range(4):
+        turn = i * all // 4
+        j = lane_row(nest, strip, turn // per) + turn % per * strip.kept
+        p[i] = fetch(x, at + j, strip.kept, room + i * LANES)
     for j in range(strip.kept):
-        k[j] = 0
-    if centered and before > 0:
-        for j in range(strip.kept):
-            k[j] = <real>(origin[j] + offset[j])
-    elif centered:
-        for i in range(4):
-            turn = i * all // 4
-            j = lane_row(nest, strip, first + turn // per) + turn % per * strip.kept
-            p[i] = fetch(x, at + j, strip.kept, room + i * LANES)
-        for j in range(strip.kept):
-            k[j] = middle(p[0][j], p[1][j], p[2][j], p[3][j])
+        k[j] = middle(p[0][j], p[1][j], p[2][j], p[3][j])
 
 
 cdef inline void lane_moments(
-    const real* type, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, bint one_by_one, bint centered, double before, const double* origin, double* offset, double* m2
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, bint centered, double before, const double* origin, real* k, double* offset, double* m2
 ) noexcept nogil:
     """Merge the rows first .. end - 1 (at most STEP) into offset and m2, which hold `before` elements so far.
 
-    offset is relative to origin, the lane's first element, or to 0 if not centered. See span_moments in norm_rows.pxd.
+    offset is relative to origin, the lane's first element, or to 0 if not centered; k is a guess of the mean, and then
+    the mean of what is there, or 0. See span_moments in norm_rows.pxd.
     """
-    cdef real k[LANES]
     cdef real a[LANES]
     cdef real q[LANES]
     cdef double shift[LANES]
@@ -187,9 +196,8 @@ cdef inline void lane_moments(
     cdef int any_odd = 0
     cdef Py_ssize_t lanes = strip.kept
     cdef Py_ssize_t j
-    lane_guess(x, at, nest, strip, first, end, centered, before, origin, offset, k)
     spread_lanes(k, strip)
-    lane_sums(x, at, nest, strip, first, end, one_by_one, k, a, q)
+    lane_sums(x, at, nest, strip, first, end, k, a, q)
     for j in range(lanes):
         odd[j] = out_of_range(n, a[j], q[j])
     if centered:
@@ -199,7 +207,7 @@ cdef inline void lane_moments(
             for j in range(lanes):
                 k[j] = <real>(k[j] + a[j] * one)
             spread_lanes(k, strip)
-            lane_sums(x, at, nest, strip, first, end, one_by_one, k, a, q)
+            lane_sums(x, at, nest, strip, first, end, k, a, q)
             for j in range(lanes):
                 odd[j] |= out_of_range(n, a[j], q[j])
     for j in range(lanes):
@@ -220,6 +228,7 @@ cdef inline void lane_moments(
             delta = ((shift[j] - origin[j]) + sum[j] * one) - offset[j]
             offset[j] += delta * share
             m2[j] += max(squares[j] - sum[j] * sum[j] * one, 0.0) + delta * delta * (before * share)
+            k[j] = <real>(origin[j] + offset[j])
     else:
         for j in range(lanes):
             m2[j] += squares[j]
@@ -249,7 +258,7 @@ cdef inline void lane_apply(
 
 cdef inline void lane_grad_sums(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, bint one_by_one, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
 ) noexcept nogil:
     """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1 (at most STEP).
 
@@ -257,48 +266,36 @@ cdef inline void lane_grad_sums(
     """
     cdef real a[LANES]
     cdef real q[LANES]
-    cdef real w0 = 1
-    cdef real w1 = 1
-    cdef real g0, g1
-    cdef real room[4 * LANES]
-    cdef const real* p0
-    cdef const real* p1
-    cdef const real* e0
-    cdef const real* e1
+    cdef real all_a[LANES]
+    cdef real all_q[LANES]
+    cdef real room[2 * LANES]
+    cdef const real* x_row
+    cdef const real* dy_row
+    cdef real w = 1
+    cdef real g
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, stop
     for j in range(strip.width):
-        a[j] = 0
-        q[j] = 0
-    while row + 2 < end and not one_by_one:
-        p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
-        p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
-        e0 = fetch(dy, at + lane_row(nest, strip, row), strip.width, room + 2 * LANES)
-        e1 = fetch(dy, at + lane_row(nest, strip, row + 1), strip.width, room + 3 * LANES)
-        if s != NULL:
-            w0 = s[lane_row_param(nest, row)]
-            w1 = s[lane_row_param(nest, row + 1)]
-        for j in range(strip.width):
-            g0 = e0[j] * w0
-            g1 = e1[j] * w1
-            a[j] += g0 + g1
-            q[j] += g0 * ((p0[j] - k[j]) - d[j]) + g1 * ((p1[j] - k[j]) - d[j])
-        row += 2
+        a[j] = q[j] = all_a[j] = all_q[j] = 0
     while row < end:
-        p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
-        e0 = fetch(dy, at + lane_row(nest, strip, row), lanes_of(strip, row), room + LANES)
-        if s != NULL:
-            w0 = s[lane_row_param(nest, row)]
-        for j in range(lanes_of(strip, row)):
-            g0 = e0[j] * w0
-            a[j] += g0
-            q[j] += g0 * ((p0[j] - k[j]) - d[j])
-        row += 1
-    fold_lanes(a, strip)
-    fold_lanes(q, strip)
+        stop = min(row + SOME, end)
+        while row < stop:
+            x_row = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
+            dy_row = fetch(dy, at + lane_row(nest, strip, row), lanes_of(strip, row), room + LANES)
+            if s != NULL:
+                w = s[lane_row_param(nest, row)]
+            for j in range(lanes_of(strip, row)):
+                g = dy_row[j] * w
+                a[j] += g
+                q[j] += g * ((x_row[j] - k[j]) - d[j])
+            row += 1
+        gather_lanes(all_a, a, strip.width)
+        gather_lanes(all_q, q, strip.width)
+    fold_lanes(all_a, strip)
+    fold_lanes(all_q, strip)
     for j in range(strip.kept):
-        sum_g[j] += a[j]
-        sum_gx[j] += q[j]
+        sum_g[j] += all_a[j]
+        sum_gx[j] += all_q[j]
 
 
 cdef inline void lane_grad_input(

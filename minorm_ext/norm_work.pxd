@@ -15,12 +15,12 @@ cdef enum:
     LONG_HERD = 400000  # and for long ones, if that leaves
     JOBS = 64          # so many jobs
     VAST = 8_000_000   # elements that no cache holds, about
-    PARTS = 64         # parts, about, into which a row or all tiles of lanes together are cut
+    PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay
-    CACHE = 131072     # elements of which two arrays stay in a processor's own cache between the phases
-    NEAR = 1 << 17     # bytes of a row, at most, of which it holds a few
+    NEAR = 1 << 17     # bytes of a row, at most, of which a processor's own cache holds a few
+    CACHE = 1 << 20    # elements of a tile of lanes, of which the cache that all share holds some
     LINE = 16          # elements of a line of memory, or of two in double
     SETS = 64          # lines after which the sets of the innermost cache begin anew
 
@@ -141,8 +141,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
         if n.reduce0.count == 1 and n.reduce1.data == w.across and n.reduce1.param == 0:
             w.at_once = max(1, min(LANES // w.across, w.depth))
         w.chunks = ceil_div(ceil_div(w.depth, w.at_once), STEP)
-        w.parts = min(w.chunks, ceil_div(PARTS, w.tiles * n.keep0.count))
-        w.chunks_of_part = ceil_div(w.chunks, w.parts)
+        w.chunks_of_part = ceil_div(w.chunks, ceil_div(PARTS, w.tiles))  # whatever the number of samples
         w.parts = ceil_div(w.chunks, w.chunks_of_part)
         return
     w.cut = cut_row(n)
@@ -183,7 +182,7 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
     if w.parts == 1:
         return True
-    if w.depth * LANES > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
+    if w.depth * min(w.tile, w.across) > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
         return False
     if w.each and parts_meet(w):
         return True
