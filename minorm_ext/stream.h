@@ -32,12 +32,12 @@ typedef __m128 minorm_line;
 #define minorm_stream _mm_stream_ps
 #endif
 
-/* Copy bytes to any address: whole lines go around the cache. Call minorm_stream_end once after the last copy. */
+/* Copy bytes to any address: whole lines of 64 go around the cache. Call minorm_stream_end once after the last copy. */
 static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) {
-    size_t i = -(uintptr_t)to % sizeof(minorm_line), whole;
+    size_t i = -(uintptr_t)to % 64, whole;
     if (i > bytes) i = bytes;
     memcpy(to, from, i);
-    whole = bytes - (bytes - i) % sizeof(minorm_line);
+    whole = bytes - (bytes - i) % 64;
     for (; i < whole; i += sizeof(minorm_line))
         minorm_stream((float *)((char *)to + i), minorm_line_at((const float *)((const char *)from + i)));
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
