@@ -31,6 +31,7 @@ cdef enum:
 
 
 cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
+    """Not where elements are widened and rounded: that takes longer than memory, and one phase after the other less."""
     if result.items == NULL or not result.stream or not result.as_is:
         return False
     if w.short:
