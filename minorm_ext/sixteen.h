@@ -16,9 +16,6 @@
 #include "storage.h"
 #include "stream.h"
 
-#define SIXTEEN_INLINE static inline __attribute__((always_inline))
-#define SIXTEEN_APART static __attribute__((noinline, unused)) /* its vectors have all registers */
-
 #define MINORM_SIXTEEN(T, I, S)                                                                                    \
     typedef T minorm_16##S __attribute__((vector_size(16 * sizeof(T)), aligned(sizeof(T)), may_alias));            \
     typedef I minorm_16i##S __attribute__((vector_size(16 * sizeof(T)), aligned(sizeof(T)), may_alias));           \

@@ -52,16 +52,18 @@ static inline float minorm_odd(double d) {
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
 
-/* Sixteen at once, in vectors where the processor has some that convert: then gcc is told to inline them, which it does
- * or not as it likes. Elsewhere each of these is one function: inlined it would be unrolled into every loop. */
-#define APART static __attribute__((noinline, unused))
+#define SIXTEEN_INLINE static inline __attribute__((always_inline))
+#define SIXTEEN_APART static __attribute__((noinline, unused)) /* its vectors have all registers */
+
+/* Sixteen at once. Where the processor has vectors that convert, these must be inlined: left to itself gcc does so in
+ * some loops and not in others. Elsewhere each is one function: inlined it would be unrolled into every loop. */
 #if defined(__AVX2__)
-#define SIXTEEN static inline __attribute__((always_inline))
+#define CONVERSION SIXTEEN_INLINE
 #else
-#define SIXTEEN APART
+#define CONVERSION SIXTEEN_APART
 #endif
 
-SIXTEEN void minorm_widen_16_half(const uint16_t *from, float *to) {
+CONVERSION void minorm_widen_16_half(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from)));
 #elif defined(__F16C__)
@@ -72,7 +74,7 @@ SIXTEEN void minorm_widen_16_half(const uint16_t *from, float *to) {
 #endif
 }
 
-SIXTEEN void minorm_narrow_16_half(const float *from, uint16_t *to) {
+CONVERSION void minorm_narrow_16_half(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(_mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
@@ -84,7 +86,7 @@ SIXTEEN void minorm_narrow_16_half(const float *from, uint16_t *to) {
 }
 
 /* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
-SIXTEEN void minorm_widen_16_bfloat(const uint16_t *from, float *to) {
+CONVERSION void minorm_widen_16_bfloat(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
     _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
@@ -98,7 +100,7 @@ SIXTEEN void minorm_widen_16_bfloat(const uint16_t *from, float *to) {
 #endif
 }
 
-SIXTEEN void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
+CONVERSION void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
     __m512 f = _mm512_loadu_ps(from);
@@ -124,7 +126,7 @@ SIXTEEN void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
 }
 
 #define MINORM_SIXTEENS(name, From, To, sixteen, one)                                            \
-    APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {                   \
+    SIXTEEN_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
         ptrdiff_t i = 0;                                                                         \
         for (; i + 16 <= n; i += 16) sixteen(from + i, to + i);                                  \
         for (; i < n; i++) to[i] = one(from[i]);                                                 \
@@ -136,7 +138,7 @@ MINORM_SIXTEENS(minorm_widen_bfloat_f, uint16_t, float, minorm_widen_16_bfloat, 
 MINORM_SIXTEENS(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_16_bfloat, minorm_narrow_bfloat)
 
 #define MINORM_LOOP(name, From, To, expression)                                                  \
-    APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {                   \
+    SIXTEEN_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
         for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
     }
 
