@@ -11,6 +11,7 @@
 #             ...
 #             job = take(&dealt)
 
+from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport threadid
 
 cdef extern from * nogil:
@@ -56,3 +57,10 @@ cdef inline Py_ssize_t take(Jobs* jobs) noexcept nogil:
             if job < stretch.end:
                 return job
     return NONE
+
+
+cdef inline int look() except -1 nogil:
+    """Answer Ctrl-C, between some jobs and the next."""
+    with gil:
+        PyErr_CheckSignals()
+    return 0

@@ -2,40 +2,40 @@
 # Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
 # norm_far_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h
 # (second phases), norm_each.h and norm_far.h, each with a .pxd that picks the loop for the type data is stored in
-# (norm_rows.pxd for the first); that of lanes is in norm_lanes.pxd, and what both share in norm_moments.pxd.
+# (norm_rows.pxd for the first); that of lanes is in norm_lanes.pxd, and what both share in norm_moments.pxd. At the end
+# of a backward pass norm_params.pxd adds up the gradients of scale and bias.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
 # there are few, all threads share the parts of every row, first for one phase, then for the other. Both ways add up
 # the same parts in the same order: which one is taken may depend on the threads, and no bit of a result does.
 
-from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport parallel
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.buffers cimport address
-from minorm_ext.jobs cimport NONE, Jobs, deal, take
-from minorm_ext.nest cimport load, row_param
+from minorm_ext.jobs cimport NONE, Jobs, deal, look, take
+from minorm_ext.nest cimport load
 from minorm_ext.norm_far_jobs cimport far_backward, far_forward, far_pays
 from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
 )
-from minorm_ext.norm_lanes cimport LANES, lane_row_param
+from minorm_ext.norm_lanes cimport LANES
 from minorm_ext.norm_moments cimport Moments
+from minorm_ext.norm_params cimport add_up_params, reach_of_params
 from minorm_ext.norm_row_jobs cimport (
     pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
     rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
 )
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
-from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, cut_work, parts_meet, slots_of_param, take_whole_rows
+from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, all_tiles, cut_work, parts_meet, take_whole_rows
 from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
 
 
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
-    SUMS_AT_ONCE = 2_000_000  # of parameters' gradients, between two looks
     STREAM = 5 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
 
@@ -117,13 +117,6 @@ cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     finish(&w.dx)
 
 
-cdef int look() except -1 nogil:
-    """Answer Ctrl-C."""
-    with gil:
-        PyErr_CheckSignals()
-    return 0
-
-
 cdef int spread(
     const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1
 ) except -1 nogil:
@@ -169,7 +162,7 @@ cdef double* pairs(Py_ssize_t items) except NULL nogil:
 
 
 cdef int run_forward(Work* w, int threads) except -1 nogil:
-    cdef Py_ssize_t all = w.tiles * w.nest.keep0.count if w.lanes else w.rows
+    cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
     if take_whole_rows(w, threads):
         return spread(w, FORWARD, all if w.lanes else w.groups * w.blocks, threads)
     if w.moments:
@@ -182,7 +175,7 @@ cdef int run_forward(Work* w, int threads) except -1 nogil:
 
 
 cdef int run_backward(Work* w, int threads) except -1 nogil:
-    cdef Py_ssize_t all = w.tiles * w.nest.keep0.count if w.lanes else w.rows
+    cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
     cdef Py_ssize_t blocks = all if w.lanes else w.groups * w.blocks
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
@@ -215,93 +208,9 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
             spread(w, INPUT, blocks * w.parts, threads)
     if w.collected != NULL:
         spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
-    elif params and w.single:
-        add_up_params(<float*>w.ds, <float*>w.db, w)
     elif params:
-        add_up_params(<double*>w.ds, <double*>w.db, w)
-    return 0
-
-
-cdef inline void add_up_row(
-    double* total, const double* sums, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step, double rstd
-) noexcept nogil:
-    """Add the slots of a row to ds and db of its runs, whose parameters lie `step` apart."""
-    cdef Py_ssize_t _run, _slot
-    cdef double dy, dyx
-    if pieces == 1:
-        for _run in range(runs):
-            total[0] += sums[1] * rstd
-            total[1] += sums[0]
-            sums += 2
-            total += 2 * step
-        return
-    for _run in range(runs):
-        dy = 0
-        dyx = 0
-        for _slot in range(pieces):
-            dy += sums[0]
-            dyx += sums[1]
-            sums += 2
-        total[0] += dyx * rstd
-        total[1] += dy
-        total += 2 * step
-
-
-cdef int add_up_params(real* ds, real* db, Work* w) except -1 nogil:
-    """ds and db where a parameter belongs to whole rows, runs or lanes: add up their sums in a fixed order."""
-    cdef Py_ssize_t keep0 = w.nest.keep0.count
-    cdef Py_ssize_t size = 1 + (
-        (keep0 - 1) * w.nest.keep0.param + (w.nest.keep1.count - 1) * w.nest.keep1.param
-        + (w.nest.reduce0.count - 1) * w.nest.reduce0.param + (w.nest.reduce1.count - 1) * w.nest.reduce1.param
-        + (w.fold - 1) * w.fold_param
-    )
-    cdef double* total
-    cdef Py_ssize_t row, lane, tile, i
-    cdef Py_ssize_t at = 0
-    cdef Py_ssize_t outer = 0  # where an outer turn begins
-    cdef Py_ssize_t inner = 0  # turns
-    cdef Py_ssize_t added = 0
-    cdef Py_ssize_t pieces = slots_of_param(w)
-    cdef const double* sums
-    w.totals = total = pairs(size)
-    if w.row_params != NULL:
-        for tile in range(w.tiles * keep0):
-            for row in range(w.depth):
-                at = tile // w.tiles * w.nest.keep0.param + lane_row_param(&w.nest, row)
-                sums = w.row_params + 2 * (tile * w.depth + row)
-                total[2 * at] += sums[0]
-                total[2 * at + 1] += sums[1]
-                added += 1
-                if added % SUMS_AT_ONCE == 0:
-                    look()
-    elif w.lanes:
-        for lane in range(w.rows * w.fold):
-            row = lane // w.fold
-            at = row_param(&w.nest, row) + lane % w.fold * w.fold_param
-            total[2 * at] += w.sum_dyx[lane] * w.rstd[row]
-            total[2 * at + 1] += w.sum_dy[lane]
-            if lane % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
-                look()
-    else:
-        sums = w.partial
-        for row in range(w.rows):
-            add_up_row(total + 2 * at, sums, w.slots // pieces, pieces, w.nest.reduce0.param, w.rstd[row])
-            sums += 2 * w.slots
-            inner += 1
-            at += w.nest.keep1.param
-            if inner == w.nest.keep1.count:
-                inner = 0
-                outer += w.nest.keep0.param
-                at = outer
-            added += w.slots
-            if added > SUMS_AT_ONCE:
-                added = 0
-                look()
-    for i in range(size):
-        ds[i] = <real>total[2 * i]
-        db[i] = <real>total[2 * i + 1]
-        if i % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
-            look()
+        w.totals = pairs(reach_of_params(w))
+        add_up_params(w)
     return 0
 
 

@@ -164,6 +164,11 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.blocks = ceil_div(w.members, w.members_of_block)
 
 
+cdef inline Py_ssize_t all_tiles(const Work* w) noexcept nogil:
+    """How many tiles the lanes make."""
+    return w.tiles * w.nest.keep0.count
+
+
 cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:
     """How many slots of a row, one after the other, share a parameter."""
     return w.cut.pieces if w.nest.reduce0.param and not w.each else w.slots
@@ -179,7 +184,7 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
 
     Either way gives the same bits, so this may depend on the threads.
     """
-    cdef Py_ssize_t jobs = w.tiles * w.nest.keep0.count if w.lanes else w.groups * w.blocks
+    cdef Py_ssize_t jobs = all_tiles(w) if w.lanes else w.groups * w.blocks
     if w.parts == 1:
         return True
     if w.depth * min(w.tile, w.across) > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
