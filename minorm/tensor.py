@@ -136,6 +136,14 @@ class Tensor(Operators, Changes):
             notes += ", requires_grad=True"
         return f"tensor({body}{notes})"
 
+    def __format__(self, spec: str) -> str:
+        """f"{loss:.4f}": a 0-d tensor is written as its number, any other as repr does, which takes no format."""
+        if self.ndim == 0:
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(f"format: {spec!r} is for a number, shape is {self.shape}; expected a 0-d tensor")
+        return repr(self)
+
     # Out to other libraries
 
     def numpy(self) -> Any:
@@ -302,12 +310,12 @@ class Tensor(Operators, Changes):
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
     def clone(self) -> Tensor:
-        """The same values in memory of their own; gradients pass through."""
-        return elementwise.Copy.apply(self)
+        """The same values in memory of their own, channels-last if self is; gradients pass through."""
+        return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self) -> Tensor:
         """Self, or a copy in row-major order."""
-        return self if self.data.flags.c_contiguous else self.clone()
+        return self if self.data.flags.c_contiguous else elementwise.Copy.apply(self, order="C")
 
 
 def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The gradients of scale and bias where a parameter belongs to whole rows, runs or lanes: the jobs have left sums of
-# each, which one thread adds up here, in double and in the order in which they lie. (Where each element has a parameter,
-# rows_collect in norm_row_jobs.pxd does it.)
+# each, which one thread adds up here, in double and in the order in which they lie. Where each element has a
+# parameter of its own, rows_collect in norm_row_jobs.pxd does it.
 #
 # total[2 * i] is ds of parameter i, total[2 * i + 1] its db.
 

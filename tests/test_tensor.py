@@ -123,6 +123,23 @@ def test_dlpack_with_torch_both_ways() -> None:
     assert mn.from_dlpack(torch.ones(3)).shape == (3,)
 
 
+def test_format_is_a_numbers_where_there_is_one() -> None:
+    assert f"{mn.tensor(2.0 / 3.0):.3f}" == "0.667"
+    assert f"{mn.tensor(7)}" == "7"
+    assert f"{mn.tensor([1.0, 2.5])}" == "tensor([1. , 2.5])"
+    with pytest.raises(TypeError, match=r"^format: '\.3f' is for a number, shape is \(1,\); expected a 0-d tensor$"):
+        f"{mn.tensor([1.0]):.3f}"
+
+
+def test_clone_keeps_the_order_in_memory_and_contiguous_does_not() -> None:
+    x = mn.tensor(np.arange(24.0).reshape(1, 2, 3, 4)).permute(0, 3, 1, 2)
+    assert x.clone().data.strides == x.data.strides
+    assert not np.shares_memory(x.clone().data, x.data)
+    assert x.contiguous().data.flags.c_contiguous
+    assert x[:, ::-1, ::2].clone().data.strides[1] == x.data.itemsize  # gaps and negative steps go
+    np.testing.assert_array_equal(x[:, ::-1, ::2].clone().data, x.data[:, ::-1, ::2])
+
+
 def test_repr_shows_values_type_and_origin() -> None:
     assert repr(mn.tensor([1.0, 2.5])) == "tensor([1. , 2.5])"
     assert (

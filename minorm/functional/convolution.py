@@ -173,6 +173,8 @@ def _transpose(
         raise TypeError(f"{name}: padding is {padding!r}; expected an int, a tuple of ints, or (low, high) pairs")
     paddings = pairs(name, "padding", padding, rank)
     extra = ints(name, "output_padding", output_padding, rank, least=0)
+    if 0 in x.shape[2:]:
+        raise ValueError(f"{name}: x.shape is {x.shape}; expected at least 1 along every axis but the first")
     size = []
     for n, k, s, (low, high), d, more in zip(
         x.shape[2:], weight.shape[2:], strides, paddings, dilations, extra, strict=True

@@ -42,12 +42,10 @@ for _target, _operator in (
     (ops.Sqrt, "Sqrt"),
     (ops.Sin, "Sin"),
     (ops.Cos, "Cos"),
-    (ops.Copy, "Identity"),
     (Erf, "Erf"),
 ):
     writes(_target, _operator, since=PUBLISHED[_operator])(_write(_operator))
-    if _target is not ops.Copy:
-        reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
+    reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
 
 
 @reads("Reciprocal", since=(1, 6, 13))

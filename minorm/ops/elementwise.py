@@ -293,10 +293,10 @@ class Move(Function):
 
 
 class Copy(Function):
-    """The same values in memory of their own."""
+    """The same values in memory of their own: in the order in which they lie ("K"), or row-major ("C")."""
 
-    def forward(self, x: Any) -> Any:
-        return x.copy()
+    def forward(self, x: Any, *, order: str) -> Any:
+        return x.copy(order)
 
     def backward(self, dy: Any) -> Any:
         return dy

@@ -91,6 +91,11 @@ X, W = zeros(2, 4, 8, 8), zeros(6, 4, 3, 3)
             "groups=3 must divide the input channels",
         ),
         (
+            lambda: F.conv_transpose2d(zeros(1, 4, 0, 3), zeros(4, 2, 2, 2)),
+            ValueError,
+            "expected at least 1 along every axis but the first",
+        ),
+        (
             lambda: F.conv_transpose2d(zeros(1, 4, 1, 1), zeros(4, 2, 3, 3), padding=2),
             ValueError,
             "at least 1 along every",
