@@ -116,7 +116,7 @@ def own(array: np.ndarray) -> mn.Tensor:
     return mn.from_numpy(copy)
 
 
-def minorm_step(case: Case, given: list[np.ndarray]) -> Callable[[], Any]:
+def minorm_step(case: Case, given: list[np.ndarray], backend: Any = None) -> Callable[[], Any]:
     """Forward and backward in minorm. x and dy lie where results of the library lie, as they do in a network."""
     x, dy, weight, bias = map(own, given)
     for tensor in (x, weight, bias):
@@ -124,11 +124,11 @@ def minorm_step(case: Case, given: list[np.ndarray]) -> Callable[[], Any]:
     channels = case.shape[1]
     mean, var = mn.zeros(channels), mn.ones(channels)
     forward = {
-        "batch": lambda: F.batch_norm(x, mean, var, weight, bias, True, 0.9, EPS),
-        "instance": lambda: F.instance_norm(x, None, None, weight, bias, True, 0.9, EPS),
-        "group": lambda: F.group_norm(x, groups(channels), weight, bias, EPS),
-        "layer": lambda: F.layer_norm(x, case.shape[-1:], weight, bias, EPS),
-        "rms": lambda: F.rms_norm(x, case.shape[-1:], weight, EPS),
+        "batch": lambda: F.batch_norm(x, mean, var, weight, bias, True, 0.9, EPS, backend=backend),
+        "instance": lambda: F.instance_norm(x, None, None, weight, bias, True, 0.9, EPS, backend=backend),
+        "group": lambda: F.group_norm(x, groups(channels), weight, bias, EPS, backend=backend),
+        "layer": lambda: F.layer_norm(x, case.shape[-1:], weight, bias, EPS, backend=backend),
+        "rms": lambda: F.rms_norm(x, case.shape[-1:], weight, EPS, backend=backend),
     }[case.op]
 
     def step() -> None:
