@@ -17,7 +17,7 @@ from libc.string cimport memset
 from minorm_ext.buffers cimport address
 from minorm_ext.jobs cimport NONE, Jobs, deal, look, take
 from minorm_ext.nest cimport load
-from minorm_ext.norm_far_jobs cimport far_backward, far_forward, far_pays
+from minorm_ext.norm_far_jobs cimport far_backward, far_backward_pays, far_forward, far_forward_pays
 from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
@@ -54,7 +54,7 @@ cdef enum Phase:
 
 cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     if phase == FORWARD:
-        if w.moments and far_pays(w, &w.y):
+        if far_forward_pays(w):
             far_forward(type, w, job)
         elif w.short:
             short_forward(type, w, job)
@@ -67,7 +67,7 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
     elif phase == APPLY:
         rows_apply(type, w, job)
     elif phase == BACKWARD:
-        if w.sums == COMPUTE and w.tally and far_pays(w, &w.dx):
+        if far_backward_pays(w):
             far_backward(type, w, job)
         elif w.short:
             short_backward(type, w, job)

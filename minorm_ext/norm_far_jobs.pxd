@@ -17,11 +17,12 @@ from minorm_ext.norm_row_jobs cimport (
 )
 from minorm_ext.norm_rows cimport Span, chunk_span, grad_sums, moments_of_sums, sample_mean
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
-from minorm_ext.norm_work cimport NEAR, Work
+from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
 cdef enum:
     WIDE = 1024      # elements of such a row, at least
+    NARROW = 256     # the same in float where rows begin on lines and no cache holds any
     FEW = 1 << 18    # bytes of rows that go together, about, if it is not to lose them
     TOGETHER = 4     # so many, at most
     MUCH = 40 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
@@ -30,13 +31,22 @@ cdef enum:
     HELD = 64        # accumulators of a row: 32 of each sum
 
 
-cdef inline bint far_pays(const Work* w, const Data* result) noexcept nogil:
+cdef inline bint together_pays(const Work* w, const Data* result) noexcept nogil:
     """Not where elements are widened and rounded: that takes longer than memory, and one phase after the other less."""
     if result.items == NULL or not result.stream or not result.as_is:
         return False
     if w.short:
-        return w.columns >= WIDE
+        return w.columns >= (NARROW if w.single and w.columns % LINE == 0 and is_vast(w) else WIDE)
     return w.columns * size_of(w.x.type) < NEAR and w.cut.runs == 1 and w.chunks_of_part == 1
+
+
+cdef inline bint far_forward_pays(const Work* w) noexcept nogil:
+    return w.moments and together_pays(w, &w.y)
+
+
+cdef inline bint far_backward_pays(const Work* w) noexcept nogil:
+    """In double the loop that also collects ds and db has more to keep than there are registers."""
+    return w.sums == COMPUTE and w.tally and (w.single or w.collected == NULL) and together_pays(w, &w.dx)
 
 
 cdef inline bint in_tiles(const Work* w, int rows, int params) noexcept nogil:
