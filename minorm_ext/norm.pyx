@@ -31,7 +31,7 @@ from minorm_ext.norm_row_jobs cimport (
 )
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, all_tiles, cut_work, parts_meet, take_whole_rows
-from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, finish, real, size_of
+from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, finish, real, size_of
 
 
 cdef enum:
@@ -241,7 +241,7 @@ cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) ex
     """Point at an array. Results too large to stay in the cache go around it."""
     data.type = type
     data.as_is = type == (SINGLE if w.single else DOUBLE)
-    data.direct = data.as_is or w.single
+    data.direct = data.as_is or (w.single and WIDEN)
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
         data.stream = result and w.rows * w.columns * size_of(type) > STREAM

@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "sixteen.h"
+#include "turn.h"
 
 /* What one turn computes, in elements of type V: one, or many. All is read first, so that the arithmetic is one
  * piece to the compiler, which then joins a product and a sum wherever it does so elsewhere. */
@@ -99,10 +99,10 @@
         MINORM_SOME(C, S, TURN, y, i + many < n ? i : n - many, i, i + many < n ? i + many : n, again)
 
 #define MINORM_RUN(T, C, S, TURN, y, again, ASK)                                                                   \
-    const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                    \
+    const ptrdiff_t many = MINORM_TURN_##C;                                                                        \
     const ptrdiff_t lead = far ? MINORM_LEAD(y) : 0, whole = far ? MINORM_WHOLE(y, n) : n;                         \
     ptrdiff_t i = 0;                                                                                               \
-    if (n < (lead ? 2 * many : many)) {                                                                            \
+    if (n < lead + many) {                                                                                         \
         MINORM_ONES(T, S, TURN, y, n)                                                                              \
     } else {                                                                                                       \
         MINORM_FIRST(C, S, TURN, y, lead)                                                                          \
@@ -143,7 +143,7 @@
 
 /* For data X stored in S: `runs` runs of n elements, `step` apart; their parameters are `param` apart. */
 #define MINORM_SECOND(X, S, T, C)                                                                                  \
-    SIXTEEN_INLINE void minorm_apply_of_##S(const X *x, const T *s, const T *b, const T *run_s, const T *run_b,    \
+    MINORM_INLINE void minorm_apply_of_##S(const X *x, const T *s, const T *b, const T *run_s, const T *run_b,     \
                                             ptrdiff_t param, X *y, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,    \
                                             ptrdiff_t next, bool far, T k, T d, T r) {                             \
         for (ptrdiff_t run = 0; run < runs; run++, x += step, y += step) {                                         \
@@ -154,14 +154,14 @@
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_apply_##S(const X *x, const T *s, const T *b, bool each, ptrdiff_t param, X *y,      \
+    MINORM_APART void minorm_apply_##S(const X *x, const T *s, const T *b, bool each, ptrdiff_t param, X *y,       \
                                         ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next, bool far,     \
                                         T k, T d, T r) {                                                           \
         const T *run_s = each ? NULL : s, *run_b = each ? NULL : b;                                                \
         MINORM_COMBINE(MINORM_APPLY_RUNS, S, each && s, each && b, s, b)                                           \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_grad_of_##S(const X *dy, const X *x, const T *s, const T *run_s, ptrdiff_t param,   \
+    MINORM_INLINE void minorm_grad_of_##S(const X *dy, const X *x, const T *s, const T *run_s, ptrdiff_t param,    \
                                            X *dx, T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,       \
                                            ptrdiff_t next, bool far, T k, T d, T r, T p, T q) {                    \
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, x += step, dx += step) {                            \
@@ -173,14 +173,14 @@
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_grad_##S(const X *dy, const X *x, const T *s, bool each, ptrdiff_t param, X *dx,     \
+    MINORM_APART void minorm_grad_##S(const X *dy, const X *x, const T *s, bool each, ptrdiff_t param, X *dx,      \
                                        T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next,  \
                                        bool far, T k, T d, T r, T p, T q) {                                        \
         const T *run_s = each ? NULL : s;                                                                          \
         MINORM_COMBINE(MINORM_GRAD_RUNS, S, each && s, ds, s, ds)                                                  \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_grad_given_of_##S(const X *dy, const T *s, const T *run_s, ptrdiff_t param, X *dx,  \
+    MINORM_INLINE void minorm_grad_given_of_##S(const X *dy, const T *s, const T *run_s, ptrdiff_t param, X *dx,   \
                                                  ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {     \
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, dx += step) {                                       \
             const ptrdiff_t at = run * param;                                                                      \
@@ -189,16 +189,16 @@
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_grad_given_##S(const X *dy, const T *s, bool each, ptrdiff_t param, X *dx,           \
+    MINORM_APART void minorm_grad_given_##S(const X *dy, const T *s, bool each, ptrdiff_t param, X *dx,            \
                                              ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {         \
         const T *run_s = each ? NULL : s;                                                                          \
         MINORM_COMBINE(MINORM_GRAD_GIVEN_RUNS, S, each && s, false, s, NULL)                                       \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_grad_params_##S(const X *dy, const X *x, ptrdiff_t param, T *ds, T *db, ptrdiff_t step,\
+    MINORM_APART void minorm_grad_params_##S(const X *dy, const X *x, ptrdiff_t param, T *ds, T *db, ptrdiff_t step,\
                                               ptrdiff_t runs, ptrdiff_t n, T k, T d, T r) {                        \
         for (; runs; runs--, dy += step, x += step) {                                                              \
-            const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                            \
+            const ptrdiff_t many = MINORM_TURN_##C;                                                                \
             ptrdiff_t i = 0;                                                                                       \
             for (; i + many <= n; i += many) MINORM_COLLECT(minorm_turn_##C, minorm_load_turn_##S)                 \
             for (; i < n; i++) MINORM_COLLECT(T, minorm_load_one_##S)                                              \

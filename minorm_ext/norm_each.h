@@ -8,7 +8,7 @@
 #ifndef MINORM_NORM_EACH_H
 #define MINORM_NORM_EACH_H
 
-#include "sixteen.h"
+#include "turn.h"
 
 #define MINORM_XHAT(in, j) (((in) - k[j]) - d[j]) * r[j]
 #define MINORM_DX(g, t, j) (g * scale * r[j] - p[j]) - t * q[j]
@@ -44,7 +44,7 @@
 #define MINORM_EACH(X, S, T, C)                                                                                    \
     static inline void minorm_apply_two_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
                                             ptrdiff_t n, const T *k, const T *d, const T *r) {                     \
-        const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                \
+        const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + many <= n; i += many)                                                                           \
             MINORM_APPLY_TWO(minorm_turn_##C, minorm_load_turn_##S, minorm_store_##S)                              \
@@ -54,7 +54,7 @@
     static inline void minorm_grad_two_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
                                            const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d, const T *r,\
                                            const T *p, const T *q) {                                               \
-        const ptrdiff_t many = sizeof(minorm_turn_##C) / sizeof(T);                                                \
+        const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + many <= n; i += many)                                                                           \
             MINORM_GRAD_TWO(minorm_turn_##C, minorm_load_turn_##S, minorm_store_##S)                               \

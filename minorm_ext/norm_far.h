@@ -32,7 +32,7 @@
 /* Where the second phase of a piece of y begins and stops, and the accumulators. */
 #define MINORM_PIECE(T, C, y)                                                                                      \
     const bool far = true;                                                                                         \
-    const ptrdiff_t at = 0, many = sizeof(minorm_turn_##C) / sizeof(T), lead = MINORM_LEAD(y);                     \
+    const ptrdiff_t at = 0, many = MINORM_TURN_##C, lead = MINORM_LEAD(y);                                         \
     const ptrdiff_t stop = ends ? MINORM_WHOLE(y, n) : n + MINORM_LEAD(y + n);                                     \
     ptrdiff_t i = begins ? 0 : lead;                                                                               \
     minorm_held_##C all = {0};                                                                                     \
@@ -48,19 +48,19 @@
 
 #define MINORM_FAR(X, S, T, C)                                                                                     \
     /* What is left of a piece, by way of a copy: the accumulators of the loop stay in registers. */               \
-    SIXTEEN_APART void minorm_add_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,   \
+    MINORM_APART void minorm_add_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,    \
                                            ptrdiff_t n, T k, T d) {                                                \
         minorm_add_##S(z, dy, s, x, i, n, k, d);                                                                   \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,      \
+    MINORM_INLINE void minorm_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,       \
                                         ptrdiff_t n, T k, T d) {                                                   \
         minorm_held_##C copy = *z;                                                                                 \
         if (i < n) minorm_add_rest_##S(&copy, dy, s, x, i, n, k, d);                                               \
         *z = copy;                                                                                                 \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_apply_and_sum_of_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,         \
+    MINORM_INLINE void minorm_apply_and_sum_of_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,          \
                                                     bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens, \
                                                     bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {       \
         MINORM_PIECE(T, C, y)                                                                                      \
@@ -85,13 +85,13 @@
         MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_apply_and_sum_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,             \
+    MINORM_APART void minorm_apply_and_sum_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,              \
                                                 bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens,     \
                                                 bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {           \
         MINORM_COMBINE(MINORM_APPLY_AND_SUM, S, s, b, s, b)                                                        \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_grad_and_sum_of_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,       \
+    MINORM_INLINE void minorm_grad_and_sum_of_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,        \
                                                    ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1, \
                                                    const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d,   \
                                                    T r, T c, T p, T q, T k1, T d1, T *held) {                      \
@@ -114,7 +114,7 @@
         MINORM_HOLD(T, C)                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_APART void minorm_grad_and_sum_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,           \
+    MINORM_APART void minorm_grad_and_sum_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,            \
                                                ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1,     \
                                                const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d, T r,  \
                                                T c, T p, T q, T k1, T d1, T *held) {                               \

@@ -9,11 +9,11 @@
 #ifndef MINORM_NORM_SUMS_H
 #define MINORM_NORM_SUMS_H
 
-#include "sixteen.h"
+#include "turn.h"
 
 #define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
 
-/* What an element, or 16 of them, adds: g and g * t. Forward has no dy. */
+/* What an element, or a turn of them, adds: g and g * t. Forward has no dy. */
 #define MINORM_TERM(V, LOAD, at)                                                                                   \
     V t, g;                                                                                                        \
     LOAD(x + (at), &t);                                                                                            \
@@ -21,32 +21,42 @@
     if (dy) LOAD(dy + (at), &g);                                                                                   \
     if (s) g *= *(const V *)(s + (at));
 
-#define MINORM_ADD(V, LOAD, at, half)                                                                              \
-    {                                                                                                              \
-        MINORM_TERM(V, LOAD, at)                                                                                   \
-        z->a[half] += g;                                                                                           \
-        z->q[half] += g * t;                                                                                       \
+/* Add `count` elements from `at` on to the accumulators from `first` on, a turn at a time. */
+#define MINORM_ADD(T, S, C, at, count, first)                                                                      \
+    for (int turn = 0; turn < (count) / MINORM_TURN_##C; turn++) {                                                 \
+        MINORM_TERM(minorm_turn_##C, minorm_load_turn_##S, (at) + turn * MINORM_TURN_##C)                          \
+        z->a[(first) / MINORM_TURN_##C + turn] += g;                                                               \
+        z->q[(first) / MINORM_TURN_##C + turn] += g * t;                                                           \
     }
 
 /* The accumulators, in the type C computed in. */
 #define MINORM_HELD(T, I, C)                                                                                       \
-    typedef struct { minorm_16##C a[2], q[2]; } minorm_held_##C;                                                   \
+    typedef struct { minorm_turn_##C a[32 / MINORM_TURN_##C], q[32 / MINORM_TURN_##C]; } minorm_held_##C;          \
                                                                                                                    \
     static const I minorm_kept_##C[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                          \
                                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};         \
                                                                                                                    \
-    /* The sum of 32 accumulators, as a tree. */                                                                   \
-    SIXTEEN_INLINE T minorm_total_##C(const T *a) {                                                                \
-        minorm_16##C v = *(const minorm_16##C *)a + *(const minorm_16##C *)(a + 16);                               \
-        minorm_8##C half = *(minorm_8##C *)&v + *((minorm_8##C *)&v + 1);                                          \
-        minorm_4##C quarter = *(minorm_4##C *)&half + *((minorm_4##C *)&half + 1);                                 \
-        return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);                                              \
+    /* The sum of 32 accumulators, as a tree: 16, 8, 4, 2 sums. */                                                 \
+    MINORM_INLINE T minorm_total_##C(const T *a) {                                                                 \
+        const minorm_turn_##C *all = (const minorm_turn_##C *)a;                                                   \
+        minorm_turn_##C v[16 / MINORM_TURN_##C];                                                                   \
+        minorm_8##C half;                                                                                          \
+        minorm_4##C quarter;                                                                                       \
+        const T *p = (const T *)v;                                                                                 \
+        for (int i = 0; i < 16 / MINORM_TURN_##C; i++) v[i] = all[i] + all[i + 16 / MINORM_TURN_##C];              \
+        for (int i = 0; i < 8 / MINORM_TURN_##C; i++) v[i] += v[i + 8 / MINORM_TURN_##C];                          \
+        for (int i = 0; i < 4 / MINORM_TURN_##C; i++) v[i] += v[i + 4 / MINORM_TURN_##C];                          \
+        for (int i = 0; i < 2 / MINORM_TURN_##C; i++) v[i] += v[i + 2 / MINORM_TURN_##C];                          \
+        if (MINORM_TURN_##C == 2) return p[0] + p[1];                                                              \
+        if (MINORM_TURN_##C == 16) half = *(const minorm_8##C *)p + *(const minorm_8##C *)(p + 8), p = (T *)&half; \
+        if (MINORM_TURN_##C >= 8) quarter = *(const minorm_4##C *)p + *(const minorm_4##C *)(p + 4), p = (T *)&quarter;\
+        return (p[0] + p[2]) + (p[1] + p[3]);                                                                      \
     }                                                                                                              \
                                                                                                                    \
-    SIXTEEN_INLINE void minorm_gather_##C(minorm_held_##C *all, const minorm_held_##C *piece) {                    \
-        for (int half = 0; half < 2; half++) {                                                                     \
-            all->a[half] += piece->a[half];                                                                        \
-            all->q[half] += piece->q[half];                                                                        \
+    MINORM_INLINE void minorm_gather_##C(minorm_held_##C *all, const minorm_held_##C *piece) {                     \
+        for (int i = 0; i < 32 / MINORM_TURN_##C; i++) {                                                           \
+            all->a[i] += piece->a[i];                                                                              \
+            all->q[i] += piece->q[i];                                                                              \
         }                                                                                                          \
     }
 
@@ -57,35 +67,35 @@ MINORM_HELD(double, int64_t, d)
 #define MINORM_SUMS(X, S, T, C)                                                                                    \
     /* Add the elements of a run from i on, a multiple of 32. What is left after whole 16s is taken out of the last\
      * 16 of the run: those counted before become 0. */                                                            \
-    SIXTEEN_INLINE void minorm_add_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,       \
+    MINORM_INLINE void minorm_add_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,        \
                                        ptrdiff_t n, T k, T d) {                                                    \
-        for (; i + 32 <= n; i += 32) {                                                                             \
-            MINORM_ADD(minorm_16##C, minorm_load_##S, i, 0)                                                        \
-            MINORM_ADD(minorm_16##C, minorm_load_##S, i + 16, 1)                                                   \
-        }                                                                                                          \
+        for (; i + 32 <= n; i += 32) MINORM_ADD(T, S, C, i, 32, 0)                                                 \
         if (i + 16 <= n) {                                                                                         \
-            MINORM_ADD(minorm_16##C, minorm_load_##S, i, 0)                                                        \
+            MINORM_ADD(T, S, C, i, 16, 0)                                                                          \
             i += 16;                                                                                               \
         }                                                                                                          \
         if (i < n && n >= 16) {                                                                                    \
-            const minorm_16i##C kept = *(const minorm_16i##C *)(minorm_kept_##C + (n - i));                        \
-            MINORM_TERM(minorm_16##C, minorm_load_##S, n - 16)                                                     \
-            g = (minorm_16##C)((minorm_16i##C)g & kept);                                                           \
-            t = (minorm_16##C)((minorm_16i##C)t & kept);                                                           \
-            z->a[1] += g;                                                                                          \
-            z->q[1] += g * t;                                                                                      \
+            for (int turn = 0; turn < 16 / MINORM_TURN_##C; turn++) {                                              \
+                const ptrdiff_t at = turn * MINORM_TURN_##C;                                                       \
+                const minorm_turn_i##C kept = *(const minorm_turn_i##C *)(minorm_kept_##C + (n - i) + at);         \
+                MINORM_TERM(minorm_turn_##C, minorm_load_turn_##S, n - 16 + at)                                    \
+                g = (minorm_turn_##C)((minorm_turn_i##C)g & kept);                                                 \
+                t = (minorm_turn_##C)((minorm_turn_i##C)t & kept);                                                 \
+                z->a[16 / MINORM_TURN_##C + turn] += g;                                                            \
+                z->q[16 / MINORM_TURN_##C + turn] += g * t;                                                        \
+            }                                                                                                      \
             i = n;                                                                                                 \
         }                                                                                                          \
         for (; i < n; i++) {                                                                                       \
             MINORM_TERM(T, minorm_load_one_##S, i)                                                                 \
-            z->a[1][0] += g;                                                                                       \
-            z->q[1][0] += g * t;                                                                                   \
+            z->a[16 / MINORM_TURN_##C][0] += g;                                                                    \
+            z->q[16 / MINORM_TURN_##C][0] += g * t;                                                                \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     /* `runs` runs, `step` apart. An accumulator takes some 16 elements before it is added to another: beside an   \
      * outlier of a million standard deviations, hundreds of small squares added singly would be rounded away. */  \
-    SIXTEEN_APART void minorm_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) { \
+    MINORM_APART void minorm_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) {  \
         minorm_held_##C all = {0};                                                                                 \
         const ptrdiff_t together = n < BRIEF ? BRIEF / n : 1;                                                      \
         for (ptrdiff_t first = 0; first < runs; first += together)                                                 \
@@ -101,7 +111,7 @@ MINORM_HELD(double, int64_t, d)
     }                                                                                                              \
                                                                                                                    \
     /* The same of one run of at most BRIEF. */                                                                    \
-    SIXTEEN_INLINE void minorm_short_sums_##S(const X *x, ptrdiff_t n, T k, T *a, T *q) {                          \
+    MINORM_INLINE void minorm_short_sums_##S(const X *x, ptrdiff_t n, T k, T *a, T *q) {                           \
         minorm_held_##C all = {0};                                                                                 \
         minorm_add_##S(&all, NULL, NULL, x, 0, n, k, 0);                                                           \
         *a = minorm_total_##C((const T *)all.a);                                                                   \
@@ -109,7 +119,7 @@ MINORM_HELD(double, int64_t, d)
     }                                                                                                              \
                                                                                                                    \
     /* The sums of a backward pass; s may be NULL. */                                                              \
-    SIXTEEN_APART void minorm_grad_sums_##S(const X *dy, const X *x, ptrdiff_t step, const T *s, ptrdiff_t s_step, \
+    MINORM_APART void minorm_grad_sums_##S(const X *dy, const X *x, ptrdiff_t step, const T *s, ptrdiff_t s_step,  \
                                             ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {                   \
         minorm_held_##C all = {0};                                                                                 \
         for (ptrdiff_t r = 0; r < runs; r++)                                                                       \

@@ -52,55 +52,62 @@ static inline float minorm_odd(double d) {
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
 
-#define SIXTEEN_INLINE static inline __attribute__((always_inline))
-#define SIXTEEN_APART static __attribute__((noinline, unused)) /* its vectors have all registers */
+#define MINORM_INLINE static inline __attribute__((always_inline))
+#define MINORM_APART static __attribute__((noinline, unused)) /* its vectors have all registers */
 
-/* Sixteen at once. Where the processor has vectors that convert, these must be inlined: left to itself gcc does so in
- * some loops and not in others. Elsewhere each is one function: inlined it would be unrolled into every loop. */
-#if defined(__AVX2__)
-#define CONVERSION SIXTEEN_INLINE
+/* What a register holds is a turn of a loop. gcc takes wider vectors apart, by way of memory. */
+#if defined(__AVX512F__)
+#define MINORM_BYTES 64
+#elif defined(__AVX2__)
+#define MINORM_BYTES 32
 #else
-#define CONVERSION SIXTEEN_APART
+#define MINORM_BYTES 16
+#endif
+#define MINORM_TURN_f (MINORM_BYTES / 4) /* elements */
+#define MINORM_TURN_d (MINORM_BYTES / 8)
+
+/* A turn of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be
+ * inlined: left to itself gcc does so in some loops and not in others. Elsewhere a chunk is converted at a time. */
+#if defined(__AVX2__)
+#define WIDEN 1
+#else
+#define WIDEN 0
 #endif
 
-CONVERSION void minorm_widen_16_half(const uint16_t *from, float *to) {
+MINORM_INLINE void minorm_widen_turn_half(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from)));
-#elif defined(__F16C__)
-    for (int i = 0; i < 16; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
+#elif defined(__AVX2__)
+    _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
 #else
-    for (int i = 0; i < 16; i++) to[i] = minorm_wide_half(from[i]);
+    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_wide_half(from[i]);
 #endif
 }
 
-CONVERSION void minorm_narrow_16_half(const float *from, uint16_t *to) {
+MINORM_INLINE void minorm_narrow_turn_half(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(_mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
-    for (int i = 0; i < 16; i += 8)
-        _mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #else
-    for (int i = 0; i < 16; i++) to[i] = minorm_narrow_half(from[i]);
+    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_narrow_half(from[i]);
 #endif
 }
 
 /* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
-CONVERSION void minorm_widen_16_bfloat(const uint16_t *from, float *to) {
+MINORM_INLINE void minorm_widen_turn_bfloat(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
     _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
 #elif defined(__AVX2__)
-    for (int i = 0; i < 16; i += 8) {
-        __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(from + i)));
-        _mm256_storeu_ps(to + i, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
-    }
+    __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    _mm256_storeu_ps(to, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
 #else
-    for (int i = 0; i < 16; i++) to[i] = minorm_wide_bfloat(from[i]);
+    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_wide_bfloat(from[i]);
 #endif
 }
 
-CONVERSION void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
+MINORM_INLINE void minorm_narrow_turn_bfloat(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
     __m512 f = _mm512_loadu_ps(from);
@@ -111,34 +118,31 @@ CONVERSION void minorm_narrow_16_bfloat(const float *from, uint16_t *to) {
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_srli_epi32(u, 16)));
 #elif defined(__AVX2__)
     const __m256i one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff), quiet = _mm256_set1_epi32(0x400000);
-    for (int i = 0; i < 16; i += 8) {
-        __m256 f = _mm256_loadu_ps(from + i);
-        __m256i u = _mm256_castps_si256(f), number = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_ORD_Q));
-        __m256i up = _mm256_add_epi32(half, _mm256_and_si256(_mm256_srli_epi32(u, 16), one));
-        u = _mm256_blendv_epi8(_mm256_or_si256(u, quiet), _mm256_add_epi32(u, up), number);
-        u = _mm256_srli_epi32(u, 16);
-        _mm_storeu_si128((__m128i *)(to + i),
-                         _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
-    }
+    __m256 f = _mm256_loadu_ps(from);
+    __m256i u = _mm256_castps_si256(f), number = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_ORD_Q));
+    __m256i up = _mm256_add_epi32(half, _mm256_and_si256(_mm256_srli_epi32(u, 16), one));
+    u = _mm256_blendv_epi8(_mm256_or_si256(u, quiet), _mm256_add_epi32(u, up), number);
+    u = _mm256_srli_epi32(u, 16);
+    _mm_storeu_si128((__m128i *)to, _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
 #else
-    for (int i = 0; i < 16; i++) to[i] = minorm_narrow_bfloat(from[i]);
+    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_narrow_bfloat(from[i]);
 #endif
 }
 
-#define MINORM_SIXTEENS(name, From, To, sixteen, one)                                            \
-    SIXTEEN_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
+#define MINORM_TURNS(name, From, To, turn, one)                                                  \
+    MINORM_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {            \
         ptrdiff_t i = 0;                                                                         \
-        for (; i + 16 <= n; i += 16) sixteen(from + i, to + i);                                  \
+        for (; WIDEN && i + MINORM_TURN_f <= n; i += MINORM_TURN_f) turn(from + i, to + i);      \
         for (; i < n; i++) to[i] = one(from[i]);                                                 \
     }
 
-MINORM_SIXTEENS(minorm_widen_half_f, uint16_t, float, minorm_widen_16_half, minorm_wide_half)
-MINORM_SIXTEENS(minorm_narrow_half_f, float, uint16_t, minorm_narrow_16_half, minorm_narrow_half)
-MINORM_SIXTEENS(minorm_widen_bfloat_f, uint16_t, float, minorm_widen_16_bfloat, minorm_wide_bfloat)
-MINORM_SIXTEENS(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_16_bfloat, minorm_narrow_bfloat)
+MINORM_TURNS(minorm_widen_half_f, uint16_t, float, minorm_widen_turn_half, minorm_wide_half)
+MINORM_TURNS(minorm_narrow_half_f, float, uint16_t, minorm_narrow_turn_half, minorm_narrow_half)
+MINORM_TURNS(minorm_widen_bfloat_f, uint16_t, float, minorm_widen_turn_bfloat, minorm_wide_bfloat)
+MINORM_TURNS(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_turn_bfloat, minorm_narrow_bfloat)
 
 #define MINORM_LOOP(name, From, To, expression)                                                  \
-    SIXTEEN_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {           \
+    MINORM_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {            \
         for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
     }
 

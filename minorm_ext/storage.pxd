@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Data lies in memory in one of four types and is computed with in float or double. Rows in float or double, and rows
-# of 16 bits computed in float, are taken where they lie: their loops widen and round in registers (sixteen.h). For all
+# of 16 bits computed in float, are taken where they lie: their loops widen and round in registers (turn.h), if the
+# processor has vectors that do. For all
 # else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level cache is
 # ever widened.
 #
@@ -17,6 +18,8 @@ ctypedef fused real:
     double
 
 cdef extern from "storage.h" nogil:
+    enum:
+        WIDEN  # loops take 16 bits as they lie
     double minorm_wide_half(uint16_t h) noexcept
     double minorm_wide_bfloat(uint16_t h) noexcept
     void minorm_widen_half_f(const uint16_t* source, float* to, Py_ssize_t n) noexcept

@@ -43,14 +43,16 @@ static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) 
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
-/* The same for half a line, or whole lines, to an address that is a multiple of as much. */
-static inline void minorm_stream_lines(void *to, const void *from, size_t bytes) {
-    size_t i = 0;
-    for (; i + sizeof(minorm_line) <= bytes; i += sizeof(minorm_line))
-        minorm_stream((float *)((char *)to + i), minorm_line_at((const float *)((const char *)from + i)));
+/* The same for a whole register or half of one, to an address that is a multiple of as much; 8 bytes do not go around. */
+static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__)
-    if (i < bytes) _mm256_stream_ps((float *)((char *)to + i), _mm256_loadu_ps((const float *)((const char *)from + i)));
+    if (bytes == 64) _mm512_stream_ps((float *)to, _mm512_loadu_ps((const float *)from));
 #endif
+#if defined(__AVX__)
+    if (bytes == 32) _mm256_stream_ps((float *)to, _mm256_loadu_ps((const float *)from));
+#endif
+    if (bytes == 16) _mm_stream_ps((float *)to, _mm_loadu_ps((const float *)from));
+    if (bytes == 8) memcpy(to, from, 8);
 }
 
 static inline void minorm_stream_end(void) { _mm_sfence(); }
@@ -58,7 +60,7 @@ static inline void minorm_stream_end(void) { _mm_sfence(); }
 #else /* no such stores, or none known here */
 
 static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
-static inline void minorm_stream_lines(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 static inline void minorm_stream_end(void) {}
 
 #endif
