@@ -43,7 +43,7 @@ static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) 
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
-/* The same for a whole register or half of one, to an address that is a multiple of as much; 8 bytes do not go around. */
+/* The same for a register or half of one, to an address that is a multiple of as much; 8 bytes do not go around. */
 static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__)
     if (bytes == 64) _mm512_stream_ps((float *)to, _mm512_loadu_ps((const float *)from));

@@ -1,7 +1,7 @@
 /* A turn: as many elements as a register holds. Vectors of that size say what is meant on every instruction set, and
- * what is local to a small function stays in registers. (Wider ones gcc takes apart: with vectors of 64 bytes everywhere,
- * norms on AVX2 took 3 to 7 times as long.) They are in the type computed in, float or double; in memory they are in the
- * type stored in, S: float, double, half or bfloat.
+ * what is local to a small function stays in registers. (Wider ones gcc takes apart: with vectors of 64 bytes
+ * everywhere, norms on AVX2 took 3 to 7 times as long.) They are in the type computed in, float or double; in memory
+ * they are in the type stored in, S: float, double, half or bfloat.
  *
  *     minorm_load_turn_S(from, &v)     widen a turn
  *     minorm_load_one_S(from, &t)      one element
