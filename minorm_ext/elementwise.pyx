@@ -3,8 +3,9 @@
 #
 # Every operation is a loop over one block of elements, compiled for float and double and vectorised by gcc. The driver
 # walks the blocks, over several threads when there is enough work, and writes around the cache when the output is
-# larger than it. Calling through a pointer costs nothing here: a block takes microseconds. Results cannot depend on
-# the number of threads, since no element knows of another.
+# larger than it. 16 bits are widened to float some elements at a time, and rounded once. Calling through a pointer
+# costs nothing here: a block takes microseconds. Results cannot depend on the number of threads, since no element knows
+# of another.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange
@@ -13,15 +14,12 @@ from libc.string cimport memcpy
 
 from minorm_ext.buffers cimport address
 from minorm_ext.exponential cimport exp, expm1, normal, sigmoid as logistic, tanh as tanh_of
+from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, narrow, real, size_of, widen
 
 cdef extern from "stream.h" nogil:
     void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
     void minorm_stream_end() noexcept
     void minorm_ahead(const char* source, Py_ssize_t bytes) noexcept
-
-ctypedef fused real:
-    float
-    double
 
 
 # The functions of one element.
@@ -252,10 +250,40 @@ cdef enum:
     CACHE = 8 << 20  # an output of more bytes is written around the cache; it pays even if it is read next
 
 
+cdef inline void widened(Type type, const char* items, Py_ssize_t n, float* room) noexcept nogil:
+    cdef Data data
+    data.items = <char*>items
+    data.type = type
+    widen(&data, 0, n, room)
+
+
+cdef void sixteen_bits(
+    int number, Type type, const char* a, const char* b, char* out, Py_ssize_t n, double option
+) noexcept nogil:
+    """A block of float16 or bfloat16, computed in float in the innermost cache."""
+    cdef float[PIECE] a_room, b_room, room
+    cdef const float* second = a_room
+    cdef int itemsize = size_of(type)
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t count
+    while i < n:
+        count = min(<Py_ssize_t>PIECE, n - i)
+        widened(type, a + i * itemsize, count, a_room)
+        if b != a:
+            widened(type, b + i * itemsize, count, b_room)
+            second = b_room
+        if number == ACCUMULATE:
+            widened(type, out + i * itemsize, count, room)
+        float_loops[number](a_room, second, room, count, <float>option)
+        narrow(type, <const float*>room, out + i * itemsize, count)
+        i += count
+
+
 cdef inline void one_block(
-    int number, int itemsize, const char* a, const char* b, char* out, Py_ssize_t n, double option, bint around
+    int number, Type type, const char* a, const char* b, char* out, Py_ssize_t n, double option, bint around
 ) noexcept nogil:
     cdef double[PIECE] piece
+    cdef int itemsize = size_of(type)
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t count
     if around and number == COPY:
@@ -271,34 +299,40 @@ cdef inline void one_block(
             minorm_ahead(a + i * itemsize + AHEAD, count * itemsize)
             if b != a:
                 minorm_ahead(b + i * itemsize + AHEAD, count * itemsize)
-            one_block(number, itemsize, a + i * itemsize, b + i * itemsize, <char*>piece, count, option, False)
+            one_block(number, type, a + i * itemsize, b + i * itemsize, <char*>piece, count, option, False)
             minorm_stream_copy(out + i * itemsize, piece, count * itemsize)
             i += count
         minorm_stream_end()
-    elif itemsize == 4:
+    elif number == COPY:
+        memcpy(out, a, n * itemsize)
+    elif type == SINGLE:
         float_loops[number](<const float*>a, <const float*>b, <float*>out, n, <float>option)
-    else:
+    elif type == DOUBLE:
         double_loops[number](<const double*>a, <const double*>b, <double*>out, n, option)
+    else:
+        sixteen_bits(number, type, a, b, out, n, option)
 
 
 cdef void all_blocks(
-    int number, int itemsize, const char* a, const char* b, char* out, Py_ssize_t n, double option, bint around,
+    int number, Type type, const char* a, const char* b, char* out, Py_ssize_t n, double option, bint around,
     int threads,
 ) noexcept nogil:
     cdef Py_ssize_t block
-    cdef Py_ssize_t step = BLOCK * itemsize
+    cdef Py_ssize_t step = BLOCK * size_of(type)
     for block in prange((n + BLOCK - 1) // BLOCK, num_threads=threads, schedule="static"):
         one_block(
-            number, itemsize, a + block * step, b + block * step, out + block * step,
+            number, type, a + block * step, b + block * step, out + block * step,
             min(<Py_ssize_t>BLOCK, n - block * BLOCK), option, around,
         )
 
 
-def run(int number, object a, object b, object out, Py_ssize_t n, int itemsize, double option, int threads):
+def run(int number, object a, object b, object out, Py_ssize_t n, Type type, double option, int threads):
     """out[i] = operation(a[i], b[i], option) for the n elements of dense arrays of one layout; b may be None.
 
-    The caller vouches for layout and type. `out` may be `a` or `b` only in accumulate, which reads it as well.
+    The caller vouches for layout and `type` (minorm_ext/storage.pxd). `out` may be `a` or `b` only in accumulate, which
+    reads it as well.
     """
+    cdef int itemsize = size_of(type)
     cdef const char* a_data = <const char*>address(a, itemsize)
     cdef const char* b_data = a_data if b is None else <const char*>address(b, itemsize)
     cdef char* out_data = <char*>address(out, itemsize, True)
@@ -308,13 +342,13 @@ def run(int number, object a, object b, object out, Py_ssize_t n, int itemsize, 
     if threads <= 1 or n < (HEAVY_WORK if heavy[number] else LIGHT_WORK):
         threads = 1
         if n <= BLOCK:
-            one_block(number, itemsize, a_data, b_data, out_data, n, option, False)
+            one_block(number, type, a_data, b_data, out_data, n, option, False)
             return
     while start < n:
         offset = start * itemsize
         with nogil:
             all_blocks(
-                number, itemsize, a_data + offset, b_data + offset, out_data + offset,
+                number, type, a_data + offset, b_data + offset, out_data + offset,
                 min(<Py_ssize_t>CHUNK, n - start), option, around, threads,
             )
         start += CHUNK

@@ -245,15 +245,40 @@ def test_read_only_input(rng):
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("name", FORWARD)
-def test_sixteen_bits_are_computed_in_float32(name, dtype, rng):
+def test_sixteen_bits_are_computed_in_float32(name, dtype, level, rng):
     x = (rng.standard_normal(500) * 3).astype(dtype)
     y = getattr(elementwise, name)(x)
     assert y.dtype == dtype
     expected = getattr(elementwise, name)(x.astype(np.float32)).astype(dtype)
     np.testing.assert_array_equal(y.astype(np.float32), expected.astype(np.float32))
-    dy = np.ones_like(x)
+    dy = rng.standard_normal(500).astype(dtype)
     kept = y if name in FROM_OUTPUT else x
-    assert getattr(elementwise, name + "_grad")(dy, kept).dtype == dtype
+    gradient = getattr(elementwise, name + "_grad")
+    expected = gradient(dy.astype(np.float32), kept.astype(np.float32)).astype(dtype)
+    np.testing.assert_array_equal(gradient(dy, kept).view(np.uint16), expected.view(np.uint16))
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 5000, 5_000_011])  # the last goes around the cache
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_arithmetic_of_sixteen_bits_rounds_once(dtype, size, level, rng):
+    a, b = (rng.standard_normal(size, np.float32).astype(dtype) for _ in range(2))
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    for name, expected in (("add", wide_a + wide_b), ("sub", wide_a - wide_b), ("mul", wide_a * wide_b)):
+        found = getattr(elementwise, name)(a, b)
+        np.testing.assert_array_equal(found.view(np.uint16), expected.astype(dtype).view(np.uint16))
+    found = elementwise.scale(a, 0.3)
+    np.testing.assert_array_equal(found.view(np.uint16), (wide_a * np.float32(0.3)).astype(dtype).view(np.uint16))
+    elementwise.accumulate(b, a)
+    np.testing.assert_array_equal(b.view(np.uint16), (wide_a + wide_b).astype(dtype).view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_copies_of_sixteen_bits_keep_every_bit(dtype, level):
+    every = np.arange(1 << 16).astype(np.uint16).view(dtype)  # NaNs of all kinds among them
+    np.testing.assert_array_equal(elementwise.copy(every).view(np.uint16), every.view(np.uint16))
+    lying = every.reshape(4, 8, 2048).transpose(2, 0, 1)
+    assert elementwise.relu(lying).strides == lying.strides
+    np.testing.assert_array_equal(elementwise.copy(lying).view(np.uint16), lying.view(np.uint16))
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -298,7 +323,7 @@ def test_an_interrupt_is_answered_in_the_middle():
     signal.setitimer(signal.ITIMER_REAL, 0.02)
     try:
         with pytest.raises(KeyboardInterrupt):
-            kernels.run(kernels.numbers["gelu"], x, None, out, x.size, 8, 0.0, 1)
+            kernels.run(kernels.numbers["gelu"], x, None, out, x.size, 3, 0.0, 1)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -309,9 +334,9 @@ def test_kernels_check_their_arguments():
     kernels = minorm_ext.kernels("elementwise")
     x = np.zeros(10, np.float32)
     with pytest.raises(TypeError):
-        kernels.run(0, None, x, x, 10, 4, 0.0, 1)
+        kernels.run(0, None, x, x, 10, 2, 0.0, 1)
     with pytest.raises(TypeError):
-        kernels.run(0, x.astype(np.float64), x, x, 10, 4, 0.0, 1)
+        kernels.run(0, x.astype(np.float64), x, x, 10, 2, 0.0, 1)
     x.flags.writeable = False
     with pytest.raises(ValueError):
-        kernels.run(0, x, x, x, 10, 4, 0.0, 1)
+        kernels.run(0, x, x, x, 10, 2, 0.0, 1)

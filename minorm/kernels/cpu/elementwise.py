@@ -1,8 +1,8 @@
-"""The elementwise kernels, parallel and vectorised, for float32 and float64; anything else goes to the reference.
+"""The elementwise kernels, parallel and vectorised, for the four float types; anything else goes to the reference.
 
 The formulas are those of kernels/reference/elementwise.py, function by function. A kernel maps dense arrays of one
-layout; arrays in another layout (channels-last, a broadcast gradient) are brought into one here, and 16-bit floats are
-widened to float32 and rounded once. Results do not depend on the number of threads.
+layout; arrays in another layout (channels-last, a broadcast gradient) are brought into one here. 16-bit floats are
+widened to float32 and rounded once, a little at a time. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _maps: Any = minorm_ext.kernels("elementwise")
 _run = _maps.run
 _number: dict[str, int] = _maps.numbers
 _float32, _float64 = dtypes.float32, dtypes.float64
+_TYPES = {dtypes.float16: 0, dtypes.bfloat16: 1, _float32: 2, _float64: 3}  # minorm_ext/storage.pxd
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
@@ -56,7 +57,7 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
         and (b is None or (b.dtype is dtype and b.shape == a.shape and is_plain(b)))
     ):
         out = _empty(a.shape, dtype)
-        _run(_number[name], a, b, out, a.size, dtype.itemsize, option or 0.0, _get_num_threads())
+        _run(_number[name], a, b, out, a.size, 2 if dtype is _float32 else 3, option or 0.0, _get_num_threads())
         return out
     return _map_other(name, fallback, a, b, option)
 
@@ -65,16 +66,13 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
     """`_map` for 16-bit floats, for other layouts, and for what only the reference knows."""
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
-    if same and dtype in dtypes.HALVES:
-        wide = None if b is None else b.astype(np.float32)
-        return _map(name, fallback, a.astype(np.float32), wide, option).astype(dtype)
-    if not same or dtype not in (_float32, _float64):
+    if not same or dtype not in _TYPES:
         arguments = [argument for argument in (a, b, option) if argument is not None]
         return fallback(*arguments)
     out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of what forward kept
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
     a, b = (None if x is None else plain(x.transpose(order)) for x in (a, b))
-    _run(_number[name], a, b, out.transpose(order), out.size, out.itemsize, option or 0.0, _get_num_threads())
+    _run(_number[name], a, b, out.transpose(order), out.size, _TYPES[dtype], option or 0.0, _get_num_threads())
     return out
 
 
@@ -117,14 +115,14 @@ def copy(x: Any) -> Any:
 def accumulate(total: Any, x: Any) -> None:
     dtype = total.dtype
     if (
-        (dtype is _float32 or dtype is _float64)
-        and x.dtype is dtype
+        dtype in _TYPES
+        and x.dtype == dtype
         and x.shape == total.shape
         and is_plain(x)
         and is_plain(total)
         and not np.may_share_memory(x, total)
     ):
-        _run(_number["accumulate"], x, None, total, x.size, dtype.itemsize, 0.0, _get_num_threads())
+        _run(_number["accumulate"], x, None, total, x.size, _TYPES[dtype], 0.0, _get_num_threads())
     else:
         total += x
 
