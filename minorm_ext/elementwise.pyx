@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 
 from minorm_ext.buffers cimport address
 from minorm_ext.exponential cimport exp, expm1, normal, sigmoid as logistic, tanh as tanh_of
-from minorm_ext.storage cimport DOUBLE, SINGLE, Data, Type, narrow, real, size_of, widen
+from minorm_ext.storage cimport DOUBLE, SINGLE, Type, narrow, real, size_of, widen
 
 cdef extern from "stream.h" nogil:
     void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
@@ -64,9 +64,6 @@ cdef void scale(const real* a, const real* b, real* out, Py_ssize_t n, real opti
     cdef Py_ssize_t i
     for i in range(n):
         out[i] = a[i] * option
-
-cdef void copy(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
-    memcpy(out, a, n * sizeof(real))
 
 cdef void accumulate(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i
@@ -213,7 +210,7 @@ cdef void enter(str name, FloatLoop float_loop, DoubleLoop double_loop, bint is_
 enter("add", add[float], add[double], False)
 enter("sub", sub[float], sub[double], False)
 enter("mul", mul[float], mul[double], False)
-enter("copy", copy[float], copy[double], False)
+enter("copy", NULL, NULL, False)  # of any type, so the driver does it
 enter("scale", scale[float], scale[double], False)
 enter("accumulate", accumulate[float], accumulate[double], False)
 enter("relu", relu[float], relu[double], False)
@@ -250,13 +247,6 @@ cdef enum:
     CACHE = 8 << 20  # an output of more bytes is written around the cache; it pays even if it is read next
 
 
-cdef inline void widened(Type type, const char* items, Py_ssize_t n, float* room) noexcept nogil:
-    cdef Data data
-    data.items = <char*>items
-    data.type = type
-    widen(&data, 0, n, room)
-
-
 cdef void sixteen_bits(
     int number, Type type, const char* a, const char* b, char* out, Py_ssize_t n, double option
 ) noexcept nogil:
@@ -268,12 +258,12 @@ cdef void sixteen_bits(
     cdef Py_ssize_t count
     while i < n:
         count = min(<Py_ssize_t>PIECE, n - i)
-        widened(type, a + i * itemsize, count, a_room)
+        widen(type, a + i * itemsize, <float*>a_room, count)
         if b != a:
-            widened(type, b + i * itemsize, count, b_room)
+            widen(type, b + i * itemsize, <float*>b_room, count)
             second = b_room
         if number == ACCUMULATE:
-            widened(type, out + i * itemsize, count, room)
+            widen(type, out + i * itemsize, <float*>room, count)
         float_loops[number](a_room, second, room, count, <float>option)
         narrow(type, <const float*>room, out + i * itemsize, count)
         i += count

@@ -144,8 +144,8 @@
 /* For data X stored in S: `runs` runs of n elements, `step` apart; their parameters are `param` apart. */
 #define MINORM_SECOND(X, S, T, C)                                                                                  \
     MINORM_INLINE void minorm_apply_of_##S(const X *x, const T *s, const T *b, const T *run_s, const T *run_b,     \
-                                            ptrdiff_t param, X *y, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,    \
-                                            ptrdiff_t next, bool far, T k, T d, T r) {                             \
+                                           ptrdiff_t param, X *y, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,     \
+                                           ptrdiff_t next, bool far, T k, T d, T r) {                              \
         for (ptrdiff_t run = 0; run < runs; run++, x += step, y += step) {                                         \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r, c_b = run_b ? run_b[at] : (T)-0.0;                              \
@@ -155,15 +155,15 @@
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_apply_##S(const X *x, const T *s, const T *b, bool each, ptrdiff_t param, X *y,       \
-                                        ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next, bool far,     \
-                                        T k, T d, T r) {                                                           \
+                                       ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next, bool far,      \
+                                       T k, T d, T r) {                                                            \
         const T *run_s = each ? NULL : s, *run_b = each ? NULL : b;                                                \
         MINORM_COMBINE(MINORM_APPLY_RUNS, S, each && s, each && b, s, b)                                           \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_grad_of_##S(const X *dy, const X *x, const T *s, const T *run_s, ptrdiff_t param,    \
-                                           X *dx, T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,       \
-                                           ptrdiff_t next, bool far, T k, T d, T r, T p, T q) {                    \
+                                          X *dx, T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,        \
+                                          ptrdiff_t next, bool far, T k, T d, T r, T p, T q) {                     \
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, x += step, dx += step) {                            \
             const ptrdiff_t at = run * param, to = param ? run * n : 0;                                            \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
@@ -174,14 +174,14 @@
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_grad_##S(const X *dy, const X *x, const T *s, bool each, ptrdiff_t param, X *dx,      \
-                                       T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next,  \
-                                       bool far, T k, T d, T r, T p, T q) {                                        \
+                                      T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, ptrdiff_t next,   \
+                                      bool far, T k, T d, T r, T p, T q) {                                         \
         const T *run_s = each ? NULL : s;                                                                          \
         MINORM_COMBINE(MINORM_GRAD_RUNS, S, each && s, ds, s, ds)                                                  \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_grad_given_of_##S(const X *dy, const T *s, const T *run_s, ptrdiff_t param, X *dx,   \
-                                                 ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {     \
+                                                ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {      \
         for (ptrdiff_t run = 0; run < runs; run++, dy += step, dx += step) {                                       \
             const ptrdiff_t at = run * param;                                                                      \
             const T c = run_s ? r * run_s[at] : r;                                                                 \
@@ -190,13 +190,13 @@
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_grad_given_##S(const X *dy, const T *s, bool each, ptrdiff_t param, X *dx,            \
-                                             ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {         \
+                                            ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, bool far, T r) {          \
         const T *run_s = each ? NULL : s;                                                                          \
         MINORM_COMBINE(MINORM_GRAD_GIVEN_RUNS, S, each && s, false, s, NULL)                                       \
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_grad_params_##S(const X *dy, const X *x, ptrdiff_t param, T *ds, T *db, ptrdiff_t step,\
-                                              ptrdiff_t runs, ptrdiff_t n, T k, T d, T r) {                        \
+                                             ptrdiff_t runs, ptrdiff_t n, T k, T d, T r) {                         \
         for (; runs; runs--, dy += step, x += step) {                                                              \
             const ptrdiff_t many = MINORM_TURN_##C;                                                                \
             ptrdiff_t i = 0;                                                                                       \

@@ -49,20 +49,20 @@
 #define MINORM_FAR(X, S, T, C)                                                                                     \
     /* What is left of a piece, by way of a copy: the accumulators of the loop stay in registers. */               \
     MINORM_APART void minorm_add_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,    \
-                                           ptrdiff_t n, T k, T d) {                                                \
+                                          ptrdiff_t n, T k, T d) {                                                 \
         minorm_add_##S(z, dy, s, x, i, n, k, d);                                                                   \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_rest_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,       \
-                                        ptrdiff_t n, T k, T d) {                                                   \
+                                       ptrdiff_t n, T k, T d) {                                                    \
         minorm_held_##C copy = *z;                                                                                 \
         if (i < n) minorm_add_rest_##S(&copy, dy, s, x, i, n, k, d);                                               \
         *z = copy;                                                                                                 \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_apply_and_sum_of_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,          \
-                                                    bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens, \
-                                                    bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {       \
+                                                   bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens,  \
+                                                   bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {        \
         MINORM_PIECE(T, C, y)                                                                                      \
         if (begins) { MINORM_FIRST(C, S, MINORM_APPLY, y, lead) }                                                  \
         for (ptrdiff_t start = 0; start < n1; start += BRIEF) {                                                    \
@@ -86,15 +86,15 @@
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_apply_and_sum_##S(const X *x, const T *s, const T *b, X *y, ptrdiff_t n,              \
-                                                bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens,     \
-                                                bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {           \
+                                               bool begins, bool ends, const X *x1, ptrdiff_t n1, bool opens,      \
+                                               bool closes, T k, T d, T r, T c, T c_b, T k1, T *held) {            \
         MINORM_COMBINE(MINORM_APPLY_AND_SUM, S, s, b, s, b)                                                        \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_grad_and_sum_of_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,        \
-                                                   ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1, \
-                                                   const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d,   \
-                                                   T r, T c, T p, T q, T k1, T d1, T *held) {                      \
+                                                  ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1,  \
+                                                  const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d,    \
+                                                  T r, T c, T p, T q, T k1, T d1, T *held) {                       \
         MINORM_PIECE(T, C, dx)                                                                                     \
         const ptrdiff_t to = 0;                                                                                    \
         ptrdiff_t j = 0;                                                                                           \
@@ -115,9 +115,9 @@
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_grad_and_sum_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,            \
-                                               ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1,     \
-                                               const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d, T r,  \
-                                               T c, T p, T q, T k1, T d1, T *held) {                               \
+                                              ptrdiff_t n, bool begins, bool ends, const X *dy1, const X *x1,      \
+                                              const T *s1, ptrdiff_t n1, bool opens, bool closes, T k, T d, T r,   \
+                                              T c, T p, T q, T k1, T d1, T *held) {                                \
         MINORM_COMBINE(MINORM_GRAD_AND_SUM, S, s, ds, s, ds)                                                       \
     }
 

@@ -22,7 +22,7 @@
     if (s) g *= *(const V *)(s + (at));
 
 /* Add `count` elements from `at` on to the accumulators from `first` on, a turn at a time. */
-#define MINORM_ADD(T, S, C, at, count, first)                                                                      \
+#define MINORM_ADD(S, C, at, count, first)                                                                      \
     for (int turn = 0; turn < (count) / MINORM_TURN_##C; turn++) {                                                 \
         MINORM_TERM(minorm_turn_##C, minorm_load_turn_##S, (at) + turn * MINORM_TURN_##C)                          \
         z->a[(first) / MINORM_TURN_##C + turn] += g;                                                               \
@@ -68,10 +68,10 @@ MINORM_HELD(double, int64_t, d)
     /* Add the elements of a run from i on, a multiple of 32. What is left after whole 16s is taken out of the last\
      * 16 of the run: those counted before become 0. */                                                            \
     MINORM_INLINE void minorm_add_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,        \
-                                       ptrdiff_t n, T k, T d) {                                                    \
-        for (; i + 32 <= n; i += 32) MINORM_ADD(T, S, C, i, 32, 0)                                                 \
+                                      ptrdiff_t n, T k, T d) {                                                     \
+        for (; i + 32 <= n; i += 32) MINORM_ADD(S, C, i, 32, 0)                                                 \
         if (i + 16 <= n) {                                                                                         \
-            MINORM_ADD(T, S, C, i, 16, 0)                                                                          \
+            MINORM_ADD(S, C, i, 16, 0)                                                                          \
             i += 16;                                                                                               \
         }                                                                                                          \
         if (i < n && n >= 16) {                                                                                    \
@@ -120,7 +120,7 @@ MINORM_HELD(double, int64_t, d)
                                                                                                                    \
     /* The sums of a backward pass; s may be NULL. */                                                              \
     MINORM_APART void minorm_grad_sums_##S(const X *dy, const X *x, ptrdiff_t step, const T *s, ptrdiff_t s_step,  \
-                                            ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {                   \
+                                           ptrdiff_t runs, ptrdiff_t n, T k, T d, T *a, T *q) {                    \
         minorm_held_##C all = {0};                                                                                 \
         for (ptrdiff_t r = 0; r < runs; r++)                                                                       \
             if (s) minorm_add_##S(&all, dy + r * step, s + r * s_step, x + r * step, 0, n, k, d);                  \

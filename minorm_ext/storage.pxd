@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Data lies in memory in one of four types and is computed with in float or double. Rows in float or double, and rows
 # of 16 bits computed in float, are taken where they lie: their loops widen and round in registers (turn.h), if the
-# processor has vectors that do. For all
-# else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level cache is
-# ever widened.
+# processor has vectors that do. For all else a kernel fetches a little at a time and puts its results back; nothing but
+# what lies in the first-level cache is ever widened.
 #
 #     p = fetch(&w.x, at, n, room)       where the elements lie, or `room` with the same elements widened
 #     q = place(&w.y, at, room)          where results may be written: in place, or `room`
@@ -73,19 +72,19 @@ cdef inline double item(const Data* data, Py_ssize_t at) noexcept nogil:
     return minorm_wide_bfloat((<const uint16_t*>data.items)[at])
 
 
-cdef inline void widen(const Data* data, Py_ssize_t at, Py_ssize_t n, real* to) noexcept nogil:
+cdef inline void widen(Type type, const char* source, real* to, Py_ssize_t n) noexcept nogil:
     if real is float:
-        if data.type == HALF:
-            minorm_widen_half_f(<const uint16_t*>data.items + at, to, n)
+        if type == HALF:
+            minorm_widen_half_f(<const uint16_t*>source, to, n)
         else:
-            minorm_widen_bfloat_f(<const uint16_t*>data.items + at, to, n)
+            minorm_widen_bfloat_f(<const uint16_t*>source, to, n)
     else:
-        if data.type == HALF:
-            minorm_widen_half_d(<const uint16_t*>data.items + at, to, n)
-        elif data.type == BFLOAT:
-            minorm_widen_bfloat_d(<const uint16_t*>data.items + at, to, n)
+        if type == HALF:
+            minorm_widen_half_d(<const uint16_t*>source, to, n)
+        elif type == BFLOAT:
+            minorm_widen_bfloat_d(<const uint16_t*>source, to, n)
         else:
-            minorm_widen_float_d(<const float*>data.items + at, to, n)
+            minorm_widen_float_d(<const float*>source, to, n)
 
 
 cdef inline void narrow(Type type, const real* source, char* to, Py_ssize_t n) noexcept nogil:
@@ -107,7 +106,7 @@ cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, rea
     """n elements from `at` on, in the type computed in."""
     if data.as_is:
         return <const real*>data.items + at
-    widen(data, at, n, room)
+    widen(data.type, data.items + at * size_of(data.type), room, n)
     return room
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import memory
-from minorm.kernels.cpu.operands import is_plain, plain
+from minorm.kernels.cpu.operands import STORAGE, is_plain, plain
 from minorm.kernels.cpu.softmax import (
     check_target,
     cross_entropy,
@@ -41,7 +41,6 @@ _maps: Any = minorm_ext.kernels("elementwise")
 _run = _maps.run
 _number: dict[str, int] = _maps.numbers
 _float32, _float64 = dtypes.float32, dtypes.float64
-_TYPES = {dtypes.float16: 0, dtypes.bfloat16: 1, _float32: 2, _float64: 3}  # minorm_ext/storage.pxd
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
@@ -66,13 +65,13 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
     """`_map` for 16-bit floats, for other layouts, and for what only the reference knows."""
     dtype = a.dtype
     same = b is None or (b.dtype == dtype and b.shape == a.shape)
-    if not same or dtype not in _TYPES:
+    if not same or dtype not in STORAGE:
         arguments = [argument for argument in (a, b, option) if argument is not None]
         return fallback(*arguments)
     out = memory.empty_like(a if b is None else b)  # a gradient takes the layout of what forward kept
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
     a, b = (None if x is None else plain(x.transpose(order)) for x in (a, b))
-    _run(_number[name], a, b, out.transpose(order), out.size, _TYPES[dtype], option or 0.0, _get_num_threads())
+    _run(_number[name], a, b, out.transpose(order), out.size, STORAGE[dtype], option or 0.0, _get_num_threads())
     return out
 
 
@@ -115,14 +114,14 @@ def copy(x: Any) -> Any:
 def accumulate(total: Any, x: Any) -> None:
     dtype = total.dtype
     if (
-        dtype in _TYPES
+        dtype in STORAGE
         and x.dtype == dtype
         and x.shape == total.shape
         and is_plain(x)
         and is_plain(total)
         and not np.may_share_memory(x, total)
     ):
-        _run(_number["accumulate"], x, None, total, x.size, _TYPES[dtype], 0.0, _get_num_threads())
+        _run(_number["accumulate"], x, None, total, x.size, STORAGE[dtype], 0.0, _get_num_threads())
     else:
         total += x
 

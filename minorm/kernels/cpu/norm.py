@@ -15,6 +15,7 @@ import minorm_ext
 from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels.cpu.memory import empty, empty_like
+from minorm.kernels.cpu.operands import STORAGE
 from minorm.kernels.protocol import Statistics
 from minorm.nest import Nest
 
@@ -22,7 +23,6 @@ Array = Any
 _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
-_STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # minorm_ext/storage.pxd
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
 
 
@@ -117,7 +117,7 @@ def _forward(
         return
     dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     _kernels.forward(
-        nest.code, _STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
+        nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
         *equation, moments, _threads(),
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def _backward(
     if needs[1]:
         ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
     _kernels.backward(
-        nest.code, _STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
+        nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
         ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(),
     )  # fmt: skip
     return dx, ds, db

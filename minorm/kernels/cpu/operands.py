@@ -1,10 +1,14 @@
-"""Arrays as kernels take them: elements in C order, without gaps, each at a multiple of its size."""
+"""Arrays as kernels take them: elements in C order, without gaps, each at a multiple of its size; and types."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from minorm import dtypes
+
+STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, minorm_ext/storage.pxd
 
 
 def is_plain(x: Any) -> bool:
