@@ -49,3 +49,32 @@ cdef inline Py_ssize_t row_param(const Nest* nest, Py_ssize_t row) noexcept nogi
     if nest.keep0.count == 1:
         return row * nest.keep1.param
     return row // nest.keep1.count * nest.keep0.param + row % nest.keep1.count * nest.keep1.param
+
+
+cdef struct Place:  # a row
+    Py_ssize_t inner  # turn of the inner kept loop
+    Py_ssize_t data   # where its data begins
+    Py_ssize_t param
+
+
+cdef inline Place place_of(const Nest* nest, Py_ssize_t row) noexcept nogil:
+    cdef Place place
+    place.inner = row % nest.keep1.count
+    place.data = row_data(nest, row)
+    place.param = row_param(nest, row)
+    return place
+
+
+cdef inline void go_on(const Nest* nest, Place* place, Py_ssize_t step) noexcept nogil:
+    """To the next row, if step is 1, or to the next turn of the outer kept loop: without dividing."""
+    if step == 1:
+        place.inner += 1
+        place.data += nest.keep1.data
+        place.param += nest.keep1.param
+        if place.inner < nest.keep1.count:
+            return
+        place.inner = 0
+        place.data -= nest.keep1.count * nest.keep1.data
+        place.param -= nest.keep1.count * nest.keep1.param
+    place.data += nest.keep0.data
+    place.param += nest.keep0.param

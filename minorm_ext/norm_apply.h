@@ -161,6 +161,15 @@
         MINORM_COMBINE(MINORM_APPLY_RUNS, S, each && s, each && b, s, b)                                           \
     }                                                                                                              \
                                                                                                                    \
+    /* The same on `rows` rows of one run, which begin at `start`. */                                              \
+    MINORM_APART void minorm_apply_rows_##S(const X *x, const T *s, const T *b, const ptrdiff_t *param, X *y,      \
+                                            const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,       \
+                                            const T *d, const T *r) {                                              \
+        for (ptrdiff_t j = 0; j < rows; j++)                                                                       \
+            minorm_apply_of_##S(x + start[j], NULL, NULL, s ? s + param[j] : NULL, b ? b + param[j] : NULL, 0,     \
+                                y + start[j], 0, 1, n, 0, false, k[j], d[j], r[j]);                                \
+    }                                                                                                              \
+                                                                                                                   \
     MINORM_INLINE void minorm_grad_of_##S(const X *dy, const X *x, const T *s, const T *run_s, ptrdiff_t param,    \
                                           X *dx, T *ds, T *db, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,        \
                                           ptrdiff_t next, bool far, T k, T d, T r, T p, T q) {                     \
@@ -178,6 +187,14 @@
                                       bool far, T k, T d, T r, T p, T q) {                                         \
         const T *run_s = each ? NULL : s;                                                                          \
         MINORM_COMBINE(MINORM_GRAD_RUNS, S, each && s, ds, s, ds)                                                  \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_APART void minorm_grad_rows_##S(const X *dy, const X *x, const T *s, const ptrdiff_t *param, X *dx,     \
+                                           const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,        \
+                                           const T *d, const T *r, const T *p, const T *q) {                       \
+        for (ptrdiff_t j = 0; j < rows; j++)                                                                       \
+            minorm_grad_of_##S(dy + start[j], x + start[j], NULL, s ? s + param[j] : NULL, 0, dx + start[j], NULL, \
+                               NULL, 0, 1, n, 0, false, k[j], d[j], r[j], p[j], q[j]);                             \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_grad_given_of_##S(const X *dy, const T *s, const T *run_s, ptrdiff_t param, X *dx,   \

@@ -76,6 +76,42 @@ cdef extern from "norm_apply.h" nogil:
         const uint16_t* dy, const uint16_t* x, Py_ssize_t param, float* ds, float* db, Py_ssize_t step, Py_ssize_t runs,
         Py_ssize_t n, float k, float d, float r
     ) noexcept
+    void minorm_apply_rows_float(
+        const float* x, const float* s, const float* b, const Py_ssize_t* param, float* y,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_rows_float(
+        const float* dy, const float* x, const float* s, const Py_ssize_t* param, float* dx,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_apply_rows_double(
+        const double* x, const double* s, const double* b, const Py_ssize_t* param, double* y,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const double* k, const double* d, const double* r
+    ) noexcept
+    void minorm_grad_rows_double(
+        const double* dy, const double* x, const double* s, const Py_ssize_t* param, double* dx,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const double* k, const double* d, const double* r, const double* p, const double* q
+    ) noexcept
+    void minorm_apply_rows_half(
+        const uint16_t* x, const float* s, const float* b, const Py_ssize_t* param, uint16_t* y,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_rows_half(
+        const uint16_t* dy, const uint16_t* x, const float* s, const Py_ssize_t* param, uint16_t* dx,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
+    void minorm_apply_rows_bfloat(
+        const uint16_t* x, const float* s, const float* b, const Py_ssize_t* param, uint16_t* y,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const float* k, const float* d, const float* r
+    ) noexcept
+    void minorm_grad_rows_bfloat(
+        const uint16_t* dy, const uint16_t* x, const float* s, const Py_ssize_t* param, uint16_t* dx,
+        const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const float* k, const float* d, const float* r, const float* p, const float* q
+    ) noexcept
 
 
 cdef inline void apply(
@@ -176,4 +212,54 @@ cdef inline void grad_params(
     else:
         minorm_grad_params_bfloat(
             <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, param, ds, db, step, runs, n, k, d, r,
+        )
+
+
+cdef inline void apply_rows(
+    const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+    const real* s, const real* b, const Py_ssize_t* param, const real* k, const real* d, const real* r,
+) noexcept nogil:
+    """`apply` on near rows of one run, which begin at `start` and have one scale and bias each, at `param`."""
+    if real is double:
+        minorm_apply_rows_double(
+            <const double*>x.items, s, b, param, <double*>y.items, start, rows, n, k, d, r,
+        )
+    elif x.type == SINGLE:
+        minorm_apply_rows_float(
+            <const float*>x.items, s, b, param, <float*>y.items, start, rows, n, k, d, r,
+        )
+    elif x.type == HALF:
+        minorm_apply_rows_half(
+            <const uint16_t*>x.items, s, b, param, <uint16_t*>y.items, start, rows, n, k, d, r,
+        )
+    else:
+        minorm_apply_rows_bfloat(
+            <const uint16_t*>x.items, s, b, param, <uint16_t*>y.items, start, rows, n, k, d, r,
+        )
+
+
+cdef inline void grad_rows(
+    const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+    const real* s, const Py_ssize_t* param, const real* k, const real* d, const real* r, const real* p, const real* q,
+) noexcept nogil:
+    """`grad` on such rows."""
+    if real is double:
+        minorm_grad_rows_double(
+            <const double*>dy.items, <const double*>x.items, s, param, <double*>dx.items,
+            start, rows, n, k, d, r, p, q,
+        )
+    elif x.type == SINGLE:
+        minorm_grad_rows_float(
+            <const float*>dy.items, <const float*>x.items, s, param, <float*>dx.items,
+            start, rows, n, k, d, r, p, q,
+        )
+    elif x.type == HALF:
+        minorm_grad_rows_half(
+            <const uint16_t*>dy.items, <const uint16_t*>x.items, s, param, <uint16_t*>dx.items,
+            start, rows, n, k, d, r, p, q,
+        )
+    else:
+        minorm_grad_rows_bfloat(
+            <const uint16_t*>dy.items, <const uint16_t*>x.items, s, param, <uint16_t*>dx.items,
+            start, rows, n, k, d, r, p, q,
         )

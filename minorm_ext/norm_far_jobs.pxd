@@ -149,7 +149,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
         if not w.short:
             m[i] = row_moments(type, w, data[i])
     if w.short:
-        sums_of(w, &w.x, data, n, k, a, q)
+        sums_of(w, &w.x, data, n, 0, k, a, q)
     while n > 0:
         if w.short:
             statistics_of(w, &w.x, data, n, a, q, k, d, r, var, rstd)

@@ -17,7 +17,15 @@ cdef extern from "norm_sums.h" nogil:
     void minorm_sums_float(
         const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
-    void minorm_short_sums_float(const float* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    float minorm_sample_float(const float* x, Py_ssize_t across) noexcept
+    void minorm_short_sums_float(
+        const float* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
+        float* k, float* sum, float* squares
+    ) noexcept
+    void minorm_short_grad_sums_float(
+        const float* dy, const float* x, const Py_ssize_t* start, Py_ssize_t rows, const float* s, Py_ssize_t n,
+        Py_ssize_t next, const float* k, const float* d, float* sum_g, float* sum_gx
+    ) noexcept
     void minorm_grad_sums_float(
         const float* dy, const float* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
@@ -25,7 +33,15 @@ cdef extern from "norm_sums.h" nogil:
     void minorm_sums_double(
         const double* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, double k, double* sum, double* squares
     ) noexcept
-    void minorm_short_sums_double(const double* x, Py_ssize_t n, double k, double* sum, double* squares) noexcept
+    double minorm_sample_double(const double* x, Py_ssize_t across) noexcept
+    void minorm_short_sums_double(
+        const double* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
+        double* k, double* sum, double* squares
+    ) noexcept
+    void minorm_short_grad_sums_double(
+        const double* dy, const double* x, const Py_ssize_t* start, Py_ssize_t rows, const double* s, Py_ssize_t n,
+        Py_ssize_t next, const double* k, const double* d, double* sum_g, double* sum_gx
+    ) noexcept
     void minorm_grad_sums_double(
         const double* dy, const double* x, Py_ssize_t step, const double* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, double k, double d, double* sum_g, double* sum_gx
@@ -33,7 +49,15 @@ cdef extern from "norm_sums.h" nogil:
     void minorm_sums_half(
         const uint16_t* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
-    void minorm_short_sums_half(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    float minorm_sample_half(const uint16_t* x, Py_ssize_t across) noexcept
+    void minorm_short_sums_half(
+        const uint16_t* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
+        float* k, float* sum, float* squares
+    ) noexcept
+    void minorm_short_grad_sums_half(
+        const uint16_t* dy, const uint16_t* x, const Py_ssize_t* start, Py_ssize_t rows, const float* s, Py_ssize_t n,
+        Py_ssize_t next, const float* k, const float* d, float* sum_g, float* sum_gx
+    ) noexcept
     void minorm_grad_sums_half(
         const uint16_t* dy, const uint16_t* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
@@ -41,11 +65,21 @@ cdef extern from "norm_sums.h" nogil:
     void minorm_sums_bfloat(
         const uint16_t* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept
-    void minorm_short_sums_bfloat(const uint16_t* x, Py_ssize_t n, float k, float* sum, float* squares) noexcept
+    float minorm_sample_bfloat(const uint16_t* x, Py_ssize_t across) noexcept
+    void minorm_short_sums_bfloat(
+        const uint16_t* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
+        float* k, float* sum, float* squares
+    ) noexcept
+    void minorm_short_grad_sums_bfloat(
+        const uint16_t* dy, const uint16_t* x, const Py_ssize_t* start, Py_ssize_t rows, const float* s, Py_ssize_t n,
+        Py_ssize_t next, const float* k, const float* d, float* sum_g, float* sum_gx
+    ) noexcept
     void minorm_grad_sums_bfloat(
         const uint16_t* dy, const uint16_t* x, Py_ssize_t step, const float* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, float k, float d, float* sum_g, float* sum_gx
     ) noexcept
+    float minorm_middle_f(float a, float b, float c, float d) noexcept
+    double minorm_middle_d(double a, double b, double c, double d) noexcept
     float minorm_total_f(const float* a) noexcept
     double minorm_total_d(const double* a) noexcept
 
@@ -164,17 +198,18 @@ cdef inline void shifted_sums(
 
 
 cdef inline void short_sums(
-    const Data* x, Py_ssize_t at, Py_ssize_t n, real k, real* sum, real* squares
+    const Data* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
+    real* k, real* sum, real* squares,
 ) noexcept nogil:
-    """The same over n contiguous elements, at most BRIEF."""
+    """The same over each of some rows of n contiguous elements, at most BRIEF, whose shifts k it guesses."""
     if real is double:
-        minorm_short_sums_double(<const double*>x.items + at, n, k, sum, squares)
+        minorm_short_sums_double(<const double*>x.items, start, rows, n, next, centered, k, sum, squares)
     elif x.type == SINGLE:
-        minorm_short_sums_float(<const float*>x.items + at, n, k, sum, squares)
+        minorm_short_sums_float(<const float*>x.items, start, rows, n, next, centered, k, sum, squares)
     elif x.type == HALF:
-        minorm_short_sums_half(<const uint16_t*>x.items + at, n, k, sum, squares)
+        minorm_short_sums_half(<const uint16_t*>x.items, start, rows, n, next, centered, k, sum, squares)
     else:
-        minorm_short_sums_bfloat(<const uint16_t*>x.items + at, n, k, sum, squares)
+        minorm_short_sums_bfloat(<const uint16_t*>x.items, start, rows, n, next, centered, k, sum, squares)
 
 
 cdef inline void careful_sums(
@@ -193,22 +228,24 @@ cdef inline void careful_sums(
 
 
 cdef inline real middle(real a, real b, real c, real d) noexcept nogil:
-    """The mean of the two in the middle, so that one outlier does not count: exactly c where all are c."""
-    cdef real low = max(min(a, b), min(c, d))
-    cdef real high = min(max(a, b), max(c, d))
-    return <real>0.5 * low + <real>0.5 * high
+    """The mean of the two in the middle."""
+    if real is float:
+        return minorm_middle_f(a, b, c, d)
+    else:
+        return minorm_middle_d(a, b, c, d)
 
 
 cdef inline real sample_mean(const real* type, const Data* x, Py_ssize_t at, Py_ssize_t step, Span span) noexcept nogil:
     """A guess of the mean from four elements from all over a span."""
     cdef Py_ssize_t across = step * (span.runs // 4) if span.runs >= 4 else span.length // 4
-    cdef const real* p
-    if x.as_is:
-        p = <const real*>x.items + at
-        return middle(p[0], p[across], p[2 * across], p[3 * across])
-    return middle(
-        <real>item(x, at), <real>item(x, at + across), <real>item(x, at + 2 * across), <real>item(x, at + 3 * across)
-    )
+    if real is double:
+        return minorm_sample_double(<const double*>x.items + at, across)
+    else:
+        if x.type == SINGLE:
+            return minorm_sample_float(<const float*>x.items + at, across)
+        if x.type == HALF:
+            return minorm_sample_half(<const uint16_t*>x.items + at, across)
+        return minorm_sample_bfloat(<const uint16_t*>x.items + at, across)
 
 
 cdef inline Moments span_moments(
@@ -275,4 +312,27 @@ cdef inline void grad_sums(
         minorm_grad_sums_bfloat(
             <const uint16_t*>dy.items + at, <const uint16_t*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
+        )
+
+
+cdef inline void short_grad_sums(
+    const Data* dy, const Data* x, const Py_ssize_t* start, Py_ssize_t rows, const real* s, Py_ssize_t n,
+    Py_ssize_t next, const real* k, const real* d, real* sum_g, real* sum_gx,
+) noexcept nogil:
+    """The same over each of some rows of n contiguous elements, which share s."""
+    if real is double:
+        minorm_short_grad_sums_double(
+            <const double*>dy.items, <const double*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
+        )
+    elif x.type == SINGLE:
+        minorm_short_grad_sums_float(
+            <const float*>dy.items, <const float*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
+        )
+    elif x.type == HALF:
+        minorm_short_grad_sums_half(
+            <const uint16_t*>dy.items, <const uint16_t*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
+        )
+    else:
+        minorm_short_grad_sums_bfloat(
+            <const uint16_t*>dy.items, <const uint16_t*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
         )

@@ -3,26 +3,69 @@
 #
 # On a row of 64 elements a square root and a division take as long as all the rest. So some rows go together: first the
 # sums of each, then the statistics of all, which vectorises, then the second phase of each, while they are in cache.
+#
+# Results that go around the cache do so in whole lines. Rows so short that many lines belong to two of them are
+# collected in a room (minorm_outbox in stream.h) and go there together, and the first phase asks for what comes next.
 
 from libc.math cimport sqrt
 
-from minorm_ext.nest cimport row_data, row_param
-from minorm_ext.norm_apply cimport apply, grad
+from minorm_ext.nest cimport Nest, Place, go_on, place_of
+from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
 from minorm_ext.norm_each cimport apply_two, grad_two
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport (
-    BRIEF, CHUNK, Span, grad_sums, sample_mean, shifted_sums, short_sums, span_moments,
+    BRIEF, CHUNK, Span, sample_mean, shifted_sums, short_grad_sums, short_sums, span_moments,
 )
 from minorm_ext.norm_work cimport Work
-from minorm_ext.storage cimport Data, fetch, item, put, real, seen
+from minorm_ext.storage cimport (
+    Data, fetch, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,
+    minorm_outbox_send, put, real, size_of,
+)
 
 # Where rows in cache have a parameter for each element, two go through a loop together.
 cdef enum:
     BATCH = 32         # rows that go together, at most
     FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
     MANY = 16384       # and where they go in pairs
+    BOXED = 128        # elements of a row whose results go around the cache by way of a room, at most
+    SOON = 1024        # elements by which such rows are asked for before the first phase comes to them
     PIECE = 1024       # elements of a row that the second phase of pairs takes at once
+
+
+cdef struct Rows:  # that go together
+    Place next                # the row after them
+    Py_ssize_t first          # where the first begins in the data
+    Py_ssize_t data[BATCH]    # where each does
+    Py_ssize_t start[BATCH]   # from there on, or in a room
+    Py_ssize_t param[BATCH]   # where its parameters begin
+
+
+cdef inline void take_rows(const Work* w, Py_ssize_t n, Rows* rows) noexcept nogil:
+    """The next n."""
+    cdef Py_ssize_t i
+    rows.first = rows.next.data
+    for i in range(n):
+        rows.data[i] = rows.next.data
+        rows.start[i] = rows.next.data - rows.first if w.x.direct else i * w.columns
+        rows.param[i] = rows.next.param
+        go_on(&w.nest, &rows.next, w.member_step)
+
+
+cdef inline bint rows_follow(const Work* w) noexcept nogil:
+    """Do the rows of a block lie one after the other, without a gap?"""
+    cdef const Nest* n = &w.nest
+    if w.member_step != 1:
+        return n.keep0.data == w.columns
+    if n.keep1.count > 1 and n.keep1.data != w.columns:
+        return False
+    return w.groups > 1 or n.keep0.count == 1 or n.keep0.data == n.keep1.count * w.columns
+
+
+cdef inline bint go_boxed(const Work* w, const Data* result) noexcept nogil:
+    """Do results go around the cache by way of a room? Where rows are so short that lines which two share would cost
+    more."""
+    return result.direct and result.stream and w.columns <= BOXED and rows_follow(w)
 
 
 cdef inline Py_ssize_t rows_at_once(const Work* w, bint pairs, Py_ssize_t few) noexcept nogil:
@@ -44,17 +87,17 @@ cdef inline Span whole_row(const Work* w) noexcept nogil:
 
 
 cdef inline void sums_of(
-    const Work* w, const Data* x, const Py_ssize_t* at, Py_ssize_t n, real* k, real* a, real* q
+    const Work* w, const Data* x, const Py_ssize_t* at, Py_ssize_t n, Py_ssize_t next, real* k, real* a, real* q
 ) noexcept nogil:
     """The shifts of n rows of x, which begin at `at`, and their sums."""
-    cdef bint brief = w.columns <= BRIEF
+    cdef bint centered = w.equation.centered
     cdef Py_ssize_t i
+    if w.columns <= BRIEF:
+        short_sums(x, at, n, w.columns, next, centered, k, a, q)
+        return
     for i in range(n):
-        k[i] = sample_mean(k, x, at[i], 0, whole_row(w)) if w.equation.centered else 0
-        if brief:
-            short_sums(x, at[i], w.columns, k[i], &a[i], &q[i])
-        else:
-            shifted_sums(x, at[i], 0, whole_row(w), k[i], &a[i], &q[i])
+        k[i] = sample_mean(k, x, at[i], 0, whole_row(w)) if centered else 0
+        shifted_sums(x, at[i], 0, whole_row(w), k[i], &a[i], &q[i])
 
 
 cdef inline void statistics_of(
@@ -110,13 +153,9 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef const real* b = <const real*>w.b
     cdef real x_room[CHUNK]
     cdef real y_room[CHUNK]
-    cdef Data x_seen, y_seen
-    cdef const Data* x = seen(&w.x, x_room, &x_seen)
-    cdef const Data* y = seen(&w.y, y_room, &y_seen)
-    cdef Py_ssize_t data[BATCH]
-    cdef Py_ssize_t start[BATCH]  # of a row, in x and y
-    cdef Py_ssize_t next[BATCH]
-    cdef Py_ssize_t param[BATCH]
+    cdef Data x, y
+    cdef Rows rows
+    cdef minorm_outbox out
     cdef real a[BATCH]
     cdef real q[BATCH]
     cdef real k[BATCH]
@@ -124,27 +163,32 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef real r[BATCH]
     cdef double var[BATCH]
     cdef double rstd[BATCH]
-    cdef bint pairs = w.each and s != NULL and b != NULL and not w.y.stream
-    cdef Py_ssize_t at_once = rows_at_once(w, pairs, FEW)
+    cdef bint boxed = go_boxed(w, &w.y)
+    cdef bint each = w.each and (s != NULL or b != NULL)
+    cdef bint pairs = w.each and s != NULL and b != NULL and (boxed or not w.y.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, pairs and not boxed, FEW)
     cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, row, at, some
+    cdef Py_ssize_t row = row_of(w, job, member)
+    cdef Py_ssize_t n, i, at, some, next, param
+    rows.next = place_of(&w.nest, row)
+    minorm_outbox_open(&out, here(&w.y, rows.next.data, y_room).items, y_room)
     while member < end:
         n = min(at_once, end - member)
-        for i in range(n):
-            row = row_of(w, job, member + i)
-            data[i] = row_data(&w.nest, row)
-            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1)))
-            param[i] = row_param(&w.nest, row)
-            start[i] = data[i] if w.x.direct else i * w.columns
-            if not w.x.direct:
-                fetch(&w.x, data[i], w.columns, x_room + start[i])
+        take_rows(w, n, &rows)
+        x = here(&w.x, rows.first, x_room)
+        y = here(&w.y, rows.first, y_room)
+        if boxed:
+            y.items = minorm_outbox_place(&out)
+            y.stream = False
+        if not w.x.direct:
+            for i in range(n):
+                fetch(&w.x, rows.data[i], w.columns, x_room + rows.start[i])
         if w.moments:
-            sums_of(w, x, start, n, k, a, q)
-            statistics_of(w, x, start, n, a, q, k, d, r, var, rstd)
+            sums_of(w, &x, rows.start, n, SOON if boxed else 0, k, a, q)
+            statistics_of(w, &x, rows.start, n, a, q, k, d, r, var, rstd)
         for i in range(n):
-            row = row_of(w, job, member + i)
             if w.moments:
                 w.k[row] = k[i]
                 w.d[row] = d[i]
@@ -154,27 +198,35 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
                 k[i] = <real>w.k[row]
                 d[i] = <real>w.d[row]
                 r[i] = <real>w.rstd[row]
+            row += w.member_step
+        next = rows.next.data - rows.first
         at = 0 if w.apply else w.columns
+        if w.apply and not each and not y.stream:
+            apply_rows(&x, &y, rows.start, n, w.columns, s, b, rows.param, k, d, r)
+            at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
+            while pairs and i + 2 <= n:
+                param = rows.param[i] + at
+                apply_two(&x, &y, rows.start + i, at, s + param, b + param, some, k + i, d + i, r + i)
+                i += 2
             while i < n:
-                if pairs and i + 2 <= n:
-                    apply_two(
-                        x, y, start + i, at, s + param[i] + at, b + param[i] + at, some, k + i, d + i, r + i
-                    )
-                    i += 2
-                else:
-                    apply(
-                        x, y, start[i] + at, s + param[i] + at if s else NULL, b + param[i] + at if b else NULL,
-                        w.each, 0, 0, 1, some, next[i] - data[i], k[i], d[i], r[i],
-                    )
-                    i += 1
+                param = rows.param[i] + at
+                apply(
+                    &x, &y, rows.start[i] + at, s + param if s else NULL, b + param if b else NULL, w.each, 0,
+                    0, 1, some, next, k[i], d[i], r[i],
+                )
+                i += 1
             at += some
-        if w.apply and not w.y.direct:
+        if w.apply and boxed:
+            minorm_outbox_send(&out, n * w.columns * size_of(w.y.type))
+        elif w.apply and not w.y.direct:
             for i in range(n):
-                put(&w.y, data[i], w.columns, y_room + start[i])
+                put(&w.y, rows.data[i], w.columns, y_room + rows.start[i])
         member += n
+    if w.apply and boxed:
+        minorm_outbox_close(&out)
 
 
 cdef inline void factors_of(
@@ -198,69 +250,78 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
     cdef real dx_room[CHUNK]
-    cdef Data x_seen, dy_seen, dx_seen
-    cdef const Data* x = seen(&w.x, x_room, &x_seen)
-    cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
-    cdef const Data* dx = seen(&w.dx, dx_room, &dx_seen)
+    cdef Data x, dy, dx
+    cdef Rows rows
+    cdef minorm_outbox out
     cdef real sum[BATCH]
     cdef real sum_x[BATCH]
-    cdef Py_ssize_t data[BATCH]
-    cdef Py_ssize_t start[BATCH]
-    cdef Py_ssize_t next[BATCH]
-    cdef Py_ssize_t param[BATCH]
     cdef real k[BATCH]
     cdef real d[BATCH]
     cdef real r[BATCH]
     cdef real p[BATCH]
     cdef real q[BATCH]
+    cdef bint boxed = go_boxed(w, &w.dx)
     cdef bint each = w.each and s != NULL
-    cdef bint pairs = each and ds != NULL and not w.dx.stream
-    cdef Py_ssize_t at_once = rows_at_once(w, pairs, FEW // 2)
+    cdef bint pairs = each and ds != NULL and (boxed or not w.dx.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, pairs and not boxed, FEW // 4 if boxed else FEW // 2)
     cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
-    cdef Py_ssize_t n, i, row, at, some
+    cdef Py_ssize_t row = row_of(w, job, member)
+    cdef Py_ssize_t n, i, at, some, next, param
+    rows.next = place_of(&w.nest, row)
+    minorm_outbox_open(&out, here(&w.dx, rows.next.data, dx_room).items, dx_room)
     while member < end:
         n = min(at_once, end - member)
+        take_rows(w, n, &rows)
+        x = here(&w.x, rows.first, x_room)
+        dy = here(&w.dy, rows.first, dy_room)
+        dx = here(&w.dx, rows.first, dx_room)
+        if boxed:
+            dx.items = minorm_outbox_place(&out)
+            dx.stream = False
         for i in range(n):
-            row = row_of(w, job, member + i)
-            data[i] = row_data(&w.nest, row)
-            next[i] = row_data(&w.nest, row_of(w, job, min(member + n + i, end - 1)))
-            param[i] = row_param(&w.nest, row)
-            start[i] = data[i] if w.x.direct else i * w.columns
             if not w.x.direct:
-                fetch(&w.x, data[i], w.columns, x_room + start[i])
-                fetch(&w.dy, data[i], w.columns, dy_room + start[i])
-            k[i] = <real>w.k[row]
-            d[i] = <real>w.d[row]
-            r[i] = <real>w.rstd[row]
+                fetch(&w.x, rows.data[i], w.columns, x_room + rows.start[i])
+                fetch(&w.dy, rows.data[i], w.columns, dy_room + rows.start[i])
+            k[i] = <real>w.k[row + i * w.member_step]
+            d[i] = <real>w.d[row + i * w.member_step]
+            r[i] = <real>w.rstd[row + i * w.member_step]
+        short_grad_sums(
+            &dy, &x, rows.start, n, s + rows.param[0] if each else NULL, w.columns, SOON if boxed else 0,
+            k, d, sum, sum_x,
+        )
         for i in range(n):
-            grad_sums(
-                dy, x, start[i], 0, s + param[i] if each else NULL, 0, whole_row(w), k[i], d[i], &sum[i], &sum_x[i]
-            )
-        for i in range(n):
-            row = row_of(w, job, member + i)
-            factors_of(w, row, s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
+            factors_of(w, row, s + rows.param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
+            row += w.member_step
+        next = rows.next.data - rows.first
         at = 0
+        if not each and ds == NULL and not dx.stream:
+            grad_rows(&dy, &x, &dx, rows.start, n, w.columns, s, rows.param, k, d, r, p, q)
+            at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
+            while pairs and i + 2 <= n:
+                param = rows.param[i] + at
+                grad_two(
+                    &dy, &x, &dx, rows.start + i, at, s + param, ds + at, db + at, some,
+                    k + i, d + i, r + i, p + i, q + i,
+                )
+                i += 2
             while i < n:
-                if pairs and i + 2 <= n:
-                    grad_two(
-                        dy, x, dx, start + i, at, s + param[i] + at, ds + at, db + at, some,
-                        k + i, d + i, r + i, p + i, q + i,
-                    )
-                    i += 2
-                else:
-                    grad(
-                        dy, x, dx, start[i] + at, s + param[i] + at if s else NULL, w.each, 0,
-                        ds + at if ds else NULL, db + at if ds else NULL, 0, 1, some, next[i] - data[i],
-                        k[i], d[i], r[i], p[i], q[i],
-                    )
-                    i += 1
+                param = rows.param[i] + at
+                grad(
+                    &dy, &x, &dx, rows.start[i] + at, s + param if s else NULL, w.each, 0,
+                    ds + at if ds else NULL, db + at if ds else NULL, 0, 1, some, next, k[i], d[i], r[i], p[i], q[i],
+                )
+                i += 1
             at += some
-        if not w.dx.direct:
+        if boxed:
+            minorm_outbox_send(&out, n * w.columns * size_of(w.dx.type))
+        elif not w.dx.direct:
             for i in range(n):
-                put(&w.dx, data[i], w.columns, dx_room + start[i])
+                put(&w.dx, rows.data[i], w.columns, dx_room + rows.start[i])
         member += n
+    if boxed:
+        minorm_outbox_close(&out)

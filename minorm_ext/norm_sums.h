@@ -9,6 +9,8 @@
 #ifndef MINORM_NORM_SUMS_H
 #define MINORM_NORM_SUMS_H
 
+#include <stdbool.h>
+
 #include "turn.h"
 
 #define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
@@ -28,6 +30,9 @@
         z->a[(first) / MINORM_TURN_##C + turn] += g;                                                               \
         z->q[(first) / MINORM_TURN_##C + turn] += g * t;                                                           \
     }
+
+#define MINORM_MIN(a, b) ((b) < (a) ? (b) : (a))
+#define MINORM_MAX(a, b) ((b) > (a) ? (b) : (a))
 
 /* The accumulators, in the type C computed in. */
 #define MINORM_HELD(T, I, C)                                                                                       \
@@ -51,6 +56,13 @@
         if (MINORM_TURN_##C == 16) half = *(const minorm_8##C *)p + *(const minorm_8##C *)(p + 8), p = (T *)&half; \
         if (MINORM_TURN_##C >= 8) quarter = *(const minorm_4##C *)p + *(const minorm_4##C *)(p + 4), p = (T *)&quarter;\
         return (p[0] + p[2]) + (p[1] + p[3]);                                                                      \
+    }                                                                                                              \
+                                                                                                                   \
+    /* The mean of the two in the middle, so that one outlier does not count: exactly c where all are c. */        \
+    MINORM_INLINE T minorm_middle_##C(T a, T b, T c, T d) {                                                        \
+        const T low = MINORM_MAX(MINORM_MIN(a, b), MINORM_MIN(c, d));                                              \
+        const T high = MINORM_MIN(MINORM_MAX(a, b), MINORM_MAX(c, d));                                             \
+        return (T)0.5 * low + (T)0.5 * high;                                                                       \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_gather_##C(minorm_held_##C *all, const minorm_held_##C *piece) {                     \
@@ -93,6 +105,16 @@ MINORM_HELD(double, int64_t, d)
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
+    /* A guess of the mean, from four elements. */                                                                 \
+    MINORM_INLINE T minorm_sample_##S(const X *x, ptrdiff_t across) {                                              \
+        T a, b, c, d;                                                                                              \
+        minorm_load_one_##S(x, &a);                                                                                \
+        minorm_load_one_##S(x + across, &b);                                                                       \
+        minorm_load_one_##S(x + 2 * across, &c);                                                                   \
+        minorm_load_one_##S(x + 3 * across, &d);                                                                   \
+        return minorm_middle_##C(a, b, c, d);                                                                      \
+    }                                                                                                              \
+                                                                                                                   \
     /* `runs` runs, `step` apart. An accumulator takes some 16 elements before it is added to another: beside an   \
      * outlier of a million standard deviations, hundreds of small squares added singly would be rounded away. */  \
     MINORM_APART void minorm_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n, T k, T *a, T *q) {  \
@@ -110,12 +132,19 @@ MINORM_HELD(double, int64_t, d)
         *q = minorm_total_##C((const T *)all.q);                                                                   \
     }                                                                                                              \
                                                                                                                    \
-    /* The same of one run of at most BRIEF. */                                                                    \
-    MINORM_INLINE void minorm_short_sums_##S(const X *x, ptrdiff_t n, T k, T *a, T *q) {                           \
-        minorm_held_##C all = {0};                                                                                 \
-        minorm_add_##S(&all, NULL, NULL, x, 0, n, k, 0);                                                           \
-        *a = minorm_total_##C((const T *)all.a);                                                                   \
-        *q = minorm_total_##C((const T *)all.q);                                                                   \
+    /* The same of some rows of n elements, at most BRIEF, which begin at `start`, with a guess of each one's mean for\
+     * a shift, or 0. Each row asks for what lies `next` further on, if that is not 0. */                          \
+    MINORM_APART void minorm_short_sums_##S(const X *x, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,       \
+                                            ptrdiff_t next, bool centered, T *k, T *a, T *q) {                     \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            const X *from = x + start[row];                                                                        \
+            minorm_held_##C all = {0};                                                                             \
+            k[row] = centered ? minorm_sample_##S(from, n / 4) : 0;                                                \
+            if (next) minorm_ahead((const char *)(from + next), n * sizeof(X));                                    \
+            minorm_add_##S(&all, NULL, NULL, from, 0, n, k[row], 0);                                               \
+            a[row] = minorm_total_##C((const T *)all.a);                                                           \
+            q[row] = minorm_total_##C((const T *)all.q);                                                           \
+        }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     /* The sums of a backward pass; s may be NULL. */                                                              \
@@ -127,6 +156,22 @@ MINORM_HELD(double, int64_t, d)
             else minorm_add_##S(&all, dy + r * step, NULL, x + r * step, 0, n, k, d);                              \
         *a = minorm_total_##C((const T *)all.a);                                                                   \
         *q = minorm_total_##C((const T *)all.q);                                                                   \
+    }                                                                                                              \
+                                                                                                                   \
+    /* The same of some rows of n elements, which share s. */                                                      \
+    MINORM_APART void minorm_short_grad_sums_##S(const X *dy, const X *x, const ptrdiff_t *start, ptrdiff_t rows,  \
+                                                 const T *s, ptrdiff_t n, ptrdiff_t next, const T *k, const T *d,  \
+                                                 T *a, T *q) {                                                     \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            const X *g = dy + start[row], *from = x + start[row];                                                  \
+            minorm_held_##C all = {0};                                                                             \
+            if (next) minorm_ahead((const char *)(g + next), n * sizeof(X));                                       \
+            if (next) minorm_ahead((const char *)(from + next), n * sizeof(X));                                    \
+            if (s) minorm_add_##S(&all, g, s, from, 0, n, k[row], d[row]);                                         \
+            else minorm_add_##S(&all, g, NULL, from, 0, n, k[row], d[row]);                                        \
+            a[row] = minorm_total_##C((const T *)all.a);                                                           \
+            q[row] = minorm_total_##C((const T *)all.q);                                                           \
+        }                                                                                                          \
     }
 
 MINORM_SUMS(float, float, float, f)

@@ -34,6 +34,12 @@ cdef extern from "storage.h" nogil:
 
 cdef extern from "stream.h" nogil:
     void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
+    ctypedef struct minorm_outbox:
+        pass
+    void minorm_outbox_open(minorm_outbox* out, void* to, void* room) noexcept
+    char* minorm_outbox_place(minorm_outbox* out) noexcept
+    void minorm_outbox_send(minorm_outbox* out, size_t bytes) noexcept
+    void minorm_outbox_close(minorm_outbox* out) noexcept
     void minorm_stream_end() noexcept
     void minorm_ahead(const char* source, Py_ssize_t bytes) noexcept
 
@@ -120,6 +126,16 @@ cdef inline const Data* seen(const Data* data, const real* room, Data* in_room) 
     in_room.as_is = in_room.direct = True
     in_room.stream = False
     return in_room
+
+
+cdef inline Data here(const Data* data, Py_ssize_t at, real* room) noexcept nogil:
+    """The data from `at` on; or a room, for data that the loops do not take where it lies."""
+    cdef Data part = data[0]
+    if not data.direct:
+        seen(data, room, &part)
+    elif data.items != NULL:
+        part.items += at * size_of(data.type)
+    return part
 
 
 cdef inline real* place(const Data* data, Py_ssize_t at, real* room) noexcept nogil:

@@ -64,4 +64,39 @@ static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) 
 static inline void minorm_stream_end(void) {}
 
 #endif
+
+/* A stretch of memory that is written from its beginning to its end by way of a room in cache, so that all but its ends
+ * goes around the cache in whole lines: what is left of one stays in the room until more comes. */
+typedef struct {
+    char *to;    /* a line of memory */
+    char *room;  /* where what goes there is collected */
+    size_t held; /* bytes of the line that are there, or are not ours */
+    size_t skip; /* of these are not ours */
+} minorm_outbox;
+
+/* The stretch begins at `to`. The room has 64 bytes to spare. */
+static inline void minorm_outbox_open(minorm_outbox *out, void *to, void *room) {
+    out->held = out->skip = (uintptr_t)to % 64;
+    out->to = (char *)to - out->held;
+    out->room = (char *)room + -(uintptr_t)room % 64;
+}
+
+/* Where to write what comes next. */
+static inline char *minorm_outbox_place(minorm_outbox *out) { return out->room + out->held; }
+
+/* So many bytes were written there. */
+static inline void minorm_outbox_send(minorm_outbox *out, size_t bytes) {
+    size_t all = out->held + bytes, whole = all - all % 64;
+    if (whole) {
+        minorm_stream_copy(out->to + out->skip, out->room + out->skip, whole - out->skip);
+        memcpy(out->room, out->room + whole, 64);
+        out->to += whole, out->skip = 0;
+    }
+    out->held = all - whole;
+}
+
+static inline void minorm_outbox_close(minorm_outbox *out) {
+    memcpy(out->to + out->skip, out->room + out->skip, out->held - out->skip);
+}
+
 #endif

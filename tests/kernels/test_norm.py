@@ -369,6 +369,9 @@ def assert_nearest(got, exact):
 @pytest.mark.parametrize(("shape", "axes", "groups", "param", "order"), [
     ((9000, 2048), (1,), 1, (1,), (0, 1)),
     ((180000, 49), (1,), 1, (1,), (0, 1)),
+    ((5200, 41, 7, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),  # rows of 49 with one scale each
+    ((1100000, 9), (1,), 1, (1,), (0, 1)),
+    ((40000, 5, 50), (2,), 1, (1, 2), (0, 1, 2)),  # of which those that share a scale do not follow each other
     ((30000, 300), (1,), 1, (1,), (0, 1)),
     ((32000, 272), (1,), 1, (1,), (0, 1)),
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 1, 2, 3)),
@@ -451,7 +454,7 @@ def test_16_bits_from_memory_are_float32_rounded_once(shape, stored):
             np.testing.assert_array_equal(got.astype(np.float32), want.astype(got.dtype).astype(np.float32))
 
 
-@pytest.mark.parametrize("width", [64, 1000, 1001, 1555, 4001, 4096])
+@pytest.mark.parametrize("width", [49, 64, 126, 1000, 1001, 1555, 4001, 4096])
 @pytest.mark.parametrize("given", ["s b", "s", "b", ""])
 @pytest.mark.parametrize("centered", [True, False])
 def test_rows_from_memory_around_the_cache(width, given, centered):
