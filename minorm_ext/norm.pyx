@@ -22,7 +22,6 @@ from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
 )
-from minorm_ext.norm_lanes cimport LANES
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_params cimport add_up_params, reach_of_params
 from minorm_ext.norm_row_jobs cimport (
@@ -30,7 +29,9 @@ from minorm_ext.norm_row_jobs cimport (
     rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
 )
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
-from minorm_ext.norm_work cimport ALONE, COMPUTE, Sums, Work, all_tiles, cut_work, parts_meet, take_whole_rows
+from minorm_ext.norm_work cimport (
+    ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
+)
 from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, finish, real, size_of
 
 
@@ -117,8 +118,16 @@ cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
     finish(&w.dx)
 
 
+cdef inline Py_ssize_t in_turn(const Work* w, Py_ssize_t turn, Py_ssize_t beside) noexcept nogil:
+    """Which job comes at this turn: as memory has them, a part of all that lie beside each other, then the next."""
+    if beside == 1:
+        return turn
+    return (turn // (beside * w.parts) * beside + turn % beside) * w.parts + turn // beside % w.parts
+
+
 cdef int spread(
-    const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1
+    const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1,
+    Py_ssize_t beside=1
 ) except -1 nogil:
     """Do some jobs of a phase, first, first + step ..., on the threads; answer Ctrl-C now and then."""
     cdef Jobs dealt
@@ -131,13 +140,13 @@ cdef int spread(
         end = min(jobs, begin + at_once)
         if threads == 1 or jobs == 1:
             for job in range(begin, end):
-                do(w, phase, first + job * step)
+                do(w, phase, first + in_turn(w, job, beside) * step)
         else:
             deal(&dealt, begin, end, threads)
             with parallel(num_threads=threads):
                 job = take(&dealt)
                 while job != NONE:
-                    do(w, phase, first + job * step)
+                    do(w, phase, first + in_turn(w, job, beside) * step)
                     job = take(&dealt)
         begin = end
         if begin < jobs:
@@ -166,11 +175,11 @@ cdef int run_forward(Work* w, int threads) except -1 nogil:
     if take_whole_rows(w, threads):
         return spread(w, FORWARD, all if w.lanes else w.groups * w.blocks, threads)
     if w.moments:
-        w.partial = <double*>room(all * w.parts, max(sizeof(Moments), 2 * LANES * sizeof(double) if w.lanes else 0))
-        spread(w, MOMENTS, all * w.parts, threads)
+        w.partial = <double*>room(all * w.parts, max(sizeof(Moments), 2 * w.tile * sizeof(double) if w.lanes else 0))
+        spread(w, MOMENTS, all * w.parts, threads, 0, 1, w.beside)
         spread(w, FINISH, all, 1)
     if w.apply:
-        spread(w, APPLY, all * w.parts, threads)
+        spread(w, APPLY, all * w.parts, threads, 0, 1, w.beside)
     return 0
 
 
@@ -190,7 +199,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     if w.tally and not w.lanes and not (w.short and (w.each or not params)):
         w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
     elif w.tally and not whole:
-        w.partial = <double*>room(all * w.parts, 2 * LANES * sizeof(double))
+        w.partial = <double*>room(all * w.parts, 2 * w.tile * sizeof(double))
     if params and w.lanes and by_row(w):
         w.row_params = pairs(all * w.depth)
     if w.collected != NULL:
@@ -199,13 +208,13 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
         spread(w, BACKWARD, blocks, threads)
     else:
         if w.tally:
-            spread(w, SUMS, all * w.parts, threads)
+            spread(w, SUMS, all * w.parts, threads, 0, 1, w.beside)
             spread(w, COMBINE, all, 1)
         if w.each and parts_meet(w):
             for part in range(w.parts):
                 spread(w, INPUT, blocks, threads, part, w.parts)
         elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
-            spread(w, INPUT, blocks * w.parts, threads)
+            spread(w, INPUT, blocks * w.parts, threads, 0, 1, blocks_beside(w))
     if w.collected != NULL:
         spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
     elif params:

@@ -194,26 +194,26 @@ cdef inline void tile_apply(
 cdef inline void lanes_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
     cdef Tile tile = tile_of(w, job // w.parts)
-    cdef double* offset = w.partial + job * 2 * LANES
+    cdef double* offset = w.partial + job * 2 * w.tile
     cdef real guess[LANES]
     tile_guess(w, tile, guess)
-    tile_moments(w, tile, job % w.parts, guess, offset, offset + LANES)
+    tile_moments(w, tile, job % w.parts, guess, offset, offset + w.tile)
 
 
 cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Merge the parts of one tile, in their order."""
     cdef Tile tile = tile_of(w, job)
     cdef Py_ssize_t part
-    cdef double* all = w.partial + job * w.parts * 2 * LANES
+    cdef double* all = w.partial + job * w.parts * 2 * w.tile
     cdef double* one
     cdef double before
     for part in range(1, w.parts):
-        one = all + part * 2 * LANES
+        one = all + part * 2 * w.tile
         before = turns_before(w, &tile, part)
         merge_lanes(
-            tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
+            tile.lanes, before, all, all + w.tile, turns_before(w, &tile, part + 1) - before, one, one + w.tile
         )
-    tile_finish(type, w, tile, all, all + LANES)
+    tile_finish(type, w, tile, all, all + w.tile)
 
 
 cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -231,14 +231,14 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
     cdef Py_ssize_t part
     if w.moments:
         tile_guess(w, tile, guess)
-        tile_moments(w, tile, 0, guess, all, all + LANES)
+        tile_moments(w, tile, 0, guess, all, all + w.tile)
         for part in range(1, w.parts):
-            tile_moments(w, tile, part, guess, one, one + LANES)
+            tile_moments(w, tile, part, guess, one, one + w.tile)
             before = turns_before(w, &tile, part)
             merge_lanes(
-                tile.lanes, before, all, all + LANES, turns_before(w, &tile, part + 1) - before, one, one + LANES
+                tile.lanes, before, all, all + w.tile, turns_before(w, &tile, part + 1) - before, one, one + w.tile
             )
-        tile_finish(type, w, tile, all, all + LANES)
+        tile_finish(type, w, tile, all, all + w.tile)
     if w.apply:
         tile_apply(type, w, tile, 0, tile.strip.rows)
 
@@ -352,26 +352,26 @@ cdef inline void tile_input(
 
 cdef inline void lanes_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
-    cdef double* sum_dy = w.partial + job * 2 * LANES
-    tile_sums(type, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + LANES)
+    cdef double* sum_dy = w.partial + job * 2 * w.tile
+    tile_sums(type, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + w.tile)
 
 
-cdef inline void add_sums(const Tile* tile, double* all, const double* part) noexcept nogil:
-    """Of dy, and LANES further of dy * (x - mean)."""
+cdef inline void add_sums(const Work* w, const Tile* tile, double* all, const double* part) noexcept nogil:
+    """Of dy, and a tile further of dy * (x - mean)."""
     cdef Py_ssize_t j
     for j in range(tile.lanes):
         all[j] += part[j]
-        all[LANES + j] += part[LANES + j]
+        all[w.tile + j] += part[w.tile + j]
 
 
 cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Add up the parts of one tile, in their order."""
     cdef Tile tile = tile_of(w, job)
-    cdef double* all = w.partial + job * w.parts * 2 * LANES
+    cdef double* all = w.partial + job * w.parts * 2 * w.tile
     cdef Py_ssize_t part
     for part in range(1, w.parts):
-        add_sums(&tile, all, all + part * 2 * LANES)
-    tile_combine(type, w, tile, all, all + LANES)
+        add_sums(w, &tile, all, all + part * 2 * w.tile)
+    tile_combine(type, w, tile, all, all + w.tile)
 
 
 cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -387,10 +387,10 @@ cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_
     cdef double one[2 * LANES]
     cdef Py_ssize_t part
     if w.tally:
-        tile_sums(type, w, tile, 0, all, all + LANES)
+        tile_sums(type, w, tile, 0, all, all + w.tile)
         for part in range(1, w.parts):
-            tile_sums(type, w, tile, part, one, one + LANES)
-            add_sums(&tile, all, one)
-        tile_combine(type, w, tile, all, all + LANES)
+            tile_sums(type, w, tile, part, one, one + w.tile)
+            add_sums(w, &tile, all, one)
+        tile_combine(type, w, tile, all, all + w.tile)
     if w.dx.items != NULL or w.row_params != NULL:
         tile_input(type, w, job, tile, 0, tile.strip.rows)

@@ -1,9 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Lanes: the unit-step loop is kept, so neighbours in memory belong to different statistics (N x C, channels-last).
 #
-# A tile of up to LANES neighbours walks down the reduced loops together, each with its own accumulators, row after row.
-# Where lanes are few and rows follow each other without a gap, several rows are taken as one wide row, and their
-# accumulators are folded at the end. After STEP rows the sums, kept in the type of the data, are merged in double.
+# A tile of neighbours walks down the reduced loops together, each with its own accumulators, row after row. Where lanes
+# are few and rows follow each other without a gap, several rows are taken as one wide row, and their accumulators are
+# folded at the end. After STEP rows the sums, kept in the type of the data, are merged in double.
+#
+# How many lanes a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
+# innermost one; from memory up to BROAD, for pieces of a row that are not followed by the next are read slowly.
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
@@ -13,17 +16,19 @@ from minorm_ext.storage cimport Data, fetch, item, real
 
 cdef extern from *:
     """
-    /* Room for a number of each lane. No vector of them lies across two lines; and as several begin at different places
-     * of a page, a loop that writes the first does not read what looks like an address just written. */
-    typedef union { float single[256]; double twice[256]; char apart[2112]; } __attribute__((aligned(64))) minorm_lanes;
+    /* Room for a number of each lane. No vector of them lies across two lines. */
+    typedef union { float single[1296]; double twice[1296]; } __attribute__((aligned(64))) minorm_lanes;
     """
     ctypedef struct Lanes "minorm_lanes":
-        double[256] twice
+        double[1296] twice
 
 cdef enum:
-    LANES = 256  # lanes of a tile
-    STEP = 64    # rows between two merges
-    SOME = 16    # rows that an accumulator adds up before it is added to another
+    TILE = 256    # lanes of a tile in cache
+    BROAD = 1024  # and from memory, at most
+    LANES = 1296  # room for them, and 1088 bytes more than a page: a loop that writes one such room and reads the next
+    #               would else read what looks like an address just written
+    STEP = 64     # rows between two merges
+    SOME = 16     # rows that an accumulator adds up before it is added to another
 
 
 cdef struct Strip:
@@ -188,6 +193,7 @@ cdef inline void lane_moments(
     cdef double sum[LANES]
     cdef double squares[LANES]
     cdef int odd[LANES]  # squares out of range
+    cdef int far[LANES]  # a poor shift
     cdef double n = turns(strip, first, end)
     cdef double one = 1 / n
     cdef double share = n / (n + before)
@@ -202,10 +208,11 @@ cdef inline void lane_moments(
         odd[j] = out_of_range(n, a[j], q[j])
     if centered:
         for j in range(lanes):
-            poor |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one) & (odd[j] == 0)
-        if poor:
+            far[j] = poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one) & (odd[j] == 0)
+            poor |= far[j]
+        if poor:  # the others keep theirs, and so their sums
             for j in range(lanes):
-                k[j] = <real>(k[j] + a[j] * one)
+                k[j] = <real>(k[j] + a[j] * one) if far[j] else k[j]
             spread_lanes(k, strip)
             lane_sums(x, at, nest, strip, first, end, k, a, q)
             for j in range(lanes):

@@ -2,7 +2,7 @@
 # One normalization as it is handed to the jobs: pointers, loops, and how the work is cut.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_lanes cimport LANES, STEP
+from minorm_ext.norm_lanes cimport BROAD, STEP, TILE
 from minorm_ext.norm_moments cimport Equation
 from minorm_ext.norm_rows cimport Cut, cut_row
 from minorm_ext.storage cimport Data
@@ -14,8 +14,10 @@ cdef enum:
     HERD = 131072      # the same for short rows from memory, of which each goes together with the next
     LONG_HERD = 400000  # and for long ones, if that leaves
     JOBS = 64          # so many jobs
+    LARGE = 1_500_000  # elements whose results go around the cache, about
     VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
+    BAND = 4           # chunks of a part, at most, where it lies beside those of other tiles: they find its pages known
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay
@@ -61,6 +63,7 @@ cdef struct Work:
     Py_ssize_t chunks
     Py_ssize_t chunks_of_part
     Py_ssize_t parts
+    Py_ssize_t beside      # tiles, or rows, of which memory holds a part of each and then the next of each
     # Lanes. Where few neighbours share a statistic (the channels of a group, channels-last), each is a lane of its own,
     # and `fold` lanes are merged at the end.
     Py_ssize_t fold        # lanes of a statistic
@@ -135,19 +138,26 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     if w.lanes:
         w.across = n.keep1.count * w.fold
         w.depth = w.columns // w.fold
-        w.tile = LANES // w.fold * w.fold
+        w.tile = TILE // w.fold * w.fold
         w.tiles = ceil_div(w.across, w.tile)
         w.at_once = 1
         if n.reduce0.count == 1 and n.reduce1.data == w.across and n.reduce1.param == 0:
-            w.at_once = max(1, min(LANES // w.across, w.depth))
+            w.at_once = max(1, min(TILE // w.across, w.depth))
         w.chunks = ceil_div(ceil_div(w.depth, w.at_once), STEP)
         w.chunks_of_part = ceil_div(w.chunks, ceil_div(PARTS, w.tiles))  # whatever the number of samples
+        if w.tiles > 1:
+            w.chunks_of_part = min(w.chunks_of_part, <Py_ssize_t>BAND)
         w.parts = ceil_div(w.chunks, w.chunks_of_part)
+        if w.rows * w.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
+            w.tile = BROAD // w.fold * w.fold
+            w.tiles = ceil_div(w.across, w.tile)
+        w.beside = w.tiles
         return
     w.cut = cut_row(n)
     w.chunks = w.cut.chunks
     w.chunks_of_part = ceil_div(w.chunks, PARTS)
     w.parts = ceil_div(w.chunks, w.chunks_of_part)
+    w.beside = n.keep1.count if n.reduce0.count > 1 and n.keep1.data < n.reduce0.data else 1
     w.short = n.reduce0.count == 1 and w.chunks == 1
     w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
     w.members_of_block = max(1, members_at_once(w))
@@ -167,6 +177,11 @@ cdef inline void cut_work(Work* w) noexcept nogil:
 cdef inline Py_ssize_t all_tiles(const Work* w) noexcept nogil:
     """How many tiles the lanes make."""
     return w.tiles * w.nest.keep0.count
+
+
+cdef inline Py_ssize_t blocks_beside(const Work* w) noexcept nogil:
+    """`beside`, of blocks."""
+    return w.beside if w.lanes or w.beside == 1 else w.blocks
 
 
 cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:

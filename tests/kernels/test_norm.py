@@ -200,6 +200,7 @@ LARGE = [  # shape, axes, groups, param: several chunks, parts and blocks, and e
     ((7, 20, 20, 30), (1, 2, 3), 1, (2, 3)),
     ((5000, 7), (0,), 1, (1,)),
     ((3000, 300), (0,), 1, (1,)),
+    ((1500, 1100), (0,), 1, (1,)),
     ((4, 10, 1000), (1,), 1, (1,)),
     ((8, 20, 40, 40), (0,), 1, (1, 2, 3)),
     ((70000,), (0,), 1, ()),
@@ -377,6 +378,8 @@ def assert_nearest(got, exact):
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 1, 2, 3)),
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 2, 3, 1)),
     ((300, 60, 30, 35), (2, 3), 1, (1,), (0, 1, 2, 3)),
+    ((200, 600, 9, 10), (2, 3), 1, (1,), (0, 2, 3, 1)),  # lanes in wider tiles
+    ((12, 1100, 30, 30), (2, 3), 10, (1, 2), (0, 2, 3, 1)),
 ])  # fmt: skip
 def test_results_larger_than_the_cache_have_the_same_bits(shape, axes, groups, param, order, stored):
     """They are written around it. Every sample stands alone here, so a slice of few samples must come out alike."""
