@@ -20,10 +20,11 @@ from benchmarks.threads import Calls
 from benchmarks.timing import in_turn
 
 ELEMENTS = 100_000_000 // 4
-PASSES = {"batch": (3, 5)}  # of forward and backward; all others:
+PASSES = {"batch": (3, 5)}  # over memory, forward and backward; all others:
 ROWS = (2, 3)
+WIDTHS = (64, 96, 100, 128, 192, 200, 256, 384, 768, 1000, 1024, 2048, 3000, 4096, 5120, 8192, 16384)
 
-# One sample of each; there are as many samples as make 100 MB. The second says whether channels-last too.
+# The operation, one of as many samples as make 100 MB, and whether channels-last is timed too.
 SAMPLES: list[tuple[str, tuple[int, ...], bool]] = [
     ("batch", (64, 56, 56), True),
     ("batch", (256, 28, 28), True),
@@ -43,11 +44,7 @@ SAMPLES: list[tuple[str, tuple[int, ...], bool]] = [
     ("group", (256, 28, 28), True),
     ("group", (512, 14, 14), False),
     ("group", (512, 7, 7), False),
-    *(
-        ("layer", (width,), False)
-        for width in (64, 96, 100, 128, 192, 200, 256, 384, 768, 1000, 1024, 2048, 3000, 4096)
-    ),
-    *(("layer", (width,), False) for width in (5120, 8192, 16384)),
+    *(("layer", (width,), False) for width in WIDTHS),
     *(("rms", (width,), False) for width in (64, 256, 768, 4096)),
 ]
 

@@ -24,7 +24,7 @@
     if (s) g *= *(const V *)(s + (at));
 
 /* Add `count` elements from `at` on to the accumulators from `first` on, a turn at a time. */
-#define MINORM_ADD(S, C, at, count, first)                                                                      \
+#define MINORM_ADD(S, C, at, count, first)                                                                         \
     for (int turn = 0; turn < (count) / MINORM_TURN_##C; turn++) {                                                 \
         MINORM_TERM(minorm_turn_##C, minorm_load_turn_##S, (at) + turn * MINORM_TURN_##C)                          \
         z->a[(first) / MINORM_TURN_##C + turn] += g;                                                               \
@@ -81,9 +81,9 @@ MINORM_HELD(double, int64_t, d)
      * 16 of the run: those counted before become 0. */                                                            \
     MINORM_INLINE void minorm_add_##S(minorm_held_##C *z, const X *dy, const T *s, const X *x, ptrdiff_t i,        \
                                       ptrdiff_t n, T k, T d) {                                                     \
-        for (; i + 32 <= n; i += 32) MINORM_ADD(S, C, i, 32, 0)                                                 \
+        for (; i + 32 <= n; i += 32) MINORM_ADD(S, C, i, 32, 0)                                                    \
         if (i + 16 <= n) {                                                                                         \
-            MINORM_ADD(S, C, i, 16, 0)                                                                          \
+            MINORM_ADD(S, C, i, 16, 0)                                                                             \
             i += 16;                                                                                               \
         }                                                                                                          \
         if (i < n && n >= 16) {                                                                                    \
@@ -132,8 +132,8 @@ MINORM_HELD(double, int64_t, d)
         *q = minorm_total_##C((const T *)all.q);                                                                   \
     }                                                                                                              \
                                                                                                                    \
-    /* The same of some rows of n elements, at most BRIEF, which begin at `start`, with a guess of each one's mean for\
-     * a shift, or 0. Each row asks for what lies `next` further on, if that is not 0. */                          \
+    /* The same of some rows of n elements, at most BRIEF, which begin at `start`. The shift of each is a guess of its\
+     * mean, or 0. Each asks for what lies `next` further on, if that is not 0. */                                 \
     MINORM_APART void minorm_short_sums_##S(const X *x, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,       \
                                             ptrdiff_t next, bool centered, T *k, T *a, T *q) {                     \
         for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
