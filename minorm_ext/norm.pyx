@@ -2,8 +2,8 @@
 # Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
 # norm_far_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h
 # (second phases), norm_each.h and norm_far.h, each with a .pxd that picks the loop for the type data is stored in
-# (norm_rows.pxd for the first); that of lanes is in norm_lanes.pxd, and what both share in norm_moments.pxd. At the end
-# of a backward pass norm_params.pxd adds up the gradients of scale and bias.
+# (norm_rows.pxd for the first); that of lanes is in norm_lane_rows.h and norm_lanes.pxd, and what both share in
+# norm_moments.pxd. At the end of a backward pass norm_params.pxd adds up the gradients of scale and bias.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where

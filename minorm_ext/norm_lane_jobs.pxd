@@ -5,14 +5,15 @@
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to
 # reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
+from minorm_ext.norm_lane_rows cimport LaneRows, lane_apply, lane_grad
 from minorm_ext.norm_lanes cimport (
-    LANES, STEP, Lanes, Strip, lane_apply, lane_grad_input, lane_grad_sums, lane_guess, lane_moments, lane_row,
-    lane_row_param, lane_row_params, lane_scale, lanes_of, merge_lanes, spread_lanes, turns,
+    LANES, STEP, Lanes, Strip, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
+    lane_row_params, lane_scale, merge_lanes, rows_from, spread_lanes, turns,
 )
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of
 from minorm_ext.norm_row_jobs cimport row_factors
 from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
-from minorm_ext.storage cimport fetch, item, place, put, real
+from minorm_ext.storage cimport Data, fetch, item, place, put, real, seen
 
 
 cdef struct Tile:
@@ -104,9 +105,9 @@ cdef inline void tile_moments(
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
     cdef double origin[LANES]
-    cdef real room[LANES]
-    cdef const real* x = fetch(&w.x, tile.data, tile.lanes, room)
-    cdef real k[LANES]
+    cdef Lanes[2] rooms
+    cdef const real* x = fetch(&w.x, tile.data, tile.lanes, <real*>&rooms[0])
+    cdef real* k = <real*>&rooms[1]
     cdef Py_ssize_t j
     for j in range(tile.lanes):
         k[j] = guess[j]
@@ -157,8 +158,6 @@ cdef inline void tile_apply(
     """y of the rows first .. end - 1."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
-    cdef const real* x
-    cdef real* y
     cdef Lanes[6] rooms
     cdef real* y_room = <real*>&rooms[0]
     cdef real* x_room = <real*>&rooms[1]
@@ -166,7 +165,14 @@ cdef inline void tile_apply(
     cdef real* d = <real*>&rooms[3]
     cdef real* c = <real*>&rooms[4]
     cdef real* e = <real*>&rooms[5]
-    cdef Py_ssize_t j, row, at, p, lanes
+    cdef Data x_seen, y_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* y = seen(&w.y, y_room, &y_seen)
+    cdef LaneRows rows
+    cdef real scale = 1
+    cdef real bias = 0
+    cdef Py_ssize_t row = first
+    cdef Py_ssize_t j, at, p
     cdef bint rows_differ = by_row(w)
     lane_statistics(w, &tile, w.k, k)
     lane_statistics(w, &tile, w.d, d)
@@ -178,17 +184,17 @@ cdef inline void tile_apply(
     else:
         for j in range(tile.strip.width):
             e[j] = 0
-    for row in range(first, end):
+    while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
-        p = tile.param + lane_row_param(&w.nest, row)
-        lanes = lanes_of(&tile.strip, row)
-        x = fetch(&w.x, at, lanes, x_room)
-        y = place(&w.y, at, y_room)
-        lane_apply(
-            x, y, lanes, k, d, c, e,
-            s[p] if rows_differ and s != NULL else 1, b[p] if rows_differ and b != NULL else 0,
-        )
-        put(&w.y, at, lanes, y)
+        rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if rows_differ else end)
+        if rows_differ:
+            p = tile.param + lane_row_param(&w.nest, row)
+            scale = s[p] if s != NULL else 1
+            bias = b[p] if b != NULL else 0
+        lane_apply(x, y, fetch_lanes(&w.x, at, rows.n, x_room), &rows, k, d, c, e, scale, bias)
+        if not w.y.direct:
+            put(&w.y, at, rows.n, y_room)
+        row += rows.count
 
 
 cdef inline void lanes_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -250,8 +256,9 @@ cdef inline void tile_sums(
 ) noexcept nogil:
     """sum(dy) and sum(dy * (x - mean)) of the lanes; of g instead of dy where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef real k[LANES]
-    cdef real d[LANES]
+    cdef Lanes[2] rooms
+    cdef real* k = <real*>&rooms[0]
+    cdef real* d = <real*>&rooms[1]
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
@@ -297,9 +304,6 @@ cdef inline void tile_input(
 ) noexcept nogil:
     """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef const real* x
-    cdef const real* dy
-    cdef real* dx
     cdef Lanes[9] rooms
     cdef real* dx_room = <real*>&rooms[0]
     cdef real* x_room = <real*>&rooms[1]
@@ -310,10 +314,17 @@ cdef inline void tile_input(
     cdef real* c = <real*>&rooms[6]
     cdef real* p = <real*>&rooms[7]
     cdef real* q = <real*>&rooms[8]
-    cdef real scale
-    cdef Py_ssize_t i, row, at, lanes
+    cdef Data x_seen, dy_seen, dx_seen
+    cdef const Data* x = seen(&w.x, x_room, &x_seen)
+    cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
+    cdef const Data* dx = seen(&w.dx, dx_room, &dx_seen)
+    cdef real* to
+    cdef LaneRows rows
+    cdef real scale = 1
+    cdef Py_ssize_t i, row, at
     cdef Py_ssize_t j = 0
     cdef bint rows_differ = by_row(w)
+    cdef bint one_by_one = rows_differ or w.row_params != NULL or w.sums == ABSENT
     cdef double* sums
     lane_statistics(w, &tile, w.k, k)
     lane_statistics(w, &tile, w.d, d)
@@ -332,22 +343,29 @@ cdef inline void tile_input(
         j += w.fold
     spread_lanes(p, &tile.strip)
     spread_lanes(q, &tile.strip)
-    for row in range(first, end):
+    row = first
+    while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
-        lanes = lanes_of(&tile.strip, row)
-        scale = s[tile.param + lane_row_param(&w.nest, row)] if rows_differ and s != NULL else 1
-        x = fetch(&w.x, at, lanes, x_room)
-        dy = fetch(&w.dy, at, lanes, dy_room)
-        if w.dx.items != NULL:
-            dx = place(&w.dx, at, dx_room)
-            if w.sums == ABSENT:
-                lane_scale(dy, dx, lanes, c, scale)
-            else:
-                lane_grad_input(dy, x, dx, lanes, k, d, r, c, p, q, scale)
-            put(&w.dx, at, lanes, dx)
+        rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if one_by_one else end)
+        if rows_differ and s != NULL:
+            scale = s[tile.param + lane_row_param(&w.nest, row)]
+        if w.dx.items != NULL and w.sums != ABSENT:
+            j = fetch_lanes(&w.x, at, rows.n, x_room)
+            fetch_lanes(&w.dy, at, rows.n, dy_room)
+            lane_grad(dy, x, dx, j, &rows, k, d, r, c, p, q, scale)
+            if not w.dx.direct:
+                put(&w.dx, at, rows.n, dx_room)
+        elif w.dx.items != NULL:
+            to = place(&w.dx, at, dx_room)
+            lane_scale(fetch(&w.dy, at, rows.n, dy_room), to, rows.n, c, scale)
+            put(&w.dx, at, rows.n, to)
         if w.row_params != NULL:
             sums = w.row_params + (number * w.depth + row) * 2
-            lane_row_params(dy, x, lanes, k, d, r, &sums[0], &sums[1])
+            lane_row_params(
+                fetch(&w.dy, at, rows.n, dy_room), fetch(&w.x, at, rows.n, x_room), rows.n, k, d, r,
+                &sums[0], &sums[1],
+            )
+        row += rows.count
 
 
 cdef inline void lanes_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:

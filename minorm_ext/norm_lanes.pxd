@@ -9,9 +9,10 @@
 # innermost one; from memory up to BROAD, for pieces of a row that are not followed by the next are read slowly.
 
 from minorm_ext.nest cimport Nest
+from minorm_ext.norm_lane_rows cimport LaneRows, lane_add, lane_grad_add
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
 from minorm_ext.norm_rows cimport WIDTH, middle, total
-from minorm_ext.storage cimport Data, fetch, item, real
+from minorm_ext.storage cimport Data, fetch, item, real, seen
 
 
 cdef extern from *:
@@ -29,6 +30,7 @@ cdef enum:
     #               would else read what looks like an address just written
     STEP = 64     # rows between two merges
     SOME = 16     # rows that an accumulator adds up before it is added to another
+    SOON = 1024   # elements, about, by which a row is asked for before it is needed: no less than one row
 
 
 cdef struct Strip:
@@ -56,6 +58,23 @@ cdef inline Py_ssize_t lane_row_param(const Nest* nest, Py_ssize_t row) noexcept
 
 cdef inline Py_ssize_t lanes_of(const Strip* strip, Py_ssize_t row) noexcept nogil:
     return strip.width if row + 1 < strip.rows else strip.last
+
+
+cdef inline LaneRows rows_from(
+    const Data* data, const Nest* nest, const Strip* strip, Py_ssize_t row, Py_ssize_t end
+) noexcept nogil:
+    """The rows from `row` on, before `end`, that the loops take at once: evenly apart, and of one width. A row alone
+    where they do not take the data as it lies."""
+    cdef LaneRows rows
+    rows.n = lanes_of(strip, row)
+    rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data
+    rows.next = rows.step * max(1, SOON // strip.width)
+    if strip.last < strip.width:
+        end = min(end, strip.rows - 1)
+    if nest.reduce0.count > 1:
+        end = min(end, row + nest.reduce1.count - row % nest.reduce1.count)
+    rows.count = max(1, end - row) if data.direct else 1
+    return rows
 
 
 cdef inline double turns(const Strip* strip, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
@@ -89,51 +108,38 @@ cdef inline void gather_lanes(real* all, real* some, Py_ssize_t lanes) noexcept 
         some[j] = 0
 
 
+cdef inline Py_ssize_t fetch_lanes(const Data* data, Py_ssize_t at, Py_ssize_t lanes, real* room) noexcept nogil:
+    """Where a row begins for the loops: in the data, or, where they do not take it as it lies, in the room."""
+    if data.direct:
+        return at
+    fetch(data, at, lanes, room)
+    return 0
+
+
 cdef inline void lane_sums(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
     const real* k, real* sum, real* squares
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1.
-
-    In cache, four rows go through the loop together, which loads and stores an accumulator once for four elements;
-    from memory they would come at half the rate. Either way adds in the same order.
-    """
-    cdef real a[LANES]  # its own, so that the compiler knows that they overlap nothing
-    cdef real q[LANES]
-    cdef real all_a[LANES]
-    cdef real all_q[LANES]
-    cdef real room[4 * LANES]
-    cdef const real* p0
-    cdef const real* p1
-    cdef const real* p2
-    cdef const real* p3
-    cdef real t0, t1, t2, t3
+    """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1."""
+    cdef Lanes[5] rooms
+    cdef real* a = <real*>&rooms[0]
+    cdef real* q = <real*>&rooms[1]
+    cdef real* all_a = <real*>&rooms[2]
+    cdef real* all_q = <real*>&rooms[3]
+    cdef real* room = <real*>&rooms[4]
+    cdef Data x_seen
+    cdef const Data* from_x = seen(x, room, &x_seen)
+    cdef LaneRows rows
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j, stop
     for j in range(strip.width):
         a[j] = q[j] = all_a[j] = all_q[j] = 0
     while row < end:
         stop = min(row + SOME, end)
-        while row + 4 <= stop and row + 4 < end and not x.far:
-            p0 = fetch(x, at + lane_row(nest, strip, row), strip.width, room)
-            p1 = fetch(x, at + lane_row(nest, strip, row + 1), strip.width, room + LANES)
-            p2 = fetch(x, at + lane_row(nest, strip, row + 2), strip.width, room + 2 * LANES)
-            p3 = fetch(x, at + lane_row(nest, strip, row + 3), strip.width, room + 3 * LANES)
-            for j in range(strip.width):
-                t0 = p0[j] - k[j]
-                t1 = p1[j] - k[j]
-                t2 = p2[j] - k[j]
-                t3 = p3[j] - k[j]
-                a[j] = (((a[j] + t0) + t1) + t2) + t3
-                q[j] = (((q[j] + t0 * t0) + t1 * t1) + t2 * t2) + t3 * t3
-            row += 4
         while row < stop:
-            p0 = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
-            for j in range(lanes_of(strip, row)):
-                t0 = p0[j] - k[j]
-                a[j] += t0
-                q[j] += t0 * t0
-            row += 1
+            rows = rows_from(x, nest, strip, row, stop)
+            lane_add(from_x, fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, room), &rows, k, a, q)
+            row += rows.count
         gather_lanes(all_a, a, strip.width)
         gather_lanes(all_q, q, strip.width)
     fold_lanes(all_a, strip)
@@ -254,15 +260,6 @@ cdef inline void merge_lanes(
         m2[j] += m22[j] + delta * delta * (before * share)
 
 
-cdef inline void lane_apply(
-    const real* x, real* y, Py_ssize_t lanes, const real* k, const real* d, const real* c, const real* b, real w, real v
-) noexcept nogil:
-    """One row: y = ((x - k) - d) * c * w + (b + v); c = rstd * s and b differ from lane to lane, w and v do not."""
-    cdef Py_ssize_t j
-    for j in range(lanes):
-        y[j] = ((x[j] - k[j]) - d[j]) * (c[j] * w) + (b[j] + v)
-
-
 cdef inline void lane_grad_sums(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
     Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
@@ -271,15 +268,18 @@ cdef inline void lane_grad_sums(
 
     s is a parameter for each row, or absent: then g = dy.
     """
-    cdef real a[LANES]
-    cdef real q[LANES]
-    cdef real all_a[LANES]
-    cdef real all_q[LANES]
-    cdef real room[2 * LANES]
-    cdef const real* x_row
-    cdef const real* dy_row
+    cdef Lanes[6] rooms
+    cdef real* a = <real*>&rooms[0]
+    cdef real* q = <real*>&rooms[1]
+    cdef real* all_a = <real*>&rooms[2]
+    cdef real* all_q = <real*>&rooms[3]
+    cdef real* x_room = <real*>&rooms[4]
+    cdef real* dy_room = <real*>&rooms[5]
+    cdef Data x_seen, dy_seen
+    cdef const Data* from_x = seen(x, x_room, &x_seen)
+    cdef const Data* from_dy = seen(dy, dy_room, &dy_seen)
+    cdef LaneRows rows
     cdef real w = 1
-    cdef real g
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j, stop
     for j in range(strip.width):
@@ -287,15 +287,13 @@ cdef inline void lane_grad_sums(
     while row < end:
         stop = min(row + SOME, end)
         while row < stop:
-            x_row = fetch(x, at + lane_row(nest, strip, row), lanes_of(strip, row), room)
-            dy_row = fetch(dy, at + lane_row(nest, strip, row), lanes_of(strip, row), room + LANES)
+            rows = rows_from(x, nest, strip, row, stop if s == NULL else row + 1)
+            j = fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, x_room)
+            fetch_lanes(dy, at + lane_row(nest, strip, row), rows.n, dy_room)
             if s != NULL:
                 w = s[lane_row_param(nest, row)]
-            for j in range(lanes_of(strip, row)):
-                g = dy_row[j] * w
-                a[j] += g
-                q[j] += g * ((x_row[j] - k[j]) - d[j])
-            row += 1
+            lane_grad_add(from_dy, from_x, j, &rows, k, d, w, a, q)
+            row += rows.count
         gather_lanes(all_a, a, strip.width)
         gather_lanes(all_q, q, strip.width)
     fold_lanes(all_a, strip)
@@ -303,16 +301,6 @@ cdef inline void lane_grad_sums(
     for j in range(strip.kept):
         sum_g[j] += all_a[j]
         sum_gx[j] += all_q[j]
-
-
-cdef inline void lane_grad_input(
-    const real* dy, const real* x, real* dx, Py_ssize_t lanes,
-    const real* k, const real* d, const real* r, const real* c, const real* p, const real* q, real w,
-) noexcept nogil:
-    """One row: dx = dy * c * w - p - xhat * q, with c * w = rstd * s, p = rstd * mean(g), q = rstd * mean(g * xhat)."""
-    cdef Py_ssize_t j
-    for j in range(lanes):
-        dx[j] = (dy[j] * (c[j] * w) - p[j]) - ((x[j] - k[j]) - d[j]) * r[j] * q[j]
 
 
 cdef inline void lane_scale(const real* dy, real* dx, Py_ssize_t lanes, const real* c, real w) noexcept nogil:

@@ -124,7 +124,7 @@ cdef inline const Data* seen(const Data* data, const real* room, Data* in_room) 
     in_room.items = <char*>room
     in_room.type = SINGLE if real is float else DOUBLE
     in_room.as_is = in_room.direct = True
-    in_room.stream = False
+    in_room.stream = in_room.far = False
     return in_room
 
 
