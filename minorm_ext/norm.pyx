@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
-# norm_far_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h
-# (second phases), norm_each.h and norm_far.h, each with a .pxd that picks the loop for the type data is stored in
-# (norm_rows.pxd for the first); that of lanes is in norm_lane_rows.h and norm_lanes.pxd, and what both share in
-# norm_moments.pxd. At the end of a backward pass norm_params.pxd adds up the gradients of scale and bias.
+# norm_far_jobs.pxd, norm_run_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases),
+# norm_apply.h (second phases), norm_each.h and norm_far.h, that of lanes in norm_lane_rows.h, each with a .pxd that
+# picks the loop for the type data is stored in. What is made of the sums is in norm_rows.pxd and norm_lanes.pxd, and in
+# norm_moments.pxd what both share. At the end of a backward pass norm_params.pxd adds up the gradients of scale and
+# bias.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
@@ -28,9 +29,12 @@ from minorm_ext.norm_row_jobs cimport (
     pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
     rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
 )
+from minorm_ext.norm_run_jobs cimport (
+    go_by_runs, portions, runs_apply, runs_input, runs_moments, runs_sums, sets_of_rows, take_factors,
+)
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport (
-    ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
+    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
 )
 from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, finish, real, size_of
 
@@ -105,15 +109,35 @@ cdef inline void do_lanes(const real* type, const Work* w, Phase phase, Py_ssize
         lanes_input(type, w, job)
 
 
-cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if w.single and w.lanes:
-        do_lanes(<const float*>NULL, w, phase, job)
-    elif w.single:
-        do_rows(<const float*>NULL, w, phase, job)
-    elif w.lanes:
-        do_lanes(<const double*>NULL, w, phase, job)
+cdef inline void do_runs(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if phase == MOMENTS:
+        runs_moments(type, w, job)
+    elif phase == FINISH:
+        rows_finish(type, w, job)
+    elif phase == APPLY:
+        runs_apply(type, w, job)
+    elif phase == SUMS:
+        runs_sums(type, w, job)
+    elif phase == COMBINE:
+        rows_combine(type, w, job)
     else:
-        do_rows(<const double*>NULL, w, phase, job)
+        runs_input(type, w, job)
+
+
+cdef inline void do_of(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if w.lanes:
+        do_lanes(type, w, phase, job)
+    elif w.by_runs:
+        do_runs(type, w, phase, job)
+    else:
+        do_rows(type, w, phase, job)
+
+
+cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
+    if w.single:
+        do_of(<const float*>NULL, w, phase, job)
+    else:
+        do_of(<const double*>NULL, w, phase, job)
     finish(&w.y)
     finish(&w.dx)
 
@@ -170,21 +194,35 @@ cdef double* pairs(Py_ssize_t items) except NULL nogil:
     return sums
 
 
+cdef int run_second(Work* w, Phase phase, int threads) except -1 nogil:
+    """The second phase of rows that go by runs."""
+    w.factors = room(5 * w.rows, sizeof(double))
+    if w.single:
+        take_factors(<const float*>NULL, w)
+    else:
+        take_factors(<const double*>NULL, w)
+    return spread(w, phase, portions(w), threads)
+
+
 cdef int run_forward(Work* w, int threads) except -1 nogil:
     cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
+    cdef Py_ssize_t walks = sets_of_rows(w) if w.by_runs else all
     if take_whole_rows(w, threads):
         return spread(w, FORWARD, all if w.lanes else w.groups * w.blocks, threads)
     if w.moments:
         w.partial = <double*>room(all * w.parts, max(sizeof(Moments), 2 * w.tile * sizeof(double) if w.lanes else 0))
-        spread(w, MOMENTS, all * w.parts, threads, 0, 1, w.beside)
+        spread(w, MOMENTS, walks * w.parts, threads, 0, 1, walks if w.by_runs else w.beside)
         spread(w, FINISH, all, 1)
-    if w.apply:
+    if w.apply and w.by_runs:
+        run_second(w, APPLY, threads)
+    elif w.apply:
         spread(w, APPLY, all * w.parts, threads, 0, 1, w.beside)
     return 0
 
 
 cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
+    cdef Py_ssize_t walks = sets_of_rows(w) if w.by_runs else all
     cdef Py_ssize_t blocks = all if w.lanes else w.groups * w.blocks
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
@@ -208,9 +246,12 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
         spread(w, BACKWARD, blocks, threads)
     else:
         if w.tally:
-            spread(w, SUMS, all * w.parts, threads, 0, 1, w.beside)
+            spread(w, SUMS, walks * w.parts, threads, 0, 1, walks if w.by_runs else w.beside)
             spread(w, COMBINE, all, 1)
-        if w.each and parts_meet(w):
+        if w.by_runs:
+            if w.dx.items != NULL:
+                run_second(w, INPUT, threads)
+        elif w.each and parts_meet(w):
             for part in range(w.parts):
                 spread(w, INPUT, blocks, threads, part, w.parts)
         elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
@@ -286,6 +327,7 @@ def forward(
     bind(&w.y, &w, y, type, True)
     w.moments = moments
     w.apply = y is not None
+    w.by_runs = go_by_runs(&w)
     if w.rows * w.columns < ALONE:
         threads = 1
     try:
@@ -293,6 +335,7 @@ def forward(
             run_forward(&w, threads)
     finally:
         free(w.partial)
+        free(w.factors)
 
 
 def backward(
@@ -313,6 +356,7 @@ def backward(
     w.ds = parameter(&w, ds, True)
     w.db = parameter(&w, db, True)
     w.sums = origin
+    w.by_runs = origin != ABSENT and go_by_runs(&w)
     w.tally = origin == COMPUTE or (ds is not None and not (w.each or w.lanes and by_row(&w)))
     if w.rows * w.columns < ALONE:
         threads = 1
@@ -330,4 +374,5 @@ def backward(
         free(w.own)
         free(w.partial)
         free(w.row_params)
+        free(w.factors)
         free(w.totals)

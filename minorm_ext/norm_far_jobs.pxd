@@ -15,8 +15,9 @@ from minorm_ext.norm_row_jobs cimport (
     collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
     store_statistics,
 )
-from minorm_ext.norm_rows cimport Span, chunk_span, grad_sums, moments_of_sums, sample_mean
+from minorm_ext.norm_rows cimport chunk_span, moments_of_sums
 from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
+from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean
 from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
 

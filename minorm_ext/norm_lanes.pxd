@@ -11,7 +11,7 @@
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lane_rows cimport LaneRows, lane_add, lane_grad_add
 from minorm_ext.norm_moments cimport out_of_range, poor_shift
-from minorm_ext.norm_rows cimport WIDTH, middle, total
+from minorm_ext.norm_sums cimport WIDTH, middle, total
 from minorm_ext.storage cimport Data, fetch, item, real, seen
 
 

@@ -7,9 +7,8 @@ from libc.string cimport memset
 from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
-from minorm_ext.norm_rows cimport (
-    CHUNK, Span, chunk_span, fetch_span, grad_sums, joined, put_span, sample_mean, span_moments,
-)
+from minorm_ext.norm_rows cimport CHUNK, chunk_span, fetch_span, joined, put_span, span_moments
+from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean
 from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport Data, item, real, seen, size_of
 

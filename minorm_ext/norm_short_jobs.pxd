@@ -14,9 +14,8 @@ from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
 from minorm_ext.norm_each cimport apply_two, grad_two
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
-from minorm_ext.norm_rows cimport (
-    BRIEF, CHUNK, Span, sample_mean, shifted_sums, short_grad_sums, short_sums, span_moments,
-)
+from minorm_ext.norm_rows cimport CHUNK, span_moments
+from minorm_ext.norm_sums cimport BRIEF, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
 from minorm_ext.norm_work cimport Work
 from minorm_ext.storage cimport (
     Data, fetch, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,

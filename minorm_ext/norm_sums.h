@@ -172,6 +172,33 @@ MINORM_HELD(double, int64_t, d)
             a[row] = minorm_total_##C((const T *)all.a);                                                           \
             q[row] = minorm_total_##C((const T *)all.q);                                                           \
         }                                                                                                          \
+    }                                                                                                              \
+                                                                                                                   \
+    /* Of rows whose runs of n elements lie beside each other: each adds `runs` of its runs, at most as many as    \
+     * minorm_sums takes together, to what it has `held` so far. Each asks for what comes soon. */                 \
+    MINORM_APART void minorm_beside_sums_##S(const X *x, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,              \
+                                             ptrdiff_t rows, const T *k, T *held) {                                \
+        for (ptrdiff_t row = 0; row < rows; row++, x += n) {                                                       \
+            minorm_held_##C piece = {0};                                                                           \
+            for (ptrdiff_t r = 0; r < runs; r++) {                                                                 \
+                minorm_ahead((const char *)(x + r * step + BRIEF), n * sizeof(X));                                 \
+                minorm_add_##S(&piece, NULL, NULL, x + r * step, 0, n, k[row], 0);                                 \
+            }                                                                                                      \
+            minorm_gather_##C((minorm_held_##C *)held + row, &piece);                                              \
+        }                                                                                                          \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_APART void minorm_beside_grad_sums_##S(const X *dy, const X *x, ptrdiff_t step, ptrdiff_t runs,         \
+                                                  ptrdiff_t n, ptrdiff_t rows, const T *k, const T *d, T *held) {  \
+        for (ptrdiff_t row = 0; row < rows; row++, dy += n, x += n) {                                              \
+            minorm_held_##C all = ((minorm_held_##C *)held)[row];                                                  \
+            for (ptrdiff_t r = 0; r < runs; r++) {                                                                 \
+                minorm_ahead((const char *)(dy + r * step + BRIEF), n * sizeof(X));                                \
+                minorm_ahead((const char *)(x + r * step + BRIEF), n * sizeof(X));                                 \
+                minorm_add_##S(&all, dy + r * step, NULL, x + r * step, 0, n, k[row], d[row]);                     \
+            }                                                                                                      \
+            ((minorm_held_##C *)held)[row] = all;                                                                  \
+        }                                                                                                          \
     }
 
 MINORM_SUMS(float, float, float, f)

@@ -39,6 +39,7 @@ cdef struct Work:
     bint lanes             # the unit-step loop is kept, or as good as kept: see `fold`
     bint each              # rows with a parameter for each element
     bint short             # rows are single runs that fit a chunk
+    bint by_runs           # rows are short runs all over memory: see norm_run_jobs.pxd
     Py_ssize_t rows
     Py_ssize_t columns
     double one_by_columns
@@ -92,6 +93,7 @@ cdef struct Work:
     double* sum_gx
     double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
     void* collected        # rows with a parameter for each element: ds and db of each block
+    void* factors          # by runs: what the second phase takes of each row
     double* totals         # ds and db of all parameters, in double
 
 
@@ -200,6 +202,8 @@ cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
     Either way gives the same bits, so this may depend on the threads.
     """
     cdef Py_ssize_t jobs = all_tiles(w) if w.lanes else w.groups * w.blocks
+    if w.by_runs:
+        return False
     if w.parts == 1:
         return True
     if w.depth * min(w.tile, w.across) > CACHE if w.lanes else w.columns * w.members_of_block > LONG:

@@ -188,6 +188,8 @@ def test_parity(backend):
 
 LARGE = [  # shape, axes, groups, param: several chunks, parts and blocks, and every inner form
     ((32, 16, 40, 40), (0, 2, 3), 1, (1,)),
+    ((900, 33, 7, 7), (0, 2, 3), 1, (1,)),
+    ((2000, 3, 230), (0, 2), 1, (1,)),
     ((3, 1, 150, 100), (0, 2, 3), 1, (1,)),
     ((2, 3, 30000), (0, 2), 1, (1,)),
     ((4, 32, 30, 30), (2, 3), 8, (1, 2)),
@@ -410,26 +412,42 @@ def test_results_larger_than_the_cache_have_the_same_bits(shape, axes, groups, p
 
 
 @pytest.mark.parametrize("given", ["s b", ""])
-@pytest.mark.parametrize("stored", ["float16", "float32"])
-def test_channels_larger_than_the_cache_have_the_same_bits(stored, given):
-    """The same for BatchNorm, where every channel stands alone; runs begin within a line of 64 bytes."""
+@pytest.mark.parametrize("stored", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [
+    (40, 90, 30, 31),  # runs that begin within a line
+    (580, 70, 7, 7),  # short ones: all channels walk along together
+    (1100, 41, 6, 6),
+    (4000, 5, 11, 11),
+    (1700, 5, 15, 16),  # longer ones, of channels that no processor's own cache holds
+])  # fmt: skip
+def test_channels_larger_than_the_cache_have_the_same_bits(shape, stored, given):
+    """The same for BatchNorm, where every channel stands alone."""
     stored = getattr(dtypes, stored)
     rng = np.random.default_rng(0)
-    x = (rng.standard_normal((40 if stored.itemsize == 4 else 80, 90, 30, 31), np.float32) * 2 + 3).astype(stored)
+    samples, channels, *image = shape
+    samples *= 2 if stored.itemsize == 2 else 1
+    x = (rng.standard_normal((samples, channels, *image), np.float32) * 2 + 3).astype(stored)
+    x[:, 1] += stored.type(1000)
+    x[:: samples // 4, 2] = 1000  # a shift guessed from four elements would be poor
     dy = x[::-1, ::-1].copy()
-    assert x.nbytes > 12_000_000
-    large, small = (plan((x.shape[0], n, 30, 31), (0, 2, 3), 1, (1,)) for n in (90, 4))
-    s, b = rng.standard_normal((2, 90), np.float32) if given else (None, None)
-    y, stats = cpu.norm.forward(large, x, s, b, Equation())
-    dx, ds, db = cpu.norm.backward(large, dy, x, stats, s, Equation())
-    for channels in (slice(0, 4), slice(-4, None)):
-        few_x, few_dy = x[:, channels].copy(), dy[:, channels].copy()
-        few_s, few_b = (s[channels], b[channels]) if given else (None, None)
-        few_y, few_stats = cpu.norm.forward(small, few_x, few_s, few_b, Equation())
-        few = cpu.norm.backward(small, few_dy, few_x, few_stats, few_s, Equation())
-        np.testing.assert_array_equal(y[:, channels], few_y)
-        for got, want in zip((dx[:, channels], ds[channels], db[channels]), few, strict=True):
-            np.testing.assert_array_equal(got, want)
+    assert x.nbytes > 6_000_000
+    large, small = (plan((samples, n, *image), (0, 2, 3), 1, (1,)) for n in (channels, 4))
+    s, b = None, None
+    if given:
+        s, b = rng.standard_normal((2, channels)).astype(dtypes.compute_type(x.dtype))
+    for equation in (Equation(), Equation(centered=False)):
+        y, stats = cpu.norm.forward(large, x, s, b, equation)
+        dx, ds, db = cpu.norm.backward(large, dy, x, stats, s, equation)
+        again = cpu.norm.apply(large, x, stats, s, b)
+        np.testing.assert_array_equal(again, y)
+        for some in (slice(0, 4), slice(-4, None)):
+            few_x, few_dy = x[:, some].copy(), dy[:, some].copy()
+            few_s, few_b = (s[some], b[some]) if given else (None, None)
+            few_y, few_stats = cpu.norm.forward(small, few_x, few_s, few_b, equation)
+            few = cpu.norm.backward(small, few_dy, few_x, few_stats, few_s, equation)
+            np.testing.assert_array_equal(y[:, some], few_y)
+            for got, want in zip((dx[:, some], ds[some], db[some]), few, strict=True):
+                np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("shape", [(130_000, 64), (27_000, 301), (8100, 1001), (2050, 4001), (30, 70, 65, 61)])
