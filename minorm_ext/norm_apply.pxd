@@ -5,7 +5,7 @@
 
 from libc.stdint cimport uint16_t
 
-from minorm_ext.storage cimport HALF, SINGLE, Data, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, goes_as_float, real
 
 cdef extern from "norm_apply.h" nogil:
     void minorm_apply_float(
@@ -124,7 +124,7 @@ cdef inline void apply(
             <const double*>x.items + at, s, b, each, param, <double*>y.items + at,
             step, runs, n, next, y.stream, k, d, r,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_apply_float(
             <const float*>x.items + at, s, b, each, param, <float*>y.items + at,
             step, runs, n, next, y.stream, k, d, r,
@@ -152,7 +152,7 @@ cdef inline void grad(
             <const double*>dy.items + at, <const double*>x.items + at, s, each, param, <double*>dx.items + at,
             ds, db, step, runs, n, next, dx.stream, k, d, r, p, q,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_grad_float(
             <const float*>dy.items + at, <const float*>x.items + at, s, each, param, <float*>dx.items + at,
             ds, db, step, runs, n, next, dx.stream, k, d, r, p, q,
@@ -178,7 +178,7 @@ cdef inline void grad_given(
         minorm_grad_given_double(
             <const double*>dy.items + at, s, each, param, <double*>dx.items + at, step, runs, n, dx.stream, r,
         )
-    elif dy.type == SINGLE:
+    elif goes_as_float(dy.type == SINGLE):
         minorm_grad_given_float(
             <const float*>dy.items + at, s, each, param, <float*>dx.items + at, step, runs, n, dx.stream, r,
         )
@@ -201,7 +201,7 @@ cdef inline void grad_params(
         minorm_grad_params_double(
             <const double*>dy.items + at, <const double*>x.items + at, param, ds, db, step, runs, n, k, d, r,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_grad_params_float(
             <const float*>dy.items + at, <const float*>x.items + at, param, ds, db, step, runs, n, k, d, r,
         )
@@ -224,7 +224,7 @@ cdef inline void apply_rows(
         minorm_apply_rows_double(
             <const double*>x.items, s, b, param, <double*>y.items, start, rows, n, k, d, r,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_apply_rows_float(
             <const float*>x.items, s, b, param, <float*>y.items, start, rows, n, k, d, r,
         )
@@ -248,7 +248,7 @@ cdef inline void grad_rows(
             <const double*>dy.items, <const double*>x.items, s, param, <double*>dx.items,
             start, rows, n, k, d, r, p, q,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_grad_rows_float(
             <const float*>dy.items, <const float*>x.items, s, param, <float*>dx.items,
             start, rows, n, k, d, r, p, q,

@@ -4,7 +4,7 @@
 
 from libc.stdint cimport uint16_t
 
-from minorm_ext.storage cimport HALF, SINGLE, Data, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, goes_as_float, real
 
 cdef extern from "norm_each.h" nogil:
     void minorm_apply_two_float(
@@ -54,7 +54,7 @@ cdef inline void apply_two(
         minorm_apply_two_double(
             <const double*>x.items + at, s, b, <double*>y.items + at, start, n, k, d, r,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_apply_two_float(
             <const float*>x.items + at, s, b, <float*>y.items + at, start, n, k, d, r,
         )
@@ -78,7 +78,7 @@ cdef inline void grad_two(
             <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
             start, n, k, d, r, p, q,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_grad_two_float(
             <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
             start, n, k, d, r, p, q,

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint16_t
 
-from minorm_ext.storage cimport HALF, SINGLE, Data, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, goes_as_float, real
 
 cdef extern from "norm_lane_rows.h" nogil:
     ctypedef struct LaneRows "minorm_rows":
@@ -79,7 +79,7 @@ cdef inline void lane_add(
     """a += x - k, q += (x - k)^2."""
     if real is double:
         minorm_lane_sums_double(<const double*>x.items + at, rows, x.far, k, a, q)
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_lane_sums_float(<const float*>x.items + at, rows, x.far, k, a, q)
     elif x.type == HALF:
         minorm_lane_sums_half(<const uint16_t*>x.items + at, rows, x.far, k, a, q)
@@ -96,7 +96,7 @@ cdef inline void lane_grad_add(
         minorm_lane_grad_sums_double(
             <const double*>dy.items + at, <const double*>x.items + at, rows, x.far, k, d, w, a, q
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_lane_grad_sums_float(
             <const float*>dy.items + at, <const float*>x.items + at, rows, x.far, k, d, w, a, q
         )
@@ -119,7 +119,7 @@ cdef inline void lane_apply(
         minorm_lane_apply_double(
             <const double*>x.items + at, <double*>y.items + at, rows, y.stream, k, d, c, e, w, u
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_lane_apply_float(
             <const float*>x.items + at, <float*>y.items + at, rows, y.stream, k, d, c, e, w, u
         )
@@ -143,7 +143,7 @@ cdef inline void lane_grad(
             <const double*>dy.items + at, <const double*>x.items + at, <double*>dx.items + at,
             rows, dx.stream, k, d, r, c, p, q, w,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_lane_grad_float(
             <const float*>dy.items + at, <const float*>x.items + at, <float*>dx.items + at,
             rows, dx.stream, k, d, r, c, p, q, w,

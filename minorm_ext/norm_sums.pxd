@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint16_t
 
-from minorm_ext.storage cimport HALF, SINGLE, Data, real
+from minorm_ext.storage cimport HALF, SINGLE, Data, goes_as_float, real
 
 cdef extern from "norm_sums.h" nogil:
     enum:
@@ -139,7 +139,7 @@ cdef inline real sample_mean(const real* type, const Data* x, Py_ssize_t at, Py_
     if real is double:
         return minorm_sample_double(<const double*>x.items + at, across)
     else:
-        if x.type == SINGLE:
+        if goes_as_float(x.type == SINGLE):
             return minorm_sample_float(<const float*>x.items + at, across)
         if x.type == HALF:
             return minorm_sample_half(<const uint16_t*>x.items + at, across)
@@ -152,7 +152,7 @@ cdef inline void shifted_sums(
     """sum(x - k) and sum((x - k)^2) over a span that begins at `at` and whose runs are `step` apart."""
     if real is double:
         minorm_sums_double(<const double*>x.items + at, step, span.runs, span.length, k, sum, squares)
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_sums_float(<const float*>x.items + at, step, span.runs, span.length, k, sum, squares)
     elif x.type == HALF:
         minorm_sums_half(<const uint16_t*>x.items + at, step, span.runs, span.length, k, sum, squares)
@@ -167,7 +167,7 @@ cdef inline void short_sums(
     """The same over each of some rows of n contiguous elements, at most BRIEF, whose shifts k it guesses."""
     if real is double:
         minorm_short_sums_double(<const double*>x.items, start, rows, n, next, centered, k, sum, squares)
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_short_sums_float(<const float*>x.items, start, rows, n, next, centered, k, sum, squares)
     elif x.type == HALF:
         minorm_short_sums_half(<const uint16_t*>x.items, start, rows, n, next, centered, k, sum, squares)
@@ -185,7 +185,7 @@ cdef inline void grad_sums(
             <const double*>dy.items + at, <const double*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_grad_sums_float(
             <const float*>dy.items + at, <const float*>x.items + at, step, s, s_step,
             span.runs, span.length, k, d, sum_g, sum_gx,
@@ -211,7 +211,7 @@ cdef inline void short_grad_sums(
         minorm_short_grad_sums_double(
             <const double*>dy.items, <const double*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_short_grad_sums_float(
             <const float*>dy.items, <const float*>x.items, start, rows, s, n, next, k, d, sum_g, sum_gx,
         )
@@ -232,7 +232,7 @@ cdef inline void beside_sums(
     """Of rows beside each other, over some runs of each, `step` apart: sums that go on in `held`, 2 * WIDTH a row."""
     if real is double:
         minorm_beside_sums_double(<const double*>x.items + at, step, runs, n, rows, k, held)
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_beside_sums_float(<const float*>x.items + at, step, runs, n, rows, k, held)
     elif x.type == HALF:
         minorm_beside_sums_half(<const uint16_t*>x.items + at, step, runs, n, rows, k, held)
@@ -249,7 +249,7 @@ cdef inline void beside_grad_sums(
         minorm_beside_grad_sums_double(
             <const double*>dy.items + at, <const double*>x.items + at, step, runs, n, rows, k, d, held
         )
-    elif x.type == SINGLE:
+    elif goes_as_float(x.type == SINGLE):
         minorm_beside_grad_sums_float(
             <const float*>dy.items + at, <const float*>x.items + at, step, runs, n, rows, k, d, held
         )

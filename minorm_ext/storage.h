@@ -74,6 +74,10 @@ static inline float minorm_odd(double d) {
 #define WIDEN 0
 #endif
 
+/* Of the loops for float, half and bfloat, is the first one meant? Always, where none widens: then the compiler leaves
+ * out the others. */
+#define MINORM_GOES_AS_FLOAT(single) (!WIDEN || (single))
+
 MINORM_INLINE void minorm_widen_turn_half(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from)));

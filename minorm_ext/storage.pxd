@@ -19,6 +19,7 @@ ctypedef fused real:
 cdef extern from "storage.h" nogil:
     enum:
         WIDEN  # loops take 16 bits as they lie
+    bint goes_as_float "MINORM_GOES_AS_FLOAT"(bint single) noexcept
     double minorm_wide_half(uint16_t h) noexcept
     double minorm_wide_bfloat(uint16_t h) noexcept
     void minorm_widen_half_f(const uint16_t* source, float* to, Py_ssize_t n) noexcept
