@@ -8,13 +8,14 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, fetch_span, joined, put_span, span_moments
-from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean
+from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean, short_grad_sums
 from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport Data, item, real, seen, size_of
 
 cdef enum:
     COLLECTED = 256    # parameters whose gradients one job adds up
     CLEARED = 1 << 18  # elements that one job clears
+    RUNS = 32          # short runs of which the sums are taken at once
 
 
 cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
@@ -144,6 +145,27 @@ cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t 
 
 # Backward.
 
+cdef inline void run_sums(
+    const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, real k, real d,
+    double* slots,
+) noexcept nogil:
+    """Fill a slot for each of at most RUNS runs."""
+    cdef Py_ssize_t start[RUNS]
+    cdef real all_k[RUNS]
+    cdef real all_d[RUNS]
+    cdef real a[RUNS]
+    cdef real q[RUNS]
+    cdef Py_ssize_t i
+    for i in range(runs):
+        start[i] = at + i * step
+        all_k[i] = k
+        all_d[i] = d
+    short_grad_sums(dy, x, start, runs, <const real*>NULL, n, 0, all_k, all_d, a, q)
+    for i in range(runs):
+        slots[2 * i] = a[i]
+        slots[2 * i + 1] = q[i]
+
+
 cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
     """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
     cdef const real* s = NULL
@@ -151,13 +173,13 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
     cdef real d = <real>w.d[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
     cdef double* slots = w.partial + row * w.slots * 2
-    cdef Py_ssize_t chunk, run, at, step
+    cdef Py_ssize_t chunk, run, some, at, step
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
     cdef Data x_seen, dy_seen
     cdef const Data* x = seen(&w.x, x_room, &x_seen)
     cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
-    cdef Span span, one
+    cdef Span span
     cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
@@ -170,12 +192,11 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
             slots[2 * chunk] = a
             slots[2 * chunk + 1] = q
         else:  # short runs, each with a parameter of its own
-            one = span
-            one.runs = 1
-            for run in range(span.runs):
-                grad_sums(dy, x, at + run * step, 0, <const real*>NULL, 0, one, k, d, &a, &q)
-                slots[2 * (span.run + run)] = a
-                slots[2 * (span.run + run) + 1] = q
+            run = 0
+            while run < span.runs:
+                some = min(<Py_ssize_t>RUNS, span.runs - run)
+                run_sums(dy, x, at + run * step, step, some, span.length, k, d, slots + 2 * (span.run + run))
+                run += some
 
 
 cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
