@@ -10,10 +10,14 @@ from minorm_ext.norm_lanes cimport (
     LANES, STEP, Lanes, Strip, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
     lane_row_params, lane_scale, merge_lanes, rows_from, spread_lanes, turns,
 )
-from minorm_ext.norm_moments cimport Moments, merge, rstd_of
+from minorm_ext.norm_moments cimport Moments, merge, rstds_of
 from minorm_ext.norm_row_jobs cimport row_factors
-from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+from minorm_ext.norm_work cimport ABSENT, Work, all_tiles, ceil_div
 from minorm_ext.storage cimport Data, fetch, item, place, put, real, seen
+
+
+cdef enum:
+    OWN = 1 << 18
 
 
 cdef struct Tile:
@@ -147,13 +151,13 @@ cdef inline void tile_finish(
         w.k[row] = k
         w.d[row] = (shift - k) + all.offset
         w.var[row] = all.m2 * w.one_by_columns
-        w.rstd[row] = rstd_of(&w.equation, w.var[row])
         row += 1
         j += w.fold
+    rstds_of(&w.equation, w.var + tile.row, w.rstd + tile.row, row - tile.row)
 
 
 cdef inline void tile_apply(
-    const real* type, const Work* w, Tile tile, Py_ssize_t first, Py_ssize_t end
+    const real* type, const Work* w, Tile tile, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
     """y of the rows first .. end - 1."""
     cdef const real* s = <const real*>w.s
@@ -187,6 +191,8 @@ cdef inline void tile_apply(
     while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if rows_differ else end)
+        if next:
+            rows.next = next
         if rows_differ:
             p = tile.param + lane_row_param(&w.nest, row)
             scale = s[p] if s != NULL else 1
@@ -224,7 +230,15 @@ cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) n
 
 cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Tile tile = tile_of(w, job // w.parts)
-    tile_apply(type, w, tile, first_row(w, &tile, job % w.parts), first_row(w, &tile, job % w.parts + 1))
+    tile_apply(type, w, tile, first_row(w, &tile, job % w.parts), first_row(w, &tile, job % w.parts + 1), 0)
+
+
+cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogil:
+    """How far on the tile of the next job lies, if a processor's own cache holds it beside this one. Else 0."""
+    cdef Py_ssize_t next = job + 1
+    if next == all_tiles(w) or w.depth * min(w.tile, w.across) > OWN:
+        return 0
+    return (next // w.tiles - job // w.tiles) * w.nest.keep0.data + (next % w.tiles - job % w.tiles) * w.tile
 
 
 cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -246,7 +260,7 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
             )
         tile_finish(type, w, tile, all, all + w.tile)
     if w.apply:
-        tile_apply(type, w, tile, 0, tile.strip.rows)
+        tile_apply(type, w, tile, 0, tile.strip.rows, to_next_tile(w, job))
 
 
 # Backward.
@@ -300,7 +314,7 @@ cdef inline void tile_combine(
 
 
 cdef inline void tile_input(
-    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t first, Py_ssize_t end
+    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
     """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
@@ -347,6 +361,8 @@ cdef inline void tile_input(
     while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if one_by_one else end)
+        if next:
+            rows.next = next
         if rows_differ and s != NULL:
             scale = s[tile.param + lane_row_param(&w.nest, row)]
         if w.dx.items != NULL and w.sums != ABSENT:
@@ -395,7 +411,7 @@ cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) 
 cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Tile tile = tile_of(w, job // w.parts)
     cdef Py_ssize_t part = job % w.parts
-    tile_input(type, w, job // w.parts, tile, first_row(w, &tile, part), first_row(w, &tile, part + 1))
+    tile_input(type, w, job // w.parts, tile, first_row(w, &tile, part), first_row(w, &tile, part + 1), 0)
 
 
 cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -411,4 +427,4 @@ cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_
             add_sums(w, &tile, all, one)
         tile_combine(type, w, tile, all, all + w.tile)
     if w.dx.items != NULL or w.row_params != NULL:
-        tile_input(type, w, job, tile, 0, tile.strip.rows)
+        tile_input(type, w, job, tile, 0, tile.strip.rows, to_next_tile(w, job))

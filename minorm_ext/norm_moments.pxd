@@ -56,6 +56,17 @@ cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:
     return 1 / sqrt(var + equation.eps)
 
 
+cdef inline void rstds_of(const Equation* equation, const double* var, double* rstd, Py_ssize_t n) noexcept nogil:
+    """The same of many at once."""
+    cdef Py_ssize_t i
+    if equation.guard:
+        for i in range(n):
+            rstd[i] = rstd_of(equation, var[i])
+    else:
+        for i in range(n):
+            rstd[i] = 1 / sqrt(var[i] + equation.eps)
+
+
 cdef inline double slope_of(const Equation* equation, double var) noexcept nogil:
     """The factor of mean(g * xhat) in dx that the guard brings in: (std + eps) / std, 0 where std is 0."""
     cdef double std

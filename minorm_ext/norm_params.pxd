@@ -6,7 +6,6 @@
 # total[2 * i] is ds of parameter i, total[2 * i + 1] its db.
 
 from minorm_ext.jobs cimport look
-from minorm_ext.nest cimport row_param
 from minorm_ext.norm_lanes cimport lane_row_param
 from minorm_ext.norm_work cimport Work, all_tiles, slots_of_param
 from minorm_ext.storage cimport real
@@ -76,15 +75,26 @@ cdef inline int add_up_rows(double* total, const Work* w) except -1 nogil:
 
 
 cdef inline int add_up_lanes(double* total, const Work* w) except -1 nogil:
-    """Lanes with parameters of their own."""
-    cdef Py_ssize_t lane, row, at
-    for lane in range(w.rows * w.fold):
-        row = lane // w.fold
-        at = row_param(&w.nest, row) + lane % w.fold * w.fold_param
-        total[2 * at] += w.sum_dyx[lane] * w.rstd[row]
-        total[2 * at + 1] += w.sum_dy[lane]
-        if lane % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
-            look()
+    """Lanes with parameters of their own, without dividing either."""
+    cdef const double* dy = w.sum_dy
+    cdef const double* dyx = w.sum_dyx
+    cdef const double* rstd = w.rstd
+    cdef double* at
+    cdef Py_ssize_t i, outer, inner
+    cdef Py_ssize_t added = 0
+    for outer in range(w.nest.keep0.count):
+        for inner in range(w.nest.keep1.count):
+            at = total + 2 * (outer * w.nest.keep0.param + inner * w.nest.keep1.param)
+            for i in range(w.fold):
+                at[2 * i * w.fold_param] += dyx[i] * rstd[0]
+                at[2 * i * w.fold_param + 1] += dy[i]
+            dy += w.fold
+            dyx += w.fold
+            rstd += 1
+            added += w.fold
+            if added > SUMS_AT_ONCE:
+                added = 0
+                look()
     return 0
 
 

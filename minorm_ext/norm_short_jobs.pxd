@@ -7,12 +7,10 @@
 # Results that go around the cache do so in whole lines. Rows so short that many lines belong to two of them are
 # collected in a room (minorm_outbox in stream.h) and go there together, and the first phase asks for what comes next.
 
-from libc.math cimport sqrt
-
 from minorm_ext.nest cimport Nest, Place, go_on, place_of
 from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
 from minorm_ext.norm_each cimport apply_two, grad_two
-from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstd_of, slope_of
+from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstds_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport CHUNK, span_moments
 from minorm_ext.norm_sums cimport BRIEF, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
@@ -136,12 +134,7 @@ cdef inline void statistics_of(
             d[i] = <real>((shift - k[i]) + offset[i])
         else:
             d[i] = 0
-    if w.equation.guard:
-        for i in range(n):
-            rstd[i] = rstd_of(&w.equation, var[i])
-    else:
-        for i in range(n):
-            rstd[i] = 1 / sqrt(var[i] + w.equation.eps)
+    rstds_of(&w.equation, var, rstd, n)
     for i in range(n):
         r[i] = <real>rstd[i]
 

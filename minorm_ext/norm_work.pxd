@@ -19,8 +19,8 @@ cdef enum:
     PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
     BAND = 4           # chunks of a part, at most, where it lies beside those of other tiles: they find its pages known
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
-    FOLD = 32          # neighbours that share a statistic and yet are lanes of their own, at most
-    DEEP = 16          # reduced rows that they must walk down for it to pay
+    FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are lanes of their own, at most
+    DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
     NEAR = 1 << 17     # bytes of a row, at most, of which a processor's own cache holds a few
     CACHE = 1 << 20    # elements of a tile of lanes, of which the cache that all share holds some
     LINE = 16          # elements of a line of memory, or of two in double
@@ -121,6 +121,14 @@ cdef inline Py_ssize_t members_at_once(const Work* w) noexcept nogil:
     return HERD // w.columns if w.short else min(LONG_HERD // w.columns, w.members // JOBS)
 
 
+cdef inline bint folds(const Nest* n) noexcept nogil:
+    """Are neighbours that share a statistic lanes of their own nevertheless?"""
+    cdef Py_ssize_t fold = n.reduce1.count
+    if n.keep1.data != fold or n.reduce0.param != 0:
+        return False
+    return fold <= (TILE if n.reduce1.param else FOLD) and n.reduce0.count >= max(<Py_ssize_t>DEEP, fold // 2)
+
+
 cdef inline void cut_work(Work* w) noexcept nogil:
     """Fill in how the work is cut; it depends on the nest alone."""
     cdef Nest* n = &w.nest
@@ -129,7 +137,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.one_by_columns = 1.0 / w.columns
     w.lanes = n.keep1.data == 1 and n.keep1.count > 1
     w.fold = 1
-    if n.keep1.data == n.reduce1.count and n.reduce1.count <= FOLD and n.reduce0.count >= DEEP and n.reduce0.param == 0:
+    if folds(n):
         w.lanes = True
         w.fold = n.reduce1.count
         w.fold_param = n.reduce1.param
