@@ -35,6 +35,7 @@ FUNCTIONS = (
     family.mean_variance_norm,
     family.normalization,
 )
+UNITS = {"lanes": "the lanes of a tile take", "runs of all rows": "all rows take"}  # what goes on together
 TENSORS = {"weight", "bias", "scale", "running_mean", "running_var"}
 
 
@@ -53,7 +54,7 @@ class Explanation:
     """How a call will run: print it, or read its attributes.
 
     nest          the loops; the copy's, where x is copied first
-    form          the inner loop: lanes, rows or short rows, perhaps with a parameter for each element
+    form          the inner loop: lanes, rows, short rows, perhaps with a parameter for each element, or runs of all rows
     equation      eps, centered, guard; None where the statistics are given
     forward       the phases of the forward pass
     backward      the phases of the backward pass, to all inputs that can have a gradient
@@ -106,7 +107,7 @@ class Explanation:
                 lines.append(f"  {name:10}  {phase.name:8}reads {' and '.join(phase.reads)}{again}{writes}")
                 name = ""
         if any(phase.again for phase in self.forward + self.backward):
-            unit = "the lanes of a tile take" if self.form == "lanes" else "a row takes"
+            unit = UNITS.get(self.form, "a row takes")
             where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
             lines.append(f"  {'cache':10}  {unit} {amount(self.row_bytes)} of x and dy, {where}")
         lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
@@ -153,7 +154,8 @@ def explain(
         y.backward(Tensor(np.empty_like(y.data)))
         backward = watch.take()
     nest: Any = watch.nest
-    form, together = cpu.norm.form(nest)
+    computed = watch.dtype or dtypes.compute_type(x.dtype)
+    form, together = cpu.norm.form(nest, x.dtype, computed)
     return Explanation(
         title=f"{function.__name__} of {'x'.join(map(str, shape))} {x.dtype}" + (", channels last" if last else ""),
         nest=nest,
@@ -164,7 +166,7 @@ def explain(
         nbytes=x.data.nbytes,
         row_bytes=2 * nest.columns * together * x.data.itemsize,
         stored=x.dtype,
-        computed=watch.dtype or dtypes.compute_type(x.dtype),
+        computed=computed,
         copied=watch.copied,
     )
 

@@ -288,25 +288,30 @@ cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
 
 
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) except -1:
-    """Point at an array. Results too large to stay in the cache go around it."""
+    """Point at an array, if there is one. Results too large to stay in the cache go around it."""
+    cdef bint large = w.rows * w.columns * size_of(type) > STREAM
     data.type = type
     data.as_is = type == (SINGLE if w.single else DOUBLE)
     data.direct = data.as_is or (w.single and WIDEN)
+    data.far = large and not result
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
-        data.stream = result and w.rows * w.columns * size_of(type) > STREAM
-        data.far = not result and w.rows * w.columns * size_of(type) > STREAM
+        data.stream = large and result
     return 0
 
 
-def form(bytes code):
-    """Which inner loop takes these loops, and how many statistics advance together in it."""
+def form(bytes code, Type type, bint single):
+    """Which inner loop takes these loops over data of `type`, and how many statistics advance together in it."""
     cdef Work w
     memset(&w, 0, sizeof(Work))
     load(&w.nest, code)
     cut_work(&w)
+    w.single = single
+    bind(&w.x, &w, None, type)
     if w.lanes:
         return "lanes", min(w.tile, w.across) // w.fold
+    if go_by_runs(&w):
+        return "runs of all rows", w.rows
     rows = "short rows" if w.short else "rows"
     return (rows + ", a parameter for each element" if w.each else rows), 1
 

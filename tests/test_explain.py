@@ -62,6 +62,11 @@ def test_inner_forms() -> None:
     assert mn.explain(F.instance_norm, (8, 16, 4, 4)).form == "short rows"
     assert mn.explain(F.layer_norm, (8, 100_000), 100_000).form == "rows, a parameter for each element"
     assert mn.explain(F.batch_norm, (64, 10)).form == "lanes"
+    assert mn.explain(F.batch_norm, (8, 512, 7, 7)).form == "rows"
+    far = mn.explain(F.batch_norm, (256, 512, 7, 7))
+    assert far.form == "runs of all rows"
+    assert far.passes == 8
+    assert "all rows take 51.4 MB of x and dy" in str(far)
 
 
 def test_statistics_that_are_given_take_one_phase_forward() -> None:

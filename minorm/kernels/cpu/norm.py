@@ -50,9 +50,9 @@ def backward(
     return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype)
 
 
-def form(nest: Nest) -> tuple[str, int]:
+def form(nest: Nest, stored: Any, computed: Any) -> tuple[str, int]:
     """The inner loop that these loops take, and how many statistics advance together in it; `minorm.explain` asks."""
-    return _kernels.form(nest.code)
+    return _kernels.form(nest.code, STORAGE[stored], computed == _FLOAT32)
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
