@@ -54,7 +54,7 @@ class Explanation:
     """How a call will run: print it, or read its attributes.
 
     nest          the loops; the copy's, where x is copied first
-    form          the inner loop: lanes, rows, short rows, perhaps with a parameter for each element, or runs of all rows
+    form          the inner loop: lanes, runs of all rows, rows or short rows, perhaps with a parameter for each element
     equation      eps, centered, guard; None where the statistics are given
     forward       the phases of the forward pass
     backward      the phases of the backward pass, to all inputs that can have a gradient

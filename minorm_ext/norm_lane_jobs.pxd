@@ -12,12 +12,8 @@ from minorm_ext.norm_lanes cimport (
 )
 from minorm_ext.norm_moments cimport Moments, merge, rstds_of
 from minorm_ext.norm_row_jobs cimport row_factors
-from minorm_ext.norm_work cimport ABSENT, Work, all_tiles, ceil_div
+from minorm_ext.norm_work cimport ABSENT, OWN, Work, all_tiles, ceil_div
 from minorm_ext.storage cimport Data, fetch, item, place, put, real, seen
-
-
-cdef enum:
-    OWN = 1 << 18
 
 
 cdef struct Tile:
@@ -234,7 +230,7 @@ cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) no
 
 
 cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogil:
-    """How far on the tile of the next job lies, if a processor's own cache holds it beside this one. Else 0."""
+    """How far on the tile of the next job lies, if a processor's own cache has room for it. Else 0."""
     cdef Py_ssize_t next = job + 1
     if next == all_tiles(w) or w.depth * min(w.tile, w.across) > OWN:
         return 0

@@ -15,7 +15,7 @@ from minorm_ext.norm_row_jobs cimport last_chunk, row_factors
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, moments_of_sums
 from minorm_ext.norm_short_jobs cimport BATCH, BOXED, FEW
 from minorm_ext.norm_sums cimport BRIEF, WIDTH, Span, beside_grad_sums, beside_sums, sample_mean, total
-from minorm_ext.norm_work cimport Work, ceil_div
+from minorm_ext.norm_work cimport OWN, Work, ceil_div
 from minorm_ext.storage cimport (
     Data, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place, minorm_outbox_send,
     real, size_of,
@@ -24,12 +24,14 @@ from minorm_ext.storage cimport (
 cdef enum:
     BESIDE = 32        # rows that take turns in the first phase: their accumulators stay in cache
     HELD = 2 * WIDTH   # accumulators of a row
-    LONG_ROW = 1 << 18  # elements of a row that do not stay in a processor's own cache from one phase to the next
     PORTION = 1 << 16  # elements, about, that one job of the second phase takes
 
 
 cdef inline bint go_by_runs(const Work* w) noexcept nogil:
-    """Are rows short runs beside each other, and do they come from memory?"""
+    """Are rows short runs beside each other, and do they come from memory?
+
+    Where a processor's own cache holds a row from one phase to the next, runs must be shorter for this to pay.
+    """
     cdef const Nest* n = &w.nest
     if w.lanes or w.each or not (w.x.far and w.x.direct) or w.rows == 1:
         return False
@@ -37,7 +39,7 @@ cdef inline bint go_by_runs(const Work* w) noexcept nogil:
         return False
     if n.reduce0.count == 1 or n.reduce0.data != w.rows * n.reduce1.count or n.reduce0.param:
         return False
-    return n.reduce1.count <= (BOXED if w.columns < LONG_ROW else <Py_ssize_t>BRIEF)
+    return n.reduce1.count <= (BOXED if w.columns < OWN else <Py_ssize_t>BRIEF)
 
 
 cdef inline Py_ssize_t sets_of_rows(const Work* w) noexcept nogil:

@@ -22,6 +22,7 @@ cdef enum:
     FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
     NEAR = 1 << 17     # bytes of a row, at most, of which a processor's own cache holds a few
+    OWN = 1 << 18      # elements, about, that a processor's own cache holds
     CACHE = 1 << 20    # elements of a tile of lanes, of which the cache that all share holds some
     LINE = 16          # elements of a line of memory, or of two in double
     SETS = 64          # lines after which the sets of the innermost cache begin anew

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Data lies in memory in one of four types and is computed with in float or double. Rows in float or double, and rows
-# of 16 bits computed in float, are taken where they lie: their loops widen and round in registers (turn.h), if the
+# Data lies in memory in one of four types and is computed with in float or double. What is computed in its own type,
+# and 16 bits computed in float, are taken where they lie: the loops widen and round in registers (turn.h), if the
 # processor has vectors that do. For all else a kernel fetches a little at a time and puts its results back; nothing but
 # what lies in the first-level cache is ever widened.
 #
