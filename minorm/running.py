@@ -115,10 +115,22 @@ class RunningStats:
 
     def suits_a_kernel(self, rows: int) -> bool:
         """Can a kernel that has the batch's `rows` statistics update these arrays itself? It then calls `updated`."""
-        plain = all(array.size == rows and array.flags.c_contiguous for array in (self.mean, self.var))
-        counts = self.batches is None or self.batches.dtype.char in "lq"  # int64
-        return _mode.updating and self.momentum is not None and plain and counts and self.mean.dtype == self.var.dtype
+        mean, var, batches = self.mean, self.var, self.batches
+        return (
+            _mode.updating
+            and self.momentum is not None
+            and mean.dtype == var.dtype
+            and mean.size == var.size == rows
+            and _is_plain(mean)
+            and _is_plain(var)
+            and (batches is None or (batches.dtype.char in "lq" and _is_plain(batches)))  # int64
+        )
 
     def updated(self) -> None:
         """A kernel has done what `update` does."""
         self.changed = True
+
+
+def _is_plain(array: Any) -> bool:
+    """Contiguous; and in NumPy, where an array may be neither, aligned and writable."""
+    return bool(array.flags.carray if type(array) is np.ndarray else array.flags.c_contiguous)

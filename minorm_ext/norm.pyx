@@ -4,7 +4,7 @@
 # norm_apply.h (second phases), norm_each.h and norm_far.h, that of lanes in norm_lane_rows.h, each with a .pxd that
 # picks the loop for the type data is stored in. What is made of the sums is in norm_rows.pxd and norm_lanes.pxd, and in
 # norm_moments.pxd what both share. At the end of a backward pass norm_params.pxd adds up the gradients of scale and
-# bias.
+# bias. norm_running.pxd blends running statistics.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
@@ -32,6 +32,7 @@ from minorm_ext.norm_row_jobs cimport (
 from minorm_ext.norm_run_jobs cimport (
     go_by_runs, portions, runs_apply, runs_input, runs_moments, runs_sums, sets_of_rows, take_factors,
 )
+from minorm_ext.norm_running cimport blend_rows
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport (
     ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
@@ -381,3 +382,12 @@ def backward(
         free(w.row_params)
         free(w.factors)
         free(w.totals)
+
+
+def blend(mean, var, Type type, stats, Py_ssize_t rows, double keep, double share, double share_var):
+    """mean = mean * keep + the batch's mean * share, var the same with share_var: running statistics, of `type`."""
+    cdef char* mean_items = <char*>address(mean, size_of(type), True)
+    cdef char* var_items = <char*>address(var, size_of(type), True)
+    cdef const double* k = <const double*>address(stats, sizeof(double))
+    blend_rows(mean_items, type, k, k + rows, rows, keep, share)
+    blend_rows(var_items, type, k + 2 * rows, NULL, rows, keep, share_var)

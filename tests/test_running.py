@@ -8,6 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import minorm
+import minorm.functional as F
+from minorm.kernels import cpu
 from minorm.running import RunningStats, no_stats_update
 
 MEAN, VAR = np.array([1.0, 2.0]), np.array([4.0, 8.0])
@@ -115,3 +118,45 @@ def test_an_overflow_that_raises_changes_nothing():
     np.testing.assert_array_equal(running.mean, 0)
     np.testing.assert_array_equal(running.var, 1)
     assert batches == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("shape", [(40, 7, 5, 5), (30, 700), (9, 300, 2, 3)])
+def test_the_kernel_blends_to_the_same_bits(shape, unbiased, dtype, monkeypatch):
+    rng = np.random.default_rng(0)
+    batches = [minorm.from_numpy(rng.standard_normal(shape, np.float32) * 3 + 100) for _ in range(3)]
+    found = []
+    for by_kernel in (True, False):
+        monkeypatch.setattr(cpu.norm, "UPDATES_RUNNING", by_kernel)
+        if by_kernel:
+            monkeypatch.delattr(RunningStats, "update")
+        mean, var, seen = np.zeros(shape[1], dtype), np.ones(shape[1], dtype), np.zeros((), np.int64)
+        for x in batches:
+            F.batch_norm(
+                x, *map(minorm.from_numpy, (mean, var)), training=True, unbiased_running_var=unbiased,
+                num_batches_tracked=minorm.from_numpy(seen),
+            )  # fmt: skip
+        found.append((mean.tobytes(), var.tobytes(), int(seen)))
+        monkeypatch.undo()
+    assert found[0] == found[1]
+    assert found[0][2] == 3
+
+
+@pytest.mark.parametrize("how", ["strided", "unaligned", "two types", "read-only", "cumulative", "another count"])
+def test_what_a_kernel_does_not_take(how):
+    mean, var, seen = np.zeros(4, np.float32), np.ones(4, np.float32), np.zeros((), np.int64)
+    assert RunningStats(mean, var, batches=seen).suits_a_kernel(4)
+    assert not RunningStats(mean, var, batches=seen).suits_a_kernel(5)
+    if how == "strided":
+        var = np.ones(8, np.float32)[::2]
+    elif how == "unaligned":
+        var = np.ones(17, np.uint8)[1:].view(np.float32)
+    elif how == "two types":
+        var = var.astype(np.float64)
+    elif how == "read-only":
+        seen.flags.writeable = False
+    elif how == "another count":
+        seen = seen.astype(np.int32)
+    running = RunningStats(mean, var, None if how == "cumulative" else 0.9, batches=seen)
+    assert not running.suits_a_kernel(4)

@@ -24,15 +24,28 @@ _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
+UPDATES_RUNNING = True  # forward takes running statistics
 
 
 def forward(
-    nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
+    nest: Nest,
+    x: Array,
+    s: Array | None,
+    b: Array | None,
+    equation: Equation,
+    dtype: Any = None,
+    running: Any = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics."""
+    """y and the statistics; `running` (minorm/running.py) is updated when they are there."""
     y = empty_like(x)
     block = empty((4, nest.rows), _FLOAT64)
     _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype)
+    if running is not None:
+        rates = running.rates(nest.columns)
+        _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
+        if running.batches is not None:
+            running.batches += 1
+        running.updated()
     return y, Statistics(block)
 
 
