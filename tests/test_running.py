@@ -10,6 +10,7 @@ import pytest
 
 import minorm
 import minorm.functional as F
+from minorm import nn
 from minorm.kernels import cpu
 from minorm.running import RunningStats, no_stats_update
 
@@ -160,3 +161,20 @@ def test_what_a_kernel_does_not_take(how):
         seen = seen.astype(np.int32)
     running = RunningStats(mean, var, None if how == "cumulative" else 0.9, batches=seen)
     assert not running.suits_a_kernel(4)
+
+
+def test_a_backend_of_ones_own_is_not_asked_to_update():
+    class Own:
+        def __getattr__(self, name):
+            return getattr(cpu.norm, name)
+
+        def forward(self, nest, x, s, b, equation):
+            return cpu.norm.forward(nest, x, s, b, equation)
+
+    x = minorm.from_numpy(np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32))
+    layers = [nn.BatchNorm1d(3, backend=backend) for backend in (None, Own())]
+    for layer in layers:
+        layer(x)
+    ours, own = (layer.running_mean.numpy() for layer in layers)
+    assert np.all(ours != 0)
+    np.testing.assert_array_equal(own, ours)

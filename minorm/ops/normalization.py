@@ -54,7 +54,8 @@ class Normalize(Function):
         options = self.dtype
         if running is not None:
             if (
-                getattr(self.norm, "UPDATES_RUNNING", False)
+                backend is None  # one of somebody's own may take its other functions from ours
+                and getattr(self.norm, "UPDATES_RUNNING", False)
                 and layout.in_order
                 and running.suits_a_kernel(layout.nest.rows)
             ):
