@@ -11,7 +11,7 @@ import minorm as mn
 import minorm.functional as F
 import minorm.onnx as mo
 from minorm import nn
-from minorm.onnx import checking, tracing
+from minorm.onnx import checking, sandbox, tracing
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -59,15 +59,28 @@ def test_what_is_fed_is_not_written_to() -> None:
     np.testing.assert_array_equal(x, X.data)
 
 
-def test_an_opset_the_runtime_refuses_is_reported_not_raised() -> None:
-    proto = mo.export(LAYER, X, None, opset_version=28)
-    report = mo.verify(proto, [X], [LAYER(X)])
+def test_a_model_the_runtime_has_no_kernel_for_is_reported_not_raised() -> None:
+    layer, x = nn.BatchNorm1d(3).to(mn.bfloat16).eval(), mn.ones(4, 3, dtype=mn.bfloat16)
+    proto = mo.export(layer, x, None)
+    report = mo.verify(proto, [x], [layer(x)])
     assert "does not run this model" in report.runtime
     assert not report.compared
     with pytest.warns(
         UserWarning, match=r"export: the file was not compared with the model: onnxruntime .* does not run"
     ):
-        mo.export(LAYER, X, None, opset_version=28, verify=True)
+        mo.export(layer, x, None, verify=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ("ValidateOpsetForDomain ONNX Runtime only *guarantees* support for models stamped with opset 27", "absent"),
+        ("Unsupported model IR version: 99, max supported IR version: 13", "absent"),
+        ("Node (n) has input size 1 not in range [min=2, max=2]", "failed"),
+    ],
+)
+def test_an_opset_or_format_too_new_for_the_runtime_is_no_fault_of_the_model(words: str, state: str) -> None:
+    assert sandbox.failed("load", words).state == state
 
 
 def test_a_model_that_is_not_valid_is_an_error() -> None:
