@@ -3,7 +3,7 @@
 # and is otherwise not looked at.
 #
 # Parameters vary from lane to lane or stay the same (c and b, one number a lane), or they vary from reduced row to
-# reduced row (w and v, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
+# reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
 from minorm_ext.norm_lane_rows cimport LaneRows, lane_apply, lane_grad
 from minorm_ext.norm_lanes cimport (
