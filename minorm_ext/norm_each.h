@@ -1,26 +1,37 @@
-/* Rows with a parameter for each element: dy and x are read once for all that backward needs, and two rows together
- * share the loads of s, b, ds and db and the stores of ds and db. Nothing here overlaps. More than two rows whose
- * length is a power of two would fight for the same sets of the first-level cache.
+/* The second phase on rows that share a parameter for each element. Nothing overlaps.
  *
  *     y = xhat * s + b
  *     ds += dy * xhat, db += dy, dx = (dy * s * rstd - p) - xhat * q
+ *
+ * Some narrow rows go together: parameters and the sums of their gradients are read once and stay in registers, four
+ * turns or one at a time, while the rows go by. Of wide rows two go through a loop together and share what it reads and
+ * adds to. (More than two whose length is a power of two would fight for the same sets of the innermost cache.)
  */
 #ifndef MINORM_NORM_EACH_H
 #define MINORM_NORM_EACH_H
 
 #include "norm_apply.h"
 
-#define MINORM_XHAT(in, j) (((in) - k[j]) - d[j]) * r[j]
-#define MINORM_DX(g, t, j) (g * scale * r[j] - p[j]) - t * q[j]
+#define MINORM_BLOCK 4 /* turns */
+
+/* What is known of a row is read before its results are written: to the compiler they might be the same memory. */
+#define MINORM_ROW(T) const T its_k = k[row], its_d = d[row], its_r = r[row];
+#define MINORM_GRAD_ROW(T) MINORM_ROW(T) const T its_p = p[row], its_q = q[row];
+#define MINORM_XHAT(in) (((in) - its_k) - its_d) * its_r
+#define MINORM_DX(g, t, scale) (g * scale * its_r - its_p) - t * its_q
+
+#define MINORM_XHAT_OF(in, j) (((in) - k[j]) - d[j]) * r[j]
+#define MINORM_DX_OF(g, t, j) (g * scale * r[j] - p[j]) - t * q[j]
 
 #define MINORM_APPLY_TWO(V, LOAD, STORE)                                                                           \
     {                                                                                                              \
         V v0, v1;                                                                                                  \
         LOAD(x + start[0] + i, &v0);                                                                               \
         LOAD(x + start[1] + i, &v1);                                                                               \
-        const V scale = *(const V *)(s + i), bias = *(const V *)(b + i);                                           \
-        v0 = MINORM_XHAT(v0, 0) * scale + bias;                                                                    \
-        v1 = MINORM_XHAT(v1, 1) * scale + bias;                                                                    \
+        const V scale = *(const V *)(s + i), bias = b ? *(const V *)(b + i) : scale;                               \
+        v0 = MINORM_XHAT_OF(v0, 0) * scale;                                                                        \
+        v1 = MINORM_XHAT_OF(v1, 1) * scale;                                                                        \
+        if (b) v0 = v0 + bias, v1 = v1 + bias;                                                                     \
         STORE(y + start[0] + i, &v0);                                                                              \
         STORE(y + start[1] + i, &v1);                                                                              \
     }
@@ -32,21 +43,130 @@
         LOAD(dy + start[1] + i, &g1);                                                                              \
         LOAD(x + start[0] + i, &v0);                                                                               \
         LOAD(x + start[1] + i, &v1);                                                                               \
-        const V scale = *(const V *)(s + i), t0 = MINORM_XHAT(v0, 0), t1 = MINORM_XHAT(v1, 1);                     \
+        const V scale = *(const V *)(s + i), t0 = MINORM_XHAT_OF(v0, 0), t1 = MINORM_XHAT_OF(v1, 1);               \
         V *const all_s = (V *)(ds + i), *const all_b = (V *)(db + i);                                              \
         *all_s = KEEP(*all_s + (g0 * t0 + g1 * t1), *all_s);                                                       \
         *all_b = KEEP(*all_b + (g0 + g1), *all_b);                                                                 \
-        v0 = MINORM_DX(g0, t0, 0);                                                                                 \
-        v1 = MINORM_DX(g1, t1, 1);                                                                                 \
+        v0 = MINORM_DX_OF(g0, t0, 0);                                                                              \
+        v1 = MINORM_DX_OF(g1, t1, 1);                                                                              \
         STORE(dx + start[0] + i, &v0);                                                                             \
         STORE(dx + start[1] + i, &v1);                                                                             \
     }
 
-/* Of what is left after whole turns more than 4 elements go with some before them, if there are: y and dx of those are
- * written again. One by one is as fast for fewer. */
+/* What is left of narrow rows after whole turns goes in a turn together with some before it, if there are: y and dx of
+ * those are written again. Of wide rows it does so if it is more than 4 elements; one by one is as fast for fewer. */
 #define MINORM_EACH(X, S, T, C)                                                                                    \
-    static inline void minorm_apply_two_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
-                                            ptrdiff_t n, const T *k, const T *d, const T *r) {                     \
+    MINORM_INLINE void minorm_apply_block_##S(const int turns, const X *x, const T *s, const T *b, X *y,           \
+                                              const ptrdiff_t *start, ptrdiff_t rows, const T *k, const T *d,      \
+                                              const T *r) {                                                        \
+        minorm_turn_##C scale[MINORM_BLOCK], bias[MINORM_BLOCK];                                                   \
+        for (int i = 0; i < turns; i++) {                                                                          \
+            scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                        \
+            if (b) bias[i] = *(const minorm_turn_##C *)(b + i * MINORM_TURN_##C);                                  \
+        }                                                                                                          \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            const ptrdiff_t at = start[row];                                                                       \
+            MINORM_ROW(T)                                                                                          \
+            for (int i = 0; i < turns; i++) {                                                                      \
+                minorm_turn_##C v;                                                                                 \
+                minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &v);                                            \
+                v = MINORM_XHAT(v) * scale[i];                                                                     \
+                if (b) v = v + bias[i];                                                                            \
+                minorm_store_##S(y + at + i * MINORM_TURN_##C, &v);                                                \
+            }                                                                                                      \
+        }                                                                                                          \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_INLINE void minorm_apply_each_of_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,  \
+                                                ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) { \
+        const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
+        ptrdiff_t i = 0;                                                                                           \
+        for (; i + MINORM_BLOCK * many <= n; i += MINORM_BLOCK * many)                                             \
+            minorm_apply_block_##S(MINORM_BLOCK, x + i, s + i, b ? b + i : NULL, y + i, start, rows, k, d, r);     \
+        for (; i < n && n >= many; i += many) {                                                                    \
+            if (n - i < many) i = n - many;                                                                        \
+            minorm_apply_block_##S(1, x + i, s + i, b ? b + i : NULL, y + i, start, rows, k, d, r);                \
+        }                                                                                                          \
+        for (; i < n; i++)                                                                                         \
+            for (ptrdiff_t row = 0; row < rows; row++) {                                                           \
+                MINORM_ROW(T)                                                                                      \
+                T v;                                                                                               \
+                minorm_load_one_##S(x + start[row] + i, &v);                                                       \
+                v = MINORM_XHAT(v) * s[i];                                                                         \
+                if (b) v = v + b[i];                                                                               \
+                minorm_store_one_##S(y + start[row] + i, &v);                                                      \
+            }                                                                                                      \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_APART void minorm_apply_each_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
+                                            ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) {     \
+        if (b) minorm_apply_each_of_##S(x, s, b, y, start, rows, n, k, d, r);                                      \
+        else minorm_apply_each_of_##S(x, s, NULL, y, start, rows, n, k, d, r);                                     \
+    }                                                                                                              \
+                                                                                                                   \
+    /* The elements before `first` are not added to ds and db. */                                                  \
+    MINORM_INLINE void minorm_grad_block_##S(const int turns, ptrdiff_t first, const X *dy, const X *x, const T *s,\
+                                             X *dx, T *ds, T *db, const ptrdiff_t *start, ptrdiff_t rows,          \
+                                             const T *k, const T *d, const T *r, const T *p, const T *q) {         \
+        const minorm_turn_i##C kept = MINORM_SOME_##C(first, MINORM_TURN_##C);                                     \
+        minorm_turn_##C scale[MINORM_BLOCK], all_s[MINORM_BLOCK], all_b[MINORM_BLOCK];                             \
+        for (int i = 0; i < turns; i++) {                                                                          \
+            scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                        \
+            all_s[i] = *(const minorm_turn_##C *)(ds + i * MINORM_TURN_##C);                                       \
+            all_b[i] = *(const minorm_turn_##C *)(db + i * MINORM_TURN_##C);                                       \
+        }                                                                                                          \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            const ptrdiff_t at = start[row];                                                                       \
+            MINORM_GRAD_ROW(T)                                                                                     \
+            for (int i = 0; i < turns; i++) {                                                                      \
+                minorm_turn_##C g, t, v;                                                                           \
+                minorm_load_turn_##S(dy + at + i * MINORM_TURN_##C, &g);                                           \
+                minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &t);                                            \
+                t = MINORM_XHAT(t);                                                                                \
+                v = MINORM_DX(g, t, scale[i]);                                                                     \
+                all_s[i] = all_s[i] + g * t;                                                                       \
+                all_b[i] = all_b[i] + g;                                                                           \
+                minorm_store_##S(dx + at + i * MINORM_TURN_##C, &v);                                               \
+            }                                                                                                      \
+        }                                                                                                          \
+        for (int i = 0; i < turns; i++) {                                                                          \
+            minorm_turn_##C *const to_s = (minorm_turn_##C *)(ds + i * MINORM_TURN_##C);                           \
+            minorm_turn_##C *const to_b = (minorm_turn_##C *)(db + i * MINORM_TURN_##C);                           \
+            *to_s = turns == 1 ? MINORM_KEPT_##C(all_s[i], *to_s) : all_s[i];                                      \
+            *to_b = turns == 1 ? MINORM_KEPT_##C(all_b[i], *to_b) : all_b[i];                                      \
+        }                                                                                                          \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_APART void minorm_grad_each_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
+                                           const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,        \
+                                           const T *d, const T *r, const T *p, const T *q) {                       \
+        const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
+        ptrdiff_t i = 0;                                                                                           \
+        for (; i + MINORM_BLOCK * many <= n; i += MINORM_BLOCK * many)                                             \
+            minorm_grad_block_##S(MINORM_BLOCK, 0, dy + i, x + i, s + i, dx + i, ds + i, db + i, start, rows,      \
+                                  k, d, r, p, q);                                                                  \
+        for (; i < n && n >= many; i += many) {                                                                    \
+            const ptrdiff_t again = n - i < many ? many - (n - i) : 0;                                             \
+            i -= again;                                                                                            \
+            minorm_grad_block_##S(1, again, dy + i, x + i, s + i, dx + i, ds + i, db + i, start, rows,             \
+                                  k, d, r, p, q);                                                                  \
+        }                                                                                                          \
+        for (; i < n; i++)                                                                                         \
+            for (ptrdiff_t row = 0; row < rows; row++) {                                                           \
+                MINORM_GRAD_ROW(T)                                                                                 \
+                T g, t, v;                                                                                         \
+                minorm_load_one_##S(dy + start[row] + i, &g);                                                      \
+                minorm_load_one_##S(x + start[row] + i, &t);                                                       \
+                t = MINORM_XHAT(t);                                                                                \
+                v = MINORM_DX(g, t, s[i]);                                                                         \
+                ds[i] = ds[i] + g * t;                                                                             \
+                db[i] = db[i] + g;                                                                                 \
+                minorm_store_one_##S(dx + start[row] + i, &v);                                                     \
+            }                                                                                                      \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_INLINE void minorm_apply_two_of_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,   \
+                                               ptrdiff_t n, const T *k, const T *d, const T *r) {                  \
         const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + many <= n; i += many)                                                                           \
@@ -59,6 +179,11 @@
         for (; i < n; i++) MINORM_APPLY_TWO(T, minorm_load_one_##S, minorm_store_one_##S)                          \
     }                                                                                                              \
                                                                                                                    \
+    static inline void minorm_apply_two_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
+                                            ptrdiff_t n, const T *k, const T *d, const T *r) {                     \
+        if (b) minorm_apply_two_of_##S(x, s, b, y, start, n, k, d, r);                                             \
+        else minorm_apply_two_of_##S(x, s, NULL, y, start, n, k, d, r);                                            \
+    }                                                                                                              \
     static inline void minorm_grad_two_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
                                            const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d, const T *r,\
                                            const T *p, const T *q) {                                               \

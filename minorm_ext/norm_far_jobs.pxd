@@ -16,7 +16,7 @@ from minorm_ext.norm_row_jobs cimport (
     store_statistics,
 )
 from minorm_ext.norm_rows cimport chunk_span, moments_of_sums
-from minorm_ext.norm_short_jobs cimport factors_of, row_of, statistics_of, sums_of, whole_row
+from minorm_ext.norm_short_jobs cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
 from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean
 from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
@@ -154,15 +154,11 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
     while n > 0:
         if w.short:
             statistics_of(w, &w.x, data, n, a, q, k, d, r, var, rstd)
+            keep_statistics(w, first + member * w.member_step, n, k, d, var, rstd)
         for i in range(n):
             row = first + (member + i) * w.member_step
             param[i] = row_param(&w.nest, row)
-            if w.short:
-                w.k[row] = k[i]
-                w.d[row] = d[i]
-                w.var[row] = var[i]
-                w.rstd[row] = rstd[i]
-            else:
+            if not w.short:
                 store_statistics(type, w, row, item(&w.x, data[i]), m[i].offset, m[i].m2 * w.one_by_columns)
                 k[i] = <real>w.k[row]
                 d[i] = <real>w.d[row]
@@ -260,10 +256,10 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
         for i in range(n):
             rows[i] = first + (member + i) * w.member_step
             param[i] = row_param(&w.nest, rows[i])
-            if w.short:
-                factors_of(w, rows[i], s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
-            else:
+            if not w.short:
                 row_factors(type, w, rows[i], &p[i], &q[i])
+        if w.short:
+            factors_of(w, rows[0], n, s, param, sum, sum_x, p, q)
         more = min(together, end - member - n)
         for i in range(more):
             next[i] = row_data(&w.nest, rows[i] + n * w.member_step)

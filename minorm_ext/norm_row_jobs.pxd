@@ -8,14 +8,13 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, fetch_span, joined, put_span, span_moments
-from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean, short_grad_sums
+from minorm_ext.norm_sums cimport BATCH, Span, grad_sums, sample_mean, short_grad_sums
 from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport Data, item, real, seen, size_of
 
 cdef enum:
     COLLECTED = 256    # parameters whose gradients one job adds up
     CLEARED = 1 << 18  # elements that one job clears
-    RUNS = 32          # short runs of which the sums are taken at once
 
 
 cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
@@ -149,12 +148,12 @@ cdef inline void run_sums(
     const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, real k, real d,
     double* slots,
 ) noexcept nogil:
-    """Fill a slot for each of at most RUNS runs."""
-    cdef Py_ssize_t start[RUNS]
-    cdef real all_k[RUNS]
-    cdef real all_d[RUNS]
-    cdef real a[RUNS]
-    cdef real q[RUNS]
+    """Fill a slot for each of at most BATCH runs."""
+    cdef Py_ssize_t start[BATCH]
+    cdef real all_k[BATCH]
+    cdef real all_d[BATCH]
+    cdef real a[BATCH]
+    cdef real q[BATCH]
     cdef Py_ssize_t i
     for i in range(runs):
         start[i] = at + i * step
@@ -194,7 +193,7 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
         else:  # short runs, each with a parameter of its own
             run = 0
             while run < span.runs:
-                some = min(<Py_ssize_t>RUNS, span.runs - run)
+                some = min(<Py_ssize_t>BATCH, span.runs - run)
                 run_sums(dy, x, at + run * step, step, some, span.length, k, d, slots + 2 * (span.run + run))
                 run += some
 

@@ -7,27 +7,31 @@
 # Results that go around the cache do so in whole lines. Rows so short that many lines belong to two of them are
 # collected in a room (minorm_outbox in stream.h) and go there together, and the first phase asks for what comes next.
 
-from minorm_ext.nest cimport Nest, Place, go_on, place_of
+from libc.string cimport memcpy
+
+from minorm_ext.nest cimport Loop, Nest, Place, go_on, place_of
 from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
-from minorm_ext.norm_each cimport apply_two, grad_two
+from minorm_ext.norm_each cimport apply_each, apply_two, grad_each, grad_two
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstds_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport CHUNK, span_moments
-from minorm_ext.norm_sums cimport BRIEF, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
+from minorm_ext.norm_sums cimport BATCH, BRIEF, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
 from minorm_ext.norm_work cimport Work
 from minorm_ext.storage cimport (
     Data, fetch, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,
     minorm_outbox_send, put, real, size_of,
 )
 
-# Where rows in cache have a parameter for each element, two go through a loop together.
 cdef enum:
-    BATCH = 32         # rows that go together, at most
-    FEW = 1024         # elements of them, about, where rows share nothing: few, so that reading and writing overlap
-    MANY = 16384       # and where they go in pairs
+    FEW = 1024         # elements of rows that go together, about, where they share nothing: so few that reading and
+                       # writing overlap
+    NARROW = 128       # elements of a row that shares its parameters in registers, at most
+    SEVERAL = 4        # such rows, at least: fewer go in pairs as well
+    SHARED = 2048      # elements of such rows that go together
+    MANY = 16384       # and of wider ones, which go in pairs
+    PIECE = 1024       # elements of a pair that the second phase takes at once
     BOXED = 128        # elements of a row whose results go around the cache by way of a room, at most
     SOON = 1024        # elements by which such rows are asked for before the first phase comes to them
-    PIECE = 1024       # elements of a row that the second phase of pairs takes at once
 
 
 cdef struct Rows:  # that go together
@@ -40,13 +44,25 @@ cdef struct Rows:  # that go together
 
 cdef inline void take_rows(const Work* w, Py_ssize_t n, Rows* rows) noexcept nogil:
     """The next n."""
+    cdef const Loop* inner = &w.nest.keep1
+    cdef Place first = rows.next
     cdef Py_ssize_t i
-    rows.first = rows.next.data
+    rows.first = first.data
+    if w.member_step == 1 and first.inner + n < inner.count:
+        for i in range(n):
+            rows.data[i] = first.data + i * inner.data
+        for i in range(n):
+            rows.param[i] = first.param + i * inner.param
+        rows.next.inner += n
+        rows.next.data += n * inner.data
+        rows.next.param += n * inner.param
+    else:
+        for i in range(n):
+            rows.data[i] = rows.next.data
+            rows.param[i] = rows.next.param
+            go_on(&w.nest, &rows.next, w.member_step)
     for i in range(n):
-        rows.data[i] = rows.next.data
-        rows.start[i] = rows.next.data - rows.first if w.x.direct else i * w.columns
-        rows.param[i] = rows.next.param
-        go_on(&w.nest, &rows.next, w.member_step)
+        rows.start[i] = rows.data[i] - first.data if w.x.direct else i * w.columns
 
 
 cdef inline bint rows_follow(const Work* w) noexcept nogil:
@@ -65,8 +81,10 @@ cdef inline bint go_boxed(const Work* w, const Data* result) noexcept nogil:
     return result.direct and result.stream and w.columns <= BOXED and rows_follow(w)
 
 
-cdef inline Py_ssize_t rows_at_once(const Work* w, bint pairs, Py_ssize_t few) noexcept nogil:
-    cdef Py_ssize_t size = (MANY if w.x.direct else CHUNK) if pairs else few
+cdef inline Py_ssize_t rows_at_once(const Work* w, bint each, Py_ssize_t few) noexcept nogil:
+    cdef Py_ssize_t size = few
+    if each:
+        size = (SHARED if w.columns <= NARROW else MANY) if w.x.direct else CHUNK
     return min(<Py_ssize_t>BATCH, max(1, size // w.columns))
 
 
@@ -139,6 +157,48 @@ cdef inline void statistics_of(
         r[i] = <real>rstd[i]
 
 
+# What is kept of rows lies beside each other where their members do, and goes in vectors then.
+
+cdef inline void keep_statistics(
+    const Work* w, Py_ssize_t row, Py_ssize_t n, const real* k, const real* d, const double* var, const double* rstd
+) noexcept nogil:
+    """Of n rows from `row` on."""
+    cdef Py_ssize_t i, at
+    if w.member_step == 1:
+        for i in range(n):
+            w.k[row + i] = k[i]
+        for i in range(n):
+            w.d[row + i] = d[i]
+        memcpy(w.var + row, var, n * sizeof(double))
+        memcpy(w.rstd + row, rstd, n * sizeof(double))
+    else:
+        for i in range(n):
+            at = row + i * w.member_step
+            w.k[at] = k[i]
+            w.d[at] = d[i]
+            w.var[at] = var[i]
+            w.rstd[at] = rstd[i]
+
+
+cdef inline void kept_statistics(
+    const Work* w, Py_ssize_t row, Py_ssize_t n, real* k, real* d, real* r
+) noexcept nogil:
+    cdef Py_ssize_t i, at
+    if w.member_step == 1:
+        for i in range(n):
+            k[i] = <real>w.k[row + i]
+        for i in range(n):
+            d[i] = <real>w.d[row + i]
+        for i in range(n):
+            r[i] = <real>w.rstd[row + i]
+    else:
+        for i in range(n):
+            at = row + i * w.member_step
+            k[i] = <real>w.k[at]
+            d[i] = <real>w.d[at]
+            r[i] = <real>w.rstd[at]
+
+
 cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """The rows of a block, some at a time, through both phases."""
     cdef const real* s = <const real*>w.s
@@ -156,10 +216,10 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef double var[BATCH]
     cdef double rstd[BATCH]
     cdef bint boxed = go_boxed(w, &w.y)
-    cdef bint each = w.each and (s != NULL or b != NULL)
-    cdef bint pairs = w.each and s != NULL and b != NULL and (boxed or not w.y.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, pairs and not boxed, FEW)
-    cdef Py_ssize_t piece = PIECE if pairs else w.columns
+    cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
+    cdef bint each = w.each and s != NULL and (boxed or not w.y.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, each and not boxed, FEW)
+    cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
@@ -180,28 +240,26 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
         if w.moments:
             sums_of(w, &x, rows.start, n, SOON if boxed else 0, k, a, q)
             statistics_of(w, &x, rows.start, n, a, q, k, d, r, var, rstd)
-        for i in range(n):
-            if w.moments:
-                w.k[row] = k[i]
-                w.d[row] = d[i]
-                w.var[row] = var[i]
-                w.rstd[row] = rstd[i]
-            else:
-                k[i] = <real>w.k[row]
-                d[i] = <real>w.d[row]
-                r[i] = <real>w.rstd[row]
-            row += w.member_step
+            keep_statistics(w, row, n, k, d, var, rstd)
+        else:
+            kept_statistics(w, row, n, k, d, r)
         next = rows.next.data - rows.first
         at = 0 if w.apply else w.columns
-        if w.apply and not each and not y.stream:
+        if w.apply and alone and not y.stream:
             apply_rows(&x, &y, rows.start, n, w.columns, s, b, rows.param, k, d, r)
+            at = w.columns
+        elif w.apply and each and n >= SEVERAL and w.columns <= NARROW:
+            param = rows.param[0]
+            apply_each(&x, &y, rows.start, n, s + param, b + param if b else NULL, w.columns, k, d, r)
             at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
-            while pairs and i + 2 <= n:
+            while each and i + 2 <= n:
                 param = rows.param[i] + at
-                apply_two(&x, &y, rows.start + i, at, s + param, b + param, some, k + i, d + i, r + i)
+                apply_two(
+                    &x, &y, rows.start + i, at, s + param, b + param if b else NULL, some, k + i, d + i, r + i
+                )
                 i += 2
             while i < n:
                 param = rows.param[i] + at
@@ -217,11 +275,12 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             for i in range(n):
                 put(&w.y, rows.data[i], w.columns, y_room + rows.start[i])
         member += n
+        row += n * w.member_step
     if w.apply and boxed:
         minorm_outbox_close(&out)
 
 
-cdef inline void factors_of(
+cdef inline void factors_of_row(
     const Work* w, Py_ssize_t row, const real* s, real sum, real sum_x, real* p, real* q
 ) noexcept nogil:
     """p and q of a row from its sums, which are kept where gradients of parameters are made of them."""
@@ -232,6 +291,27 @@ cdef inline void factors_of(
     if w.partial != NULL:
         w.partial[2 * row] = sum
         w.partial[2 * row + 1] = sum_x
+
+
+cdef inline void factors_of(
+    const Work* w, Py_ssize_t row, Py_ssize_t n, const real* s, const Py_ssize_t* param,
+    const real* sum, const real* sum_x, real* p, real* q,
+) noexcept nogil:
+    """The same of n rows from `row` on; in vectors where nothing but p and q is asked for."""
+    cdef bint centered = w.equation.centered
+    cdef const double* rstd = w.rstd + row
+    cdef double one = w.one_by_columns
+    cdef Py_ssize_t i
+    if w.member_step == 1 and (s == NULL or w.each) and not w.equation.guard and w.partial == NULL:
+        for i in range(n):
+            q[i] = <real>(rstd[i] * one * (sum_x[i] * rstd[i]))
+        for i in range(n):
+            p[i] = <real>(rstd[i] * one * sum[i]) if centered else 0
+    else:
+        for i in range(n):
+            factors_of_row(
+                w, row + i * w.member_step, s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i]
+            )
 
 
 cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -253,10 +333,10 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real p[BATCH]
     cdef real q[BATCH]
     cdef bint boxed = go_boxed(w, &w.dx)
-    cdef bint each = w.each and s != NULL
-    cdef bint pairs = each and ds != NULL and (boxed or not w.dx.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, pairs and not boxed, FEW // 4 if boxed else FEW // 2)
-    cdef Py_ssize_t piece = PIECE if pairs else w.columns
+    cdef const real* its_s = s if w.each else NULL
+    cdef bint each = its_s != NULL and ds != NULL and (boxed or not w.dx.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, each and not boxed, FEW // 4 if boxed else FEW // 2)
+    cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
@@ -272,32 +352,30 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
         if boxed:
             dx.items = minorm_outbox_place(&out)
             dx.stream = False
-        for i in range(n):
-            if not w.x.direct:
+        if not w.x.direct:
+            for i in range(n):
                 fetch(&w.x, rows.data[i], w.columns, x_room + rows.start[i])
                 fetch(&w.dy, rows.data[i], w.columns, dy_room + rows.start[i])
-            k[i] = <real>w.k[row + i * w.member_step]
-            d[i] = <real>w.d[row + i * w.member_step]
-            r[i] = <real>w.rstd[row + i * w.member_step]
+        kept_statistics(w, row, n, k, d, r)
         short_grad_sums(
-            &dy, &x, rows.start, n, s + rows.param[0] if each else NULL, w.columns, SOON if boxed else 0,
+            &dy, &x, rows.start, n, its_s + rows.param[0] if its_s else NULL, w.columns, SOON if boxed else 0,
             k, d, sum, sum_x,
         )
-        for i in range(n):
-            factors_of(w, row, s + rows.param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i])
-            row += w.member_step
+        factors_of(w, row, n, s, rows.param, sum, sum_x, p, q)
         next = rows.next.data - rows.first
         at = 0
-        if not each and ds == NULL and not dx.stream:
+        if its_s == NULL and ds == NULL and not dx.stream:
             grad_rows(&dy, &x, &dx, rows.start, n, w.columns, s, rows.param, k, d, r, p, q)
+            at = w.columns
+        elif each and n >= SEVERAL and w.columns <= NARROW:
+            grad_each(&dy, &x, &dx, rows.start, n, s + rows.param[0], ds, db, w.columns, k, d, r, p, q)
             at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
-            while pairs and i + 2 <= n:
-                param = rows.param[i] + at
+            while each and i + 2 <= n:
                 grad_two(
-                    &dy, &x, &dx, rows.start + i, at, s + param, ds + at, db + at, some,
+                    &dy, &x, &dx, rows.start + i, at, s + rows.param[i] + at, ds + at, db + at, some,
                     k + i, d + i, r + i, p + i, q + i,
                 )
                 i += 2
@@ -315,5 +393,6 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
             for i in range(n):
                 put(&w.dx, rows.data[i], w.columns, dx_room + rows.start[i])
         member += n
+        row += n * w.member_step
     if boxed:
         minorm_outbox_close(&out)

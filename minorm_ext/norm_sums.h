@@ -14,6 +14,7 @@
 #include "turn.h"
 
 #define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
+#define BATCH 32  /* rows whose sums are taken together, at most */
 
 /* What an element, or a turn of them, adds: g and g * t. Forward has no dy. */
 #define MINORM_TERM(V, LOAD, at)                                                                                   \
@@ -41,23 +42,28 @@
     static const I minorm_kept_##C[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                          \
                                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};         \
                                                                                                                    \
-    /* The sum of 32 accumulators, as a tree: 16, 8, 4, 2 sums. */                                                 \
-    MINORM_INLINE T minorm_total_##C(const T *a) {                                                                 \
+    /* The sum of 32 accumulators, as a tree: 16, 8, 4 sums, */                                                    \
+    MINORM_INLINE void minorm_quarters_##C(const T *a, T *four) {                                                  \
         const minorm_turn_##C *all = (const minorm_turn_##C *)a;                                                   \
         minorm_turn_##C v[16 / MINORM_TURN_##C];                                                                   \
         minorm_8##C half;                                                                                          \
-        minorm_4##C quarter;                                                                                       \
         const T *p = (const T *)v;                                                                                 \
         for (int i = 0; i < 16 / MINORM_TURN_##C; i++) v[i] = all[i] + all[i + 16 / MINORM_TURN_##C];              \
         for (int i = 0; i < 8 / MINORM_TURN_##C; i++) v[i] += v[i + 8 / MINORM_TURN_##C];                          \
         for (int i = 0; i < 4 / MINORM_TURN_##C; i++) v[i] += v[i + 4 / MINORM_TURN_##C];                          \
-        for (int i = 0; i < 2 / MINORM_TURN_##C; i++) v[i] += v[i + 2 / MINORM_TURN_##C];                          \
-        if (MINORM_TURN_##C == 2) return p[0] + p[1];                                                              \
         if (MINORM_TURN_##C == 16) half = *(const minorm_8##C *)p + *(const minorm_8##C *)(p + 8), p = (T *)&half; \
-        if (MINORM_TURN_##C >= 8) quarter = *(const minorm_4##C *)p + *(const minorm_4##C *)(p + 4), p = (T *)&quarter;\
-        return (p[0] + p[2]) + (p[1] + p[3]);                                                                      \
+        if (MINORM_TURN_##C >= 8) *(minorm_4##C *)four = *(const minorm_4##C *)p + *(const minorm_4##C *)(p + 4);  \
+        else memcpy(four, p, 4 * sizeof(T));                                                                       \
     }                                                                                                              \
                                                                                                                    \
+    /* then 2 and 1. */                                                                                            \
+    MINORM_INLINE T minorm_whole_##C(const T *four) { return (four[0] + four[2]) + (four[1] + four[3]); }          \
+                                                                                                                   \
+    MINORM_INLINE T minorm_total_##C(const T *a) {                                                                 \
+        T four[4];                                                                                                 \
+        minorm_quarters_##C(a, four);                                                                              \
+        return minorm_whole_##C(four);                                                                             \
+    }                                                                                                              \
     /* The mean of the two in the middle, so that one outlier does not count: exactly c where all are c. */        \
     MINORM_INLINE T minorm_middle_##C(T a, T b, T c, T d) {                                                        \
         const T low = MINORM_MAX(MINORM_MIN(a, b), MINORM_MIN(c, d));                                              \
@@ -136,14 +142,19 @@ MINORM_HELD(double, int64_t, d)
      * mean, or 0. Each asks for what lies `next` further on, if that is not 0. */                                 \
     MINORM_APART void minorm_short_sums_##S(const X *x, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,       \
                                             ptrdiff_t next, bool centered, T *k, T *a, T *q) {                     \
+        T four_a[BATCH][4], four_q[BATCH][4];                                                                      \
         for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
             const X *from = x + start[row];                                                                        \
             minorm_held_##C all = {0};                                                                             \
             k[row] = centered ? minorm_sample_##S(from, n / 4) : 0;                                                \
             if (next) minorm_ahead((const char *)(from + next), n * sizeof(X));                                    \
             minorm_add_##S(&all, NULL, NULL, from, 0, n, k[row], 0);                                               \
-            a[row] = minorm_total_##C((const T *)all.a);                                                           \
-            q[row] = minorm_total_##C((const T *)all.q);                                                           \
+            minorm_quarters_##C((const T *)all.a, four_a[row]);                                                    \
+            minorm_quarters_##C((const T *)all.q, four_q[row]);                                                    \
+        }                                                                                                          \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            a[row] = minorm_whole_##C(four_a[row]);                                                                \
+            q[row] = minorm_whole_##C(four_q[row]);                                                                \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -162,6 +173,7 @@ MINORM_HELD(double, int64_t, d)
     MINORM_APART void minorm_short_grad_sums_##S(const X *dy, const X *x, const ptrdiff_t *start, ptrdiff_t rows,  \
                                                  const T *s, ptrdiff_t n, ptrdiff_t next, const T *k, const T *d,  \
                                                  T *a, T *q) {                                                     \
+        T four_a[BATCH][4], four_q[BATCH][4];                                                                      \
         for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
             const X *g = dy + start[row], *from = x + start[row];                                                  \
             minorm_held_##C all = {0};                                                                             \
@@ -169,8 +181,12 @@ MINORM_HELD(double, int64_t, d)
             if (next) minorm_ahead((const char *)(from + next), n * sizeof(X));                                    \
             if (s) minorm_add_##S(&all, g, s, from, 0, n, k[row], d[row]);                                         \
             else minorm_add_##S(&all, g, NULL, from, 0, n, k[row], d[row]);                                        \
-            a[row] = minorm_total_##C((const T *)all.a);                                                           \
-            q[row] = minorm_total_##C((const T *)all.q);                                                           \
+            minorm_quarters_##C((const T *)all.a, four_a[row]);                                                    \
+            minorm_quarters_##C((const T *)all.q, four_q[row]);                                                    \
+        }                                                                                                          \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            a[row] = minorm_whole_##C(four_a[row]);                                                                \
+            q[row] = minorm_whole_##C(four_q[row]);                                                                \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \

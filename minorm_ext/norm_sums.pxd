@@ -7,6 +7,7 @@ from minorm_ext.storage cimport HALF, SINGLE, Data, goes_as_float, real
 
 cdef extern from "norm_sums.h" nogil:
     enum:
+        BATCH
         BRIEF
     void minorm_sums_float(
         const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
