@@ -23,12 +23,11 @@ from minorm_ext.storage cimport (
 )
 
 cdef enum:
-    FEW = 1024         # elements of rows that go together, about, where they share nothing: so few that reading and
-                       # writing overlap
+    SOME = 2048        # elements of rows that go together
+    FEW = 1024         # the same where results go around the cache: reading and writing overlap
     NARROW = 128       # elements of a row that shares its parameters in registers, at most
     SEVERAL = 4        # such rows, at least: fewer go in pairs as well
-    SHARED = 2048      # elements of such rows that go together
-    MANY = 16384       # and of wider ones, which go in pairs
+    MANY = 16384       # elements of wider rows, which go in pairs
     PIECE = 1024       # elements of a pair that the second phase takes at once
     BOXED = 128        # elements of a row whose results go around the cache by way of a room, at most
     SOON = 1024        # elements by which such rows are asked for before the first phase comes to them
@@ -42,13 +41,18 @@ cdef struct Rows:  # that go together
     Py_ssize_t param[BATCH]   # where its parameters begin
 
 
+cdef inline bint in_vectors(const Work* w, Py_ssize_t n) noexcept nogil:
+    """What is known of the members of a group lies beside each other: does it pay to take that of n rows in vectors?"""
+    return w.member_step == 1 and n >= 8
+
+
 cdef inline void take_rows(const Work* w, Py_ssize_t n, Rows* rows) noexcept nogil:
     """The next n."""
     cdef const Loop* inner = &w.nest.keep1
     cdef Place first = rows.next
     cdef Py_ssize_t i
     rows.first = first.data
-    if w.member_step == 1 and first.inner + n < inner.count:
+    if in_vectors(w, n) and first.inner + n < inner.count:
         for i in range(n):
             rows.data[i] = first.data + i * inner.data
         for i in range(n):
@@ -81,10 +85,10 @@ cdef inline bint go_boxed(const Work* w, const Data* result) noexcept nogil:
     return result.direct and result.stream and w.columns <= BOXED and rows_follow(w)
 
 
-cdef inline Py_ssize_t rows_at_once(const Work* w, bint each, Py_ssize_t few) noexcept nogil:
-    cdef Py_ssize_t size = few
-    if each:
-        size = (SHARED if w.columns <= NARROW else MANY) if w.x.direct else CHUNK
+cdef inline Py_ssize_t rows_at_once(const Work* w, bint each, bint far, Py_ssize_t few) noexcept nogil:
+    cdef Py_ssize_t size = few if far else SOME
+    if each and not far and w.columns > NARROW:
+        size = MANY if w.x.direct else CHUNK
     return min(<Py_ssize_t>BATCH, max(1, size // w.columns))
 
 
@@ -157,14 +161,12 @@ cdef inline void statistics_of(
         r[i] = <real>rstd[i]
 
 
-# What is kept of rows lies beside each other where their members do, and goes in vectors then.
-
 cdef inline void keep_statistics(
     const Work* w, Py_ssize_t row, Py_ssize_t n, const real* k, const real* d, const double* var, const double* rstd
 ) noexcept nogil:
     """Of n rows from `row` on."""
     cdef Py_ssize_t i, at
-    if w.member_step == 1:
+    if in_vectors(w, n):
         for i in range(n):
             w.k[row + i] = k[i]
         for i in range(n):
@@ -184,7 +186,7 @@ cdef inline void kept_statistics(
     const Work* w, Py_ssize_t row, Py_ssize_t n, real* k, real* d, real* r
 ) noexcept nogil:
     cdef Py_ssize_t i, at
-    if w.member_step == 1:
+    if in_vectors(w, n):
         for i in range(n):
             k[i] = <real>w.k[row + i]
         for i in range(n):
@@ -218,7 +220,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef bint boxed = go_boxed(w, &w.y)
     cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
     cdef bint each = w.each and s != NULL and (boxed or not w.y.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, each and not boxed, FEW)
+    cdef Py_ssize_t at_once = rows_at_once(w, each, w.y.stream, FEW)
     cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
@@ -302,7 +304,7 @@ cdef inline void factors_of(
     cdef const double* rstd = w.rstd + row
     cdef double one = w.one_by_columns
     cdef Py_ssize_t i
-    if w.member_step == 1 and (s == NULL or w.each) and not w.equation.guard and w.partial == NULL:
+    if in_vectors(w, n) and (s == NULL or w.each) and not w.equation.guard and w.partial == NULL:
         for i in range(n):
             q[i] = <real>(rstd[i] * one * (sum_x[i] * rstd[i]))
         for i in range(n):
@@ -335,7 +337,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef bint boxed = go_boxed(w, &w.dx)
     cdef const real* its_s = s if w.each else NULL
     cdef bint each = its_s != NULL and ds != NULL and (boxed or not w.dx.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, each and not boxed, FEW // 4 if boxed else FEW // 2)
+    cdef Py_ssize_t at_once = rows_at_once(w, each, w.dx.stream, FEW // 4 if boxed else FEW // 2)
     cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t member = job % w.blocks * w.members_of_block
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
