@@ -29,14 +29,18 @@ cdef extern from "norm_far.h" nogil:
 
 
 cdef struct Piece:         # of a row
-    Py_ssize_t chunk
+    # In the second phase:
     Py_ssize_t data        # where it begins, seen from the row
-    Py_ssize_t param       # where its parameters do, seen from the row's
-    Py_ssize_t collected   # and their gradients, in what a block collects
     Py_ssize_t length
+    Py_ssize_t param       # where its parameters begin, seen from the row's
+    Py_ssize_t collected   # and their gradients, in what a block collects
     bint begins            # a run, so that no line of the result is shared with what lies before
     bint ends
-    bint opens             # a chunk, over which sums are taken
+    # In the first:
+    Py_ssize_t start       # where it begins, seen from the row
+    Py_ssize_t count       # of elements
+    Py_ssize_t sum         # to which it belongs: one of a chunk, or of a run
+    bint opens             # a sum
     bint closes
 
 
@@ -48,12 +52,12 @@ cdef inline void apply_and_sum(
     if real is double:
         minorm_apply_and_sum_double(
             <const double*>x.items + at, s, b, <double*>y.items + at, piece.length, piece.begins, piece.ends,
-            <const double*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
+            <const double*>x.items + at1, piece1.count, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
         )
     else:
         minorm_apply_and_sum_float(
             <const float*>x.items + at, s, b, <float*>y.items + at, piece.length, piece.begins, piece.ends,
-            <const float*>x.items + at1, piece1.length, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
+            <const float*>x.items + at1, piece1.count, piece1.opens, piece1.closes, k, d, r, c, c_b, k1, held,
         )
 
 
@@ -67,11 +71,11 @@ cdef inline void grad_and_sum(
         minorm_grad_and_sum_double(
             <const double*>dy.items + at, <const double*>x.items + at, s, <double*>dx.items + at, ds, db,
             piece.length, piece.begins, piece.ends, <const double*>dy.items + at1, <const double*>x.items + at1, s1,
-            piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
+            piece1.count, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
         )
     else:
         minorm_grad_and_sum_float(
             <const float*>dy.items + at, <const float*>x.items + at, s, <float*>dx.items + at, ds, db,
             piece.length, piece.begins, piece.ends, <const float*>dy.items + at1, <const float*>x.items + at1, s1,
-            piece1.length, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
+            piece1.count, piece1.opens, piece1.closes, k, d, r, c, p, q, k1, d1, held,
         )

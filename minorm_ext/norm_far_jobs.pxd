@@ -7,7 +7,7 @@
 
 from libc.string cimport memset
 
-from minorm_ext.nest cimport row_data, row_param
+from minorm_ext.nest cimport Nest, row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad
 from minorm_ext.norm_far cimport Piece, apply_and_sum, grad_and_sum
 from minorm_ext.norm_moments cimport Moments, merge
@@ -15,9 +15,9 @@ from minorm_ext.norm_row_jobs cimport (
     collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
     store_statistics,
 )
-from minorm_ext.norm_rows cimport chunk_span, moments_of_sums
+from minorm_ext.norm_rows cimport chunk_span, joined, moments_of_sums
 from minorm_ext.norm_short_jobs cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
-from minorm_ext.norm_sums cimport Span, grad_sums, sample_mean
+from minorm_ext.norm_sums cimport BRIEF, Span, grad_sums, sample_mean
 from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
@@ -28,8 +28,18 @@ cdef enum:
     TOGETHER = 4     # so many, at most
     MUCH = 40 << 10  # bytes that one loop over a row reads, at least, where the innermost cache keeps too few of them
     TILE = 512       # elements of a piece of such a row
+    LEAST = 256      # elements of a run, where rows go by their runs
     PIECES = 96      # of a row, at most: NEAR bytes, in chunks whose last piece is longer or shorter
     HELD = 64        # accumulators of a row: 32 of each sum
+
+
+cdef inline bint run_by_run(const Work* w) noexcept nogil:
+    """Do rows go by their runs, each with a parameter of its own (GroupNorm)? They follow each other without a gap, and
+    none shares a line with another."""
+    cdef const Nest* n = &w.nest
+    if w.cut.runs == 1 or w.each or n.reduce0.param == 0 or n.reduce0.data != n.reduce1.count:
+        return False
+    return LEAST <= n.reduce1.count and n.reduce1.count % LINE == 0 and n.reduce0.count <= PIECES
 
 
 cdef inline bint together_pays(const Work* w, const Data* result) noexcept nogil:
@@ -38,7 +48,9 @@ cdef inline bint together_pays(const Work* w, const Data* result) noexcept nogil
         return False
     if w.short:
         return w.columns >= (NARROW if w.single and w.columns % LINE == 0 and is_vast(w) else WIDE)
-    return w.columns * size_of(w.x.type) < NEAR and w.cut.runs == 1 and w.chunks_of_part == 1
+    if w.columns * size_of(w.x.type) >= NEAR or w.chunks_of_part > 1:
+        return False
+    return w.cut.runs == 1 or run_by_run(w)
 
 
 cdef inline bint far_forward_pays(const Work* w) noexcept nogil:
@@ -61,26 +73,53 @@ cdef inline Py_ssize_t rows_together(const Work* w, int arrays) noexcept nogil:
 
 cdef inline int cut_pieces(const Work* w, bint tiles, Piece* pieces) noexcept nogil:
     """The pieces of every row: tiles, or whole chunks. Returns how many."""
-    cdef Py_ssize_t chunk, i, many, start, element
+    cdef Py_ssize_t chunk, i, many
     cdef Piece* piece = pieces
     cdef Span span
     for chunk in range(w.chunks):
         span = chunk_span(&w.nest, &w.cut, chunk)
         many = max(1, (span.length + TILE // 2) // TILE) if tiles else 1
         for i in range(many):
-            start = i * TILE
-            element = span.element + start
-            piece.chunk = chunk
-            piece.data = span.run * w.nest.reduce0.data + element
-            piece.param = param_at(w, 0, span) + start * w.nest.reduce1.param
-            piece.collected = collected_at(w, span) + start
-            piece.length = TILE if i < many - 1 else span.length - start
-            piece.begins = element == 0
-            piece.ends = element + piece.length == w.nest.reduce1.count
+            piece.start = i * TILE
+            piece.count = TILE if i < many - 1 else span.length - piece.start
+            piece.start += span.element
+            piece.length = piece.count
+            piece.data = span.run * w.nest.reduce0.data + piece.start
+            piece.param = param_at(w, 0, span) + i * TILE * w.nest.reduce1.param
+            piece.collected = collected_at(w, span) + i * TILE
+            piece.begins = piece.start == 0
+            piece.ends = piece.start + piece.length == w.nest.reduce1.count
+            piece.start = piece.data
+            piece.sum = chunk
             piece.opens = i == 0
             piece.closes = i == many - 1
             piece += 1
     return piece - pieces
+
+
+cdef inline int cut_runs(const Work* w, bint by_chunks, Piece* pieces) noexcept nogil:
+    """The runs of every row; those of a chunk share a sum, where sums are taken by chunks. Returns how many."""
+    cdef Py_ssize_t n = w.nest.reduce1.count
+    cdef Py_ssize_t i, chunk, first, last
+    cdef Span span
+    for chunk in range(w.chunks):
+        span = chunk_span(&w.nest, &w.cut, chunk)
+        for i in range(span.runs):
+            first = i * n // BRIEF * BRIEF if by_chunks else i * n  # pieces of one sum are multiples of BRIEF
+            last = (i + 1) * n // BRIEF * BRIEF if by_chunks and i + 1 < span.runs else (i + 1) * n
+            pieces.data = (span.run + i) * n
+            pieces.length = n
+            pieces.param = (span.run + i) * w.nest.reduce0.param
+            pieces.collected = 0
+            pieces.begins = True
+            pieces.ends = True
+            pieces.start = span.run * n + first
+            pieces.count = last - first
+            pieces.sum = chunk if by_chunks else span.run + i
+            pieces.opens = not by_chunks or i == 0
+            pieces.closes = not by_chunks or i == span.runs - 1
+            pieces += 1
+    return w.nest.reduce0.count
 
 
 cdef struct Turn:
@@ -139,7 +178,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef bint tiles = in_tiles(w, 2, w.each * ((s != NULL) + (b != NULL)))
     cdef Py_ssize_t together = rows_together(w, 1) if tiles else 1
-    cdef int many = cut_pieces(w, tiles, pieces)
+    cdef int many = cut_runs(w, True, pieces) if run_by_run(w) else cut_pieces(w, tiles, pieces)
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
     cdef Py_ssize_t i, j, more, row, part, p, at
@@ -172,9 +211,9 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
             j = turn.j
             here = &pieces[turn.mine]
             there = &pieces[turn.its]
-            at = next[j] + there.data
+            at = next[j] + there.start
             if there.opens:
-                span = chunk_span(&w.nest, &w.cut, there.chunk)
+                span = joined(&w.nest, chunk_span(&w.nest, &w.cut, there.sum))
                 k1 = sample_mean(type, &w.x, at, 0, span) if centered else 0
                 ask_for_samples(w, at + span.length, span.length)
             p = param[i] + here.param
@@ -192,7 +231,7 @@ cdef inline void far_forward(const real* type, const Work* w, Py_ssize_t job) no
                 of_chunk = moments_of_sums(
                     &w.x, at, 0, span, item(&w.x, next[j]), k1, held[0], held[1], centered
                 )
-                m[j] = merge(m[j], of_chunk) if there.chunk else of_chunk
+                m[j] = merge(m[j], of_chunk) if there.sum else of_chunk
             advance(&turn, more, many)
         for i in range(more, n):
             if w.short:
@@ -232,7 +271,7 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef bint tiles = in_tiles(w, 4, each + 2 * (ds != NULL))
     cdef Py_ssize_t together = rows_together(w, 2) if tiles else 1
-    cdef int many = cut_pieces(w, tiles, pieces)
+    cdef int many = cut_runs(w, False, pieces) if run_by_run(w) else cut_pieces(w, tiles, pieces)
     cdef Py_ssize_t n = min(together, end - member)
     cdef Py_ssize_t first = row_of(w, job, 0)
     cdef Py_ssize_t i, j, more, row, part
@@ -274,7 +313,7 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
             its_s = s + param[i] + here.param if s else NULL
             grad_and_sum(
                 &w.dy, &w.x, &w.dx, data[i] + here.data, its_s if w.each else NULL, ds + here.collected if ds else NULL,
-                db + here.collected if ds else NULL, here, next[j] + there.data,
+                db + here.collected if ds else NULL, here, next[j] + there.start,
                 s + param[j] + there.param if each else NULL, there,
                 <real>w.k[rows[i]], <real>w.d[rows[i]], r, r * its_s[0] if s and not w.each else r, p[i], q[i],
                 <real>w.k[row], <real>w.d[row], held,
@@ -283,7 +322,7 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
                 sum[j] = held[0]
                 sum_x[j] = held[1]
             elif there.closes:
-                slots = w.partial + 2 * (row * w.slots + there.chunk)
+                slots = w.partial + 2 * (row * w.slots + there.sum)
                 slots[0] = held[0]
                 slots[1] = held[1]
             if advance(&turn, more, many) and not w.short:
