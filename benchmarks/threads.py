@@ -1,11 +1,12 @@
-"""How much more threads help the normalizations that fit the cache: one thread and all of them, in turn.
+"""How much more threads help normalizations: one thread and all of them, in turn.
 
     python -m benchmarks.threads [--threads 2] [--seconds 1] [--ops batch layer]
 
 `kernels` is what forward and backward ask of the backend (minorm/kernels/cpu/norm.py), asked again without the rest;
 `step` is the same through Tensor, where Python runs on one thread. Microseconds on all threads, and after them how many
 times as long one thread takes, from medians of the same seconds. Two processors share a cache, with each other and on
-many machines with strangers: where they wait for it, a second one helps less, and on another day more.
+many machines with strangers: where they wait for it, a second one helps less, and on another day more. Results of 5 MB
+and more go around the cache, and there both wait for memory: those shapes have a mean of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import minorm as mn
 from benchmarks.norms import CASES, arrays, minorm_step
 from benchmarks.timing import in_turn
 from minorm.kernels import cpu
+
+AROUND = 5e6  # bytes of a result that the kernels write around the cache, at least
 
 
 class Calls:
@@ -63,7 +66,8 @@ def main() -> None:
     args = parser.parse_args()
     print(f"minorm {mn.__version__}, {args.threads} threads by one, float32, forward and backward")
     print(f"{'':32} {'kernels, us':>12} {'by one':>7} {'step, us':>12} {'by one':>7}")
-    gains: dict[str, list[float]] = {"kernels": [], "step": []}
+    near: list[list[float]] = []
+    far: list[list[float]] = []
     for case in CASES:
         if case.size != "cache" or (args.ops and case.op not in args.ops):
             continue
@@ -73,13 +77,16 @@ def main() -> None:
         steps = [calls.again, minorm_step(case, given)]
         turns = [on(threads, step) for step in steps for threads in (1, args.threads)]
         times = in_turn(turns, args.seconds * len(turns))
+        gains = [one / more for one, more in zip(times[::2], times[1::2], strict=True)]
         line = f"{case.op:10} {'x'.join(map(str, case.shape)):21}"
-        for found, one, more in zip(gains.values(), times[::2], times[1::2], strict=True):
-            found.append(one / more)
-            line += f" {1e6 * more:12.1f} {one / more:7.2f}"
+        for gain, more in zip(gains, times[1::2], strict=True):
+            line += f" {1e6 * more:12.1f} {gain:7.2f}"
         print(line, flush=True)
-    means = (math.exp(statistics.fmean(map(math.log, found))) for found in gains.values())
-    print(f"{'geometric means':32} {'':12} {next(means):7.2f} {'':12} {next(means):7.2f}")
+        (far if given[0].nbytes >= AROUND else near).append(gains)
+    for name, found in (("in cache", near), ("around it", far)):
+        if found:
+            kernels, step = (math.exp(statistics.fmean(map(math.log, column))) for column in zip(*found, strict=True))
+            print(f"{'geometric means, ' + name:32} {'':12} {kernels:7.2f} {'':12} {step:7.2f}")
 
 
 if __name__ == "__main__":
