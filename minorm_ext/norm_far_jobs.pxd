@@ -3,7 +3,7 @@
 # cache, or take longer than memory: the second phase of a row goes together with the first phase of a row that follows.
 # Rows whose parameters, one for each element, do not stay in the innermost cache either go through it a few together,
 # piece by piece: the second phase takes the same piece of each in turn, the first still reads row after row, for that
-# is how memory is fastest.
+# is how memory is fastest. Rows of short runs with a parameter each (GroupNorm) go run by run.
 
 from libc.string cimport memset
 
@@ -73,23 +73,22 @@ cdef inline Py_ssize_t rows_together(const Work* w, int arrays) noexcept nogil:
 
 cdef inline int cut_pieces(const Work* w, bint tiles, Piece* pieces) noexcept nogil:
     """The pieces of every row: tiles, or whole chunks. Returns how many."""
-    cdef Py_ssize_t chunk, i, many
+    cdef Py_ssize_t chunk, i, many, element
     cdef Piece* piece = pieces
     cdef Span span
     for chunk in range(w.chunks):
         span = chunk_span(&w.nest, &w.cut, chunk)
         many = max(1, (span.length + TILE // 2) // TILE) if tiles else 1
         for i in range(many):
-            piece.start = i * TILE
-            piece.count = TILE if i < many - 1 else span.length - piece.start
-            piece.start += span.element
-            piece.length = piece.count
-            piece.data = span.run * w.nest.reduce0.data + piece.start
+            element = span.element + i * TILE
+            piece.data = span.run * w.nest.reduce0.data + element
+            piece.length = TILE if i < many - 1 else span.element + span.length - element
             piece.param = param_at(w, 0, span) + i * TILE * w.nest.reduce1.param
             piece.collected = collected_at(w, span) + i * TILE
-            piece.begins = piece.start == 0
-            piece.ends = piece.start + piece.length == w.nest.reduce1.count
+            piece.begins = element == 0
+            piece.ends = element + piece.length == w.nest.reduce1.count
             piece.start = piece.data
+            piece.count = piece.length
             piece.sum = chunk
             piece.opens = i == 0
             piece.closes = i == many - 1

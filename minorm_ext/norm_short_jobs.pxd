@@ -42,7 +42,7 @@ cdef struct Rows:  # that go together
 
 
 cdef inline bint in_vectors(const Work* w, Py_ssize_t n) noexcept nogil:
-    """What is known of the members of a group lies beside each other: does it pay to take that of n rows in vectors?"""
+    """Does what is known of n rows lie side by side, and is it enough for vectors to pay?"""
     return w.member_step == 1 and n >= 8
 
 

@@ -42,7 +42,7 @@
     static const I minorm_kept_##C[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                          \
                                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};         \
                                                                                                                    \
-    /* The sum of 32 accumulators, as a tree: 16, 8, 4 sums, */                                                    \
+    /* The sum of 32 accumulators, as a tree: 16, 8 and 4 sums, */                                                 \
     MINORM_INLINE void minorm_quarters_##C(const T *a, T *four) {                                                  \
         const minorm_turn_##C *all = (const minorm_turn_##C *)a;                                                   \
         minorm_turn_##C v[16 / MINORM_TURN_##C];                                                                   \
@@ -56,14 +56,23 @@
         else memcpy(four, p, 4 * sizeof(T));                                                                       \
     }                                                                                                              \
                                                                                                                    \
-    /* then 2 and 1. */                                                                                            \
+    /* of these 2, and the whole. */                                                                               \
     MINORM_INLINE T minorm_whole_##C(const T *four) { return (four[0] + four[2]) + (four[1] + four[3]); }          \
+                                                                                                                   \
+    /* The same for the sums of some rows, which go through the end of the tree together, in vectors. */           \
+    MINORM_INLINE void minorm_wholes_##C(ptrdiff_t rows, T (*four_a)[4], T (*four_q)[4], T *a, T *q) {             \
+        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
+            a[row] = minorm_whole_##C(four_a[row]);                                                                \
+            q[row] = minorm_whole_##C(four_q[row]);                                                                \
+        }                                                                                                          \
+    }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE T minorm_total_##C(const T *a) {                                                                 \
         T four[4];                                                                                                 \
         minorm_quarters_##C(a, four);                                                                              \
         return minorm_whole_##C(four);                                                                             \
     }                                                                                                              \
+                                                                                                                   \
     /* The mean of the two in the middle, so that one outlier does not count: exactly c where all are c. */        \
     MINORM_INLINE T minorm_middle_##C(T a, T b, T c, T d) {                                                        \
         const T low = MINORM_MAX(MINORM_MIN(a, b), MINORM_MIN(c, d));                                              \
@@ -152,10 +161,7 @@ MINORM_HELD(double, int64_t, d)
             minorm_quarters_##C((const T *)all.a, four_a[row]);                                                    \
             minorm_quarters_##C((const T *)all.q, four_q[row]);                                                    \
         }                                                                                                          \
-        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
-            a[row] = minorm_whole_##C(four_a[row]);                                                                \
-            q[row] = minorm_whole_##C(four_q[row]);                                                                \
-        }                                                                                                          \
+        minorm_wholes_##C(rows, four_a, four_q, a, q);                                                             \
     }                                                                                                              \
                                                                                                                    \
     /* The sums of a backward pass; s may be NULL. */                                                              \
@@ -184,10 +190,7 @@ MINORM_HELD(double, int64_t, d)
             minorm_quarters_##C((const T *)all.a, four_a[row]);                                                    \
             minorm_quarters_##C((const T *)all.q, four_q[row]);                                                    \
         }                                                                                                          \
-        for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
-            a[row] = minorm_whole_##C(four_a[row]);                                                                \
-            q[row] = minorm_whole_##C(four_q[row]);                                                                \
-        }                                                                                                          \
+        minorm_wholes_##C(rows, four_a, four_q, a, q);                                                             \
     }                                                                                                              \
                                                                                                                    \
     /* Of rows whose runs of n elements lie beside each other: each adds `runs` of its runs, at most as many as    \
