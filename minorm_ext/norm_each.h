@@ -28,10 +28,10 @@
         V v0, v1;                                                                                                  \
         LOAD(x + start[0] + i, &v0);                                                                               \
         LOAD(x + start[1] + i, &v1);                                                                               \
-        const V scale = *(const V *)(s + i), bias = b ? *(const V *)(b + i) : scale;                               \
+        const V scale = *(const V *)(s + i), bias = biased ? *(const V *)(b + i) : scale;                          \
         v0 = MINORM_XHAT_OF(v0, 0) * scale;                                                                        \
         v1 = MINORM_XHAT_OF(v1, 1) * scale;                                                                        \
-        if (b) v0 = v0 + bias, v1 = v1 + bias;                                                                     \
+        if (biased) v0 = v0 + bias, v1 = v1 + bias;                                                                \
         STORE(y + start[0] + i, &v0);                                                                              \
         STORE(y + start[1] + i, &v1);                                                                              \
     }
@@ -53,16 +53,19 @@
         STORE(dx + start[1] + i, &v1);                                                                             \
     }
 
-/* What is left of narrow rows after whole turns goes in a turn together with some before it, if there are: y and dx of
+/* `biased` is a constant wherever it is given: a branch between a product and a sum would keep the compiler from
+ * joining them as it does in norm_apply.h.
+ *
+ * What is left of narrow rows after whole turns goes in a turn together with some before it, if there are: y and dx of
  * those are written again. Of wide rows it does so if it is more than 4 elements; one by one is as fast for fewer. */
 #define MINORM_EACH(X, S, T, C)                                                                                    \
-    MINORM_INLINE void minorm_apply_block_##S(const int turns, const X *x, const T *s, const T *b, X *y,           \
-                                              const ptrdiff_t *start, ptrdiff_t rows, const T *k, const T *d,      \
-                                              const T *r) {                                                        \
+    MINORM_INLINE void minorm_apply_block_##S(const int turns, const bool biased, const X *x, const T *s,          \
+                                              const T *b, X *y, const ptrdiff_t *start, ptrdiff_t rows,            \
+                                              const T *k, const T *d, const T *r) {                                \
         minorm_turn_##C scale[MINORM_BLOCK], bias[MINORM_BLOCK];                                                   \
         for (int i = 0; i < turns; i++) {                                                                          \
             scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                        \
-            if (b) bias[i] = *(const minorm_turn_##C *)(b + i * MINORM_TURN_##C);                                  \
+            if (biased) bias[i] = *(const minorm_turn_##C *)(b + i * MINORM_TURN_##C);                             \
         }                                                                                                          \
         for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
             const ptrdiff_t at = start[row];                                                                       \
@@ -71,21 +74,22 @@
                 minorm_turn_##C v;                                                                                 \
                 minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &v);                                            \
                 v = MINORM_XHAT(v) * scale[i];                                                                     \
-                if (b) v = v + bias[i];                                                                            \
+                if (biased) v = v + bias[i];                                                                       \
                 minorm_store_##S(y + at + i * MINORM_TURN_##C, &v);                                                \
             }                                                                                                      \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    MINORM_INLINE void minorm_apply_each_of_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,  \
-                                                ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) { \
+    MINORM_INLINE void minorm_apply_each_of_##S(const bool biased, const X *x, const T *s, const T *b, X *y,       \
+                                                const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,   \
+                                                const T *d, const T *r) {                                          \
         const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + MINORM_BLOCK * many <= n; i += MINORM_BLOCK * many)                                             \
-            minorm_apply_block_##S(MINORM_BLOCK, x + i, s + i, b ? b + i : NULL, y + i, start, rows, k, d, r);     \
+            minorm_apply_block_##S(MINORM_BLOCK, biased, x + i, s + i, b + i, y + i, start, rows, k, d, r);        \
         for (; i < n && n >= many; i += many) {                                                                    \
             if (n - i < many) i = n - many;                                                                        \
-            minorm_apply_block_##S(1, x + i, s + i, b ? b + i : NULL, y + i, start, rows, k, d, r);                \
+            minorm_apply_block_##S(1, biased, x + i, s + i, b + i, y + i, start, rows, k, d, r);                   \
         }                                                                                                          \
         for (; i < n; i++)                                                                                         \
             for (ptrdiff_t row = 0; row < rows; row++) {                                                           \
@@ -93,15 +97,15 @@
                 T v;                                                                                               \
                 minorm_load_one_##S(x + start[row] + i, &v);                                                       \
                 v = MINORM_XHAT(v) * s[i];                                                                         \
-                if (b) v = v + b[i];                                                                               \
+                if (biased) v = v + b[i];                                                                          \
                 minorm_store_one_##S(y + start[row] + i, &v);                                                      \
             }                                                                                                      \
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_apply_each_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
                                             ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) {     \
-        if (b) minorm_apply_each_of_##S(x, s, b, y, start, rows, n, k, d, r);                                      \
-        else minorm_apply_each_of_##S(x, s, NULL, y, start, rows, n, k, d, r);                                     \
+        if (b) minorm_apply_each_of_##S(true, x, s, b, y, start, rows, n, k, d, r);                                \
+        else minorm_apply_each_of_##S(false, x, s, s, y, start, rows, n, k, d, r);                                 \
     }                                                                                                              \
                                                                                                                    \
     /* The elements before `first` are not added to ds and db. */                                                  \
@@ -165,8 +169,9 @@
             }                                                                                                      \
     }                                                                                                              \
                                                                                                                    \
-    MINORM_INLINE void minorm_apply_two_of_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,   \
-                                               ptrdiff_t n, const T *k, const T *d, const T *r) {                  \
+    MINORM_INLINE void minorm_apply_two_of_##S(const bool biased, const X *x, const T *s, const T *b, X *y,        \
+                                               const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d,        \
+                                               const T *r) {                                                       \
         const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + many <= n; i += many)                                                                           \
@@ -181,8 +186,8 @@
                                                                                                                    \
     static inline void minorm_apply_two_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
                                             ptrdiff_t n, const T *k, const T *d, const T *r) {                     \
-        if (b) minorm_apply_two_of_##S(x, s, b, y, start, n, k, d, r);                                             \
-        else minorm_apply_two_of_##S(x, s, NULL, y, start, n, k, d, r);                                            \
+        if (b) minorm_apply_two_of_##S(true, x, s, b, y, start, n, k, d, r);                                       \
+        else minorm_apply_two_of_##S(false, x, s, s, y, start, n, k, d, r);                                        \
     }                                                                                                              \
     static inline void minorm_grad_two_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
                                            const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d, const T *r,\

@@ -10,7 +10,7 @@ from minorm_ext.norm_lanes cimport (
     LANES, STEP, Lanes, Strip, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
     lane_row_params, lane_scale, merge_lanes, rows_from, spread_lanes, turns,
 )
-from minorm_ext.norm_moments cimport Moments, merge, rstds_of
+from minorm_ext.norm_moments cimport Moments, merge_here, rstds_of
 from minorm_ext.norm_row_jobs cimport row_factors
 from minorm_ext.norm_work cimport ABSENT, OWN, Work, all_tiles, ceil_div
 from minorm_ext.storage cimport Data, fetch, item, place, put, real, seen
@@ -142,7 +142,7 @@ cdef inline void tile_finish(
             one.n = w.depth
             one.offset = (origin - shift) + offset[i]
             one.m2 = m2[i]
-            all = merge(all, one)
+            all = merge_here(all, one)
         k = <real>(shift + all.offset)
         w.k[row] = k
         w.d[row] = (shift - k) + all.offset

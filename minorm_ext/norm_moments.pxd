@@ -8,30 +8,21 @@ from libc.math cimport sqrt
 
 from minorm_ext.storage cimport real
 
+cdef extern from "norm_moments.h" nogil:
+    ctypedef struct Moments "minorm_moments":
+        double n       # how many elements
+        double offset  # their mean minus the shift
+        double m2      # sum of squared distances from their mean
 
-cdef struct Moments:
-    double n       # how many elements
-    double offset  # their mean minus the shift
-    double m2      # sum of squared distances from their mean
+    Moments moments_of "minorm_moments_of"(double n, double ahead, double sum, double squares, bint centered) noexcept
+    Moments merge "minorm_merge"(Moments a, Moments b) noexcept
+    Moments merge_here "minorm_merge_here"(Moments a, Moments b) noexcept  # inlined
 
 
 cdef struct Equation:  # minorm/equation.py
     double eps
     bint centered
     bint guard
-
-
-cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
-    """The moments of both together."""
-    cdef double n = a.n + b.n
-    cdef double delta = b.offset - a.offset
-    cdef Moments both
-    if a.n == 0:
-        return b
-    both.n = n
-    both.offset = a.offset + delta * (b.n / n)
-    both.m2 = a.m2 + b.m2 + delta * delta * (a.n * (b.n / n))
-    return both
 
 
 cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:

@@ -6,7 +6,7 @@
 # neither the threads nor the order in which chunks are done can change a bit.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift
+from minorm_ext.norm_moments cimport Moments, moments_of, out_of_range, poor_shift
 from minorm_ext.norm_sums cimport Span, shifted_sums
 from minorm_ext.storage cimport Data, fetch, item, put, real
 
@@ -125,9 +125,7 @@ cdef inline Moments moments_of_sums(
     const Data* x, Py_ssize_t at, Py_ssize_t step, Span span, double first, real k, real a, real q, bint centered
 ) noexcept nogil:
     """The same from the sums, whose shift was k. Where that proves poor, a second pass takes the mean they show."""
-    cdef Moments m
     cdef double n = <double>span.runs * span.length
-    cdef double one = 1 / n
     cdef double sum, squares
     cdef double shift = k
     if out_of_range(n, a, q):
@@ -136,13 +134,10 @@ cdef inline Moments moments_of_sums(
             shift += sum / n
             careful_sums(x, at, step, span, shift, &sum, &squares)
     else:
-        if centered and poor_shift(n, a, q - <double>a * a * one):
-            k = <real>(k + a * one)
+        if centered and poor_shift(n, a, q - <double>a * a / n):
+            k = <real>(k + a / n)
             shift = k
             shifted_sums(x, at, step, span, k, &a, &q)
         sum = a
         squares = q
-    m.n = n
-    m.offset = (shift - first) + sum * one if centered else 0
-    m.m2 = max(squares - sum * sum * one, 0.0) if centered else squares
-    return m
+    return moments_of(n, shift - first, sum, squares, centered)
