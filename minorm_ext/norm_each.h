@@ -30,8 +30,9 @@
         LOAD(x + start[1] + i, &v1);                                                                               \
         const V scale = *(const V *)(s + i), bias = biased ? *(const V *)(b + i) : scale;                          \
         v0 = MINORM_XHAT_OF(v0, 0) * scale;                                                                        \
+        if (biased) v0 = v0 + bias;                                                                                \
         v1 = MINORM_XHAT_OF(v1, 1) * scale;                                                                        \
-        if (biased) v0 = v0 + bias, v1 = v1 + bias;                                                                \
+        if (biased) v1 = v1 + bias;                                                                                \
         STORE(y + start[0] + i, &v0);                                                                              \
         STORE(y + start[1] + i, &v1);                                                                              \
     }
@@ -53,8 +54,8 @@
         STORE(dx + start[1] + i, &v1);                                                                             \
     }
 
-/* `biased` is a constant wherever it is given: a branch between a product and a sum would keep the compiler from
- * joining them as it does in norm_apply.h.
+/* `biased` is a constant wherever it is given, and parameters are read before the arithmetic begins: a branch between a
+ * product and a sum, were it a sanitizer's, would keep the compiler from joining them as it does in norm_apply.h.
  *
  * What is left of narrow rows after whole turns goes in a turn together with some before it, if there are: y and dx of
  * those are written again. Of wide rows it does so if it is more than 4 elements; one by one is as fast for fewer. */
@@ -73,8 +74,9 @@
             for (int i = 0; i < turns; i++) {                                                                      \
                 minorm_turn_##C v;                                                                                 \
                 minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &v);                                            \
-                v = MINORM_XHAT(v) * scale[i];                                                                     \
-                if (biased) v = v + bias[i];                                                                       \
+                const minorm_turn_##C its_scale = scale[i], its_bias = biased ? bias[i] : its_scale;               \
+                v = MINORM_XHAT(v) * its_scale;                                                                    \
+                if (biased) v = v + its_bias;                                                                      \
                 minorm_store_##S(y + at + i * MINORM_TURN_##C, &v);                                                \
             }                                                                                                      \
         }                                                                                                          \
@@ -96,8 +98,9 @@
                 MINORM_ROW(T)                                                                                      \
                 T v;                                                                                               \
                 minorm_load_one_##S(x + start[row] + i, &v);                                                       \
-                v = MINORM_XHAT(v) * s[i];                                                                         \
-                if (biased) v = v + b[i];                                                                          \
+                const T scale = s[i], bias = biased ? b[i] : scale;                                                \
+                v = MINORM_XHAT(v) * scale;                                                                        \
+                if (biased) v = v + bias;                                                                          \
                 minorm_store_one_##S(y + start[row] + i, &v);                                                      \
             }                                                                                                      \
     }                                                                                                              \
@@ -126,9 +129,10 @@
                 minorm_turn_##C g, t, v;                                                                           \
                 minorm_load_turn_##S(dy + at + i * MINORM_TURN_##C, &g);                                           \
                 minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &t);                                            \
+                const minorm_turn_##C its_scale = scale[i], before = all_s[i];                                     \
                 t = MINORM_XHAT(t);                                                                                \
-                v = MINORM_DX(g, t, scale[i]);                                                                     \
-                all_s[i] = all_s[i] + g * t;                                                                       \
+                v = MINORM_DX(g, t, its_scale);                                                                    \
+                all_s[i] = before + g * t;                                                                         \
                 all_b[i] = all_b[i] + g;                                                                           \
                 minorm_store_##S(dx + at + i * MINORM_TURN_##C, &v);                                               \
             }                                                                                                      \
@@ -161,9 +165,10 @@
                 T g, t, v;                                                                                         \
                 minorm_load_one_##S(dy + start[row] + i, &g);                                                      \
                 minorm_load_one_##S(x + start[row] + i, &t);                                                       \
+                const T scale = s[i], before = ds[i];                                                              \
                 t = MINORM_XHAT(t);                                                                                \
-                v = MINORM_DX(g, t, s[i]);                                                                         \
-                ds[i] = ds[i] + g * t;                                                                             \
+                v = MINORM_DX(g, t, scale);                                                                        \
+                ds[i] = before + g * t;                                                                            \
                 db[i] = db[i] + g;                                                                                 \
                 minorm_store_one_##S(dx + start[row] + i, &v);                                                     \
             }                                                                                                      \
