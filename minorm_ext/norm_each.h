@@ -17,11 +17,9 @@
 /* What is known of a row is read before its results are written: to the compiler they might be the same memory. */
 #define MINORM_ROW(T) const T its_k = k[row], its_d = d[row], its_r = r[row];
 #define MINORM_GRAD_ROW(T) MINORM_ROW(T) const T its_p = p[row], its_q = q[row];
-#define MINORM_XHAT(in) (((in) - its_k) - its_d) * its_r
-#define MINORM_DX(g, t, scale) (g * scale * its_r - its_p) - t * its_q
 
-#define MINORM_XHAT_OF(in, j) (((in) - k[j]) - d[j]) * r[j]
-#define MINORM_DX_OF(g, t, j) (g * scale * r[j] - p[j]) - t * q[j]
+#define MINORM_XHAT(in, k, d, r) (((in) - k) - d) * r
+#define MINORM_DX(g, t, r, p, q) (g * scale * r - p) - t * q
 
 #define MINORM_APPLY_TWO(V, LOAD, STORE)                                                                           \
     {                                                                                                              \
@@ -29,9 +27,9 @@
         LOAD(x + start[0] + i, &v0);                                                                               \
         LOAD(x + start[1] + i, &v1);                                                                               \
         const V scale = *(const V *)(s + i), bias = biased ? *(const V *)(b + i) : scale;                          \
-        v0 = MINORM_XHAT_OF(v0, 0) * scale;                                                                        \
+        v0 = MINORM_XHAT(v0, k[0], d[0], r[0]) * scale;                                                            \
         if (biased) v0 = v0 + bias;                                                                                \
-        v1 = MINORM_XHAT_OF(v1, 1) * scale;                                                                        \
+        v1 = MINORM_XHAT(v1, k[1], d[1], r[1]) * scale;                                                            \
         if (biased) v1 = v1 + bias;                                                                                \
         STORE(y + start[0] + i, &v0);                                                                              \
         STORE(y + start[1] + i, &v1);                                                                              \
@@ -44,12 +42,13 @@
         LOAD(dy + start[1] + i, &g1);                                                                              \
         LOAD(x + start[0] + i, &v0);                                                                               \
         LOAD(x + start[1] + i, &v1);                                                                               \
-        const V scale = *(const V *)(s + i), t0 = MINORM_XHAT_OF(v0, 0), t1 = MINORM_XHAT_OF(v1, 1);               \
+        const V scale = *(const V *)(s + i);                                                                       \
+        const V t0 = MINORM_XHAT(v0, k[0], d[0], r[0]), t1 = MINORM_XHAT(v1, k[1], d[1], r[1]);                    \
         V *const all_s = (V *)(ds + i), *const all_b = (V *)(db + i);                                              \
         *all_s = KEEP(*all_s + (g0 * t0 + g1 * t1), *all_s);                                                       \
         *all_b = KEEP(*all_b + (g0 + g1), *all_b);                                                                 \
-        v0 = MINORM_DX_OF(g0, t0, 0);                                                                              \
-        v1 = MINORM_DX_OF(g1, t1, 1);                                                                              \
+        v0 = MINORM_DX(g0, t0, r[0], p[0], q[0]);                                                                  \
+        v1 = MINORM_DX(g1, t1, r[1], p[1], q[1]);                                                                  \
         STORE(dx + start[0] + i, &v0);                                                                             \
         STORE(dx + start[1] + i, &v1);                                                                             \
     }
@@ -63,10 +62,10 @@
     MINORM_INLINE void minorm_apply_block_##S(const int turns, const bool biased, const X *x, const T *s,          \
                                               const T *b, X *y, const ptrdiff_t *start, ptrdiff_t rows,            \
                                               const T *k, const T *d, const T *r) {                                \
-        minorm_turn_##C scale[MINORM_BLOCK], bias[MINORM_BLOCK];                                                   \
+        minorm_turn_##C all_scale[MINORM_BLOCK], all_bias[MINORM_BLOCK];                                           \
         for (int i = 0; i < turns; i++) {                                                                          \
-            scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                        \
-            if (biased) bias[i] = *(const minorm_turn_##C *)(b + i * MINORM_TURN_##C);                             \
+            all_scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                    \
+            if (biased) all_bias[i] = *(const minorm_turn_##C *)(b + i * MINORM_TURN_##C);                         \
         }                                                                                                          \
         for (ptrdiff_t row = 0; row < rows; row++) {                                                               \
             const ptrdiff_t at = start[row];                                                                       \
@@ -74,9 +73,9 @@
             for (int i = 0; i < turns; i++) {                                                                      \
                 minorm_turn_##C v;                                                                                 \
                 minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &v);                                            \
-                const minorm_turn_##C its_scale = scale[i], its_bias = biased ? bias[i] : its_scale;               \
-                v = MINORM_XHAT(v) * its_scale;                                                                    \
-                if (biased) v = v + its_bias;                                                                      \
+                const minorm_turn_##C scale = all_scale[i], bias = biased ? all_bias[i] : scale;                   \
+                v = MINORM_XHAT(v, its_k, its_d, its_r) * scale;                                                   \
+                if (biased) v = v + bias;                                                                          \
                 minorm_store_##S(y + at + i * MINORM_TURN_##C, &v);                                                \
             }                                                                                                      \
         }                                                                                                          \
@@ -99,7 +98,7 @@
                 T v;                                                                                               \
                 minorm_load_one_##S(x + start[row] + i, &v);                                                       \
                 const T scale = s[i], bias = biased ? b[i] : scale;                                                \
-                v = MINORM_XHAT(v) * scale;                                                                        \
+                v = MINORM_XHAT(v, its_k, its_d, its_r) * scale;                                                   \
                 if (biased) v = v + bias;                                                                          \
                 minorm_store_one_##S(y + start[row] + i, &v);                                                      \
             }                                                                                                      \
@@ -116,9 +115,9 @@
                                              X *dx, T *ds, T *db, const ptrdiff_t *start, ptrdiff_t rows,          \
                                              const T *k, const T *d, const T *r, const T *p, const T *q) {         \
         const minorm_turn_i##C kept = MINORM_SOME_##C(first, MINORM_TURN_##C);                                     \
-        minorm_turn_##C scale[MINORM_BLOCK], all_s[MINORM_BLOCK], all_b[MINORM_BLOCK];                             \
+        minorm_turn_##C all_scale[MINORM_BLOCK], all_s[MINORM_BLOCK], all_b[MINORM_BLOCK];                         \
         for (int i = 0; i < turns; i++) {                                                                          \
-            scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                        \
+            all_scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                    \
             all_s[i] = *(const minorm_turn_##C *)(ds + i * MINORM_TURN_##C);                                       \
             all_b[i] = *(const minorm_turn_##C *)(db + i * MINORM_TURN_##C);                                       \
         }                                                                                                          \
@@ -129,9 +128,9 @@
                 minorm_turn_##C g, t, v;                                                                           \
                 minorm_load_turn_##S(dy + at + i * MINORM_TURN_##C, &g);                                           \
                 minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &t);                                            \
-                const minorm_turn_##C its_scale = scale[i], before = all_s[i];                                     \
-                t = MINORM_XHAT(t);                                                                                \
-                v = MINORM_DX(g, t, its_scale);                                                                    \
+                const minorm_turn_##C scale = all_scale[i], before = all_s[i];                                     \
+                t = MINORM_XHAT(t, its_k, its_d, its_r);                                                           \
+                v = MINORM_DX(g, t, its_r, its_p, its_q);                                                          \
                 all_s[i] = before + g * t;                                                                         \
                 all_b[i] = all_b[i] + g;                                                                           \
                 minorm_store_##S(dx + at + i * MINORM_TURN_##C, &v);                                               \
@@ -166,8 +165,8 @@
                 minorm_load_one_##S(dy + start[row] + i, &g);                                                      \
                 minorm_load_one_##S(x + start[row] + i, &t);                                                       \
                 const T scale = s[i], before = ds[i];                                                              \
-                t = MINORM_XHAT(t);                                                                                \
-                v = MINORM_DX(g, t, scale);                                                                        \
+                t = MINORM_XHAT(t, its_k, its_d, its_r);                                                           \
+                v = MINORM_DX(g, t, its_r, its_p, its_q);                                                          \
                 ds[i] = before + g * t;                                                                            \
                 db[i] = db[i] + g;                                                                                 \
                 minorm_store_one_##S(dx + start[row] + i, &v);                                                     \
@@ -194,6 +193,7 @@
         if (b) minorm_apply_two_of_##S(true, x, s, b, y, start, n, k, d, r);                                       \
         else minorm_apply_two_of_##S(false, x, s, s, y, start, n, k, d, r);                                        \
     }                                                                                                              \
+                                                                                                                   \
     static inline void minorm_grad_two_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
                                            const ptrdiff_t *start, ptrdiff_t n, const T *k, const T *d, const T *r,\
                                            const T *p, const T *q) {                                               \
