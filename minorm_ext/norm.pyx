@@ -23,19 +23,23 @@ from minorm_ext.norm_lane_jobs cimport (
     by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
     lanes_whole_forward,
 )
+from minorm_ext.norm_line_jobs cimport line_backward, line_backward_pays, line_forward, line_forward_pays
+from minorm_ext.norm_lines cimport FACTORS
 from minorm_ext.norm_moments cimport Moments
-from minorm_ext.norm_params cimport add_up_params, reach_of_params
+from minorm_ext.norm_params cimport (
+    add_up_lane_rows, add_up_share, reach_of_params, shares, store_params, turns_at_once,
+)
 from minorm_ext.norm_row_jobs cimport (
     pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
     rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
 )
 from minorm_ext.norm_run_jobs cimport (
-    go_by_runs, portions, runs_apply, runs_input, runs_moments, runs_sums, sets_of_rows, take_factors,
+    factors_across, go_by_runs, portions, runs_apply, runs_input, runs_moments, runs_sums, sets_of_rows, take_factors,
 )
 from minorm_ext.norm_running cimport blend_rows
 from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport (
-    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
+    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, ceil_div, cut_work, parts_meet, take_whole_rows,
 )
 from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, finish, real, size_of
 
@@ -56,6 +60,7 @@ cdef enum Phase:
     INPUT     # a part
     CLEAR     # a piece of what blocks collect
     COLLECT   # a group of rows: add up the ds and db of its blocks
+    ADD_UP    # a share: ds and db of rows or lanes
 
 
 cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
@@ -64,6 +69,8 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
             far_forward(type, w, job)
         elif w.short:
             short_forward(type, w, job)
+        elif line_forward_pays(w):
+            line_forward(type, w, job)
         else:
             rows_whole_forward(type, w, job)
     elif phase == MOMENTS:
@@ -77,6 +84,8 @@ cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_
             far_backward(type, w, job)
         elif w.short:
             short_backward(type, w, job)
+        elif line_backward_pays(w):
+            line_backward(type, w, job)
         else:
             rows_whole_backward(type, w, job)
     elif phase == SUMS:
@@ -135,7 +144,9 @@ cdef inline void do_of(const real* type, const Work* w, Phase phase, Py_ssize_t 
 
 
 cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if w.single:
+    if phase == ADD_UP:
+        add_up_share(w, job)
+    elif w.single:
         do_of(<const float*>NULL, w, phase, job)
     else:
         do_of(<const double*>NULL, w, phase, job)
@@ -197,7 +208,7 @@ cdef double* pairs(Py_ssize_t items) except NULL nogil:
 
 cdef int run_second(Work* w, Phase phase, int threads) except -1 nogil:
     """The second phase of rows that go by runs."""
-    w.factors = room(5 * w.rows, sizeof(double))
+    w.factors = room(FACTORS * factors_across(w), sizeof(double))
     if w.single:
         take_factors(<const float*>NULL, w)
     else:
@@ -221,6 +232,23 @@ cdef int run_forward(Work* w, int threads) except -1 nogil:
     return 0
 
 
+cdef int add_up_params(Work* w, int threads) except -1 nogil:
+    """Fill ds and db where no job of rows collects them."""
+    cdef Py_ssize_t outer
+    w.totals = pairs(reach_of_params(w))
+    if w.row_params != NULL:
+        add_up_lane_rows(w)
+    else:
+        w.shares = shares(w, threads)
+        for outer in range(ceil_div(w.nest.keep0.count, turns_at_once(w))):
+            if outer > 0:
+                look()
+            spread(w, ADD_UP, w.shares, <int>w.shares, outer * w.shares)
+    if w.single:
+        return store_params(<const float*>NULL, w)
+    return store_params(<const double*>NULL, w)
+
+
 cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
     cdef Py_ssize_t walks = sets_of_rows(w) if w.by_runs else all
@@ -236,7 +264,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
             w.sum_g = w.own + 2 * w.rows * w.fold
             w.sum_gx = w.sum_g + w.rows
     if w.tally and not w.lanes and not (w.short and (w.each or not params)):
-        w.partial = <double*>room(w.rows * w.slots, 2 * sizeof(double))
+        w.tallies = room(2 * w.rows * w.slots, sizeof(float) if w.single else sizeof(double))
     elif w.tally and not whole:
         w.partial = <double*>room(all * w.parts, 2 * w.tile * sizeof(double))
     if params and w.lanes and by_row(w):
@@ -260,8 +288,7 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     if w.collected != NULL:
         spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
     elif params:
-        w.totals = pairs(reach_of_params(w))
-        add_up_params(w)
+        add_up_params(w, threads)
     return 0
 
 
@@ -379,6 +406,7 @@ def backward(
     finally:
         free(w.own)
         free(w.partial)
+        free(w.tallies)
         free(w.row_params)
         free(w.factors)
         free(w.totals)

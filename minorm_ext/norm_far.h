@@ -16,8 +16,6 @@
 #include "norm_apply.h"
 #include "norm_sums.h"
 
-#define SOON 4096 /* bytes by which memory is asked for before the first phase comes to it */
-
 #define MINORM_APPLY_AND_SUM(S, s, b)                                                                              \
     minorm_apply_and_sum_of_##S(x, s, b, y, n, begins, ends, x1, n1, opens, closes, k, d, r, c, c_b, k1, held)
 #define MINORM_GRAD_AND_SUM(S, s, ds)                                                                              \

@@ -13,7 +13,7 @@ from minorm_ext.norm_far cimport Piece, apply_and_sum, grad_and_sum
 from minorm_ext.norm_moments cimport Moments, merge
 from minorm_ext.norm_row_jobs cimport (
     collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
-    store_statistics,
+    store_statistics, tally, tally_x,
 )
 from minorm_ext.norm_rows cimport chunk_span, joined, moments_of_sums
 from minorm_ext.norm_short_jobs cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
@@ -276,7 +276,6 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
     cdef Py_ssize_t i, j, more, row, part
     cdef Turn turn
     cdef const real* its_s
-    cdef double* slots
     cdef real r
     for i in range(n):
         row = first + (member + i) * w.member_step
@@ -321,9 +320,8 @@ cdef inline void far_backward(const real* type, const Work* w, Py_ssize_t job) n
                 sum[j] = held[0]
                 sum_x[j] = held[1]
             elif there.closes:
-                slots = w.partial + 2 * (row * w.slots + there.sum)
-                slots[0] = held[0]
-                slots[1] = held[1]
+                tally(type, w, row)[there.sum] = held[0]
+                tally_x(type, w, row)[there.sum] = held[1]
             if advance(&turn, more, many) and not w.short:
                 rows_combine(type, w, row)
         for i in range(more, n):

@@ -1,17 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The gradients of scale and bias where a parameter belongs to whole rows, runs or lanes: the jobs have left sums of
-# each, which one thread adds up here, in double and in the order in which they lie. Where each element has a
-# parameter of its own, rows_collect in norm_row_jobs.pxd does it.
-#
-# total[2 * i] is ds of parameter i, total[2 * i + 1] its db.
+# each, which are added up here, in double and in the order in which they lie. Where each element has a parameter of
+# its own, rows_collect in norm_row_jobs.pxd does it.
 
 from minorm_ext.jobs cimport look
+from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport lane_row_param
+from minorm_ext.norm_row_jobs cimport tally, tally_x
 from minorm_ext.norm_work cimport Work, all_tiles, slots_of_param
 from minorm_ext.storage cimport real
 
 cdef enum:
     SUMS_AT_ONCE = 2_000_000  # between two looks at Ctrl-C
+    SHARED = 16384            # sums, at least, where more than one thread adds up
 
 
 cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
@@ -23,91 +24,98 @@ cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
     )
 
 
+cdef inline Py_ssize_t sums_of_row(const Work* w) noexcept nogil:
+    return w.fold if w.lanes else w.slots
+
+
+cdef inline Py_ssize_t shares(const Work* w, int threads) noexcept nogil:
+    """How many threads add up, each for its share of the inner kept turns. That takes turns which have parameters of
+    their own: then no two add to the same total."""
+    if w.nest.keep1.param == 0 or w.rows * sums_of_row(w) < SHARED:
+        return 1
+    return min(<Py_ssize_t>threads, w.nest.keep1.count)
+
+
+cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
+    """Outer kept turns between two looks at Ctrl-C."""
+    return max(1, SUMS_AT_ONCE // (w.nest.keep1.count * sums_of_row(w)))
+
+
 cdef inline void add_up_row(
-    double* total, const double* sums, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step, double rstd
+    double* ds, double* db, const real* dy, const real* dyx, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step,
+    double rstd,
 ) noexcept nogil:
-    """Add the slots of a row to ds and db of its runs, whose parameters lie `step` apart."""
-    cdef Py_ssize_t _run, _slot
-    cdef double dy, dyx
-    if pieces == 1:
-        for _run in range(runs):
-            total[0] += sums[1] * rstd
-            total[1] += sums[0]
-            sums += 2
-            total += 2 * step
-        return
-    for _run in range(runs):
-        dy = 0
-        dyx = 0
-        for _slot in range(pieces):
-            dy += sums[0]
-            dyx += sums[1]
-            sums += 2
-        total[0] += dyx * rstd
-        total[1] += dy
-        total += 2 * step
+    """Add the sums of a row to ds and db of its runs, or those of some lanes; their parameters lie `step` apart."""
+    cdef Py_ssize_t run, slot
+    cdef double sum_dy, sum_dyx
+    for run in range(runs):
+        sum_dy = dy[run * pieces]
+        sum_dyx = dyx[run * pieces]
+        for slot in range(run * pieces + 1, (run + 1) * pieces):
+            sum_dy += dy[slot]
+            sum_dyx += dyx[slot]
+        ds[run * step] += sum_dyx * rstd
+        db[run * step] += sum_dy
 
 
-cdef inline int add_up_rows(double* total, const Work* w) except -1 nogil:
-    """Rows; the turns of the inner kept loop follow each other, so nothing is divided."""
-    cdef const double* sums = w.partial
-    cdef Py_ssize_t pieces = slots_of_param(w)
-    cdef Py_ssize_t runs = w.slots // pieces
-    cdef Py_ssize_t row
-    cdef Py_ssize_t at = 0
-    cdef Py_ssize_t outer = 0  # where an outer turn begins
-    cdef Py_ssize_t inner = 0  # turns
-    cdef Py_ssize_t added = 0
-    for row in range(w.rows):
-        add_up_row(total + 2 * at, sums, runs, pieces, w.nest.reduce0.param, w.rstd[row])
-        sums += 2 * w.slots
-        inner += 1
-        at += w.nest.keep1.param
-        if inner == w.nest.keep1.count:
-            inner = 0
-            outer += w.nest.keep0.param
-            at = outer
-        added += w.slots
-        if added > SUMS_AT_ONCE:
-            added = 0
-            look()
-    return 0
+cdef inline void add_up_single(
+    double* ds, double* db, const real* dy, const real* dyx, const double* rstd, Py_ssize_t rows
+) noexcept nogil:
+    """The same of rows that have one sum each, and parameters side by side: in vectors."""
+    cdef Py_ssize_t i
+    for i in range(rows):
+        ds[i] += dyx[i] * rstd[i]
+    for i in range(rows):
+        db[i] += dy[i]
 
 
-cdef inline int add_up_lanes(double* total, const Work* w) except -1 nogil:
-    """Lanes with parameters of their own, without dividing either."""
-    cdef const double* dy = w.sum_dy
-    cdef const double* dyx = w.sum_dyx
-    cdef const double* rstd = w.rstd
-    cdef double* at
-    cdef Py_ssize_t i, outer, inner
-    cdef Py_ssize_t added = 0
-    for outer in range(w.nest.keep0.count):
-        for inner in range(w.nest.keep1.count):
-            at = total + 2 * (outer * w.nest.keep0.param + inner * w.nest.keep1.param)
-            for i in range(w.fold):
-                at[2 * i * w.fold_param] += dyx[i] * rstd[0]
-                at[2 * i * w.fold_param + 1] += dy[i]
-            dy += w.fold
-            dyx += w.fold
-            rstd += 1
-            added += w.fold
-            if added > SUMS_AT_ONCE:
-                added = 0
-                look()
-    return 0
+cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_ssize_t job) noexcept nogil:
+    """A share of some outer kept turns. Nothing is divided."""
+    cdef const Nest* n = &w.nest
+    cdef Py_ssize_t first = n.keep1.count * (job % w.shares) // w.shares
+    cdef Py_ssize_t end = n.keep1.count * (job % w.shares + 1) // w.shares
+    cdef Py_ssize_t pieces = 1 if w.lanes else slots_of_param(w)
+    cdef Py_ssize_t sums = sums_of_row(w)
+    cdef Py_ssize_t step = w.fold_param if w.lanes else n.reduce0.param
+    cdef Py_ssize_t outer = job // w.shares * turns_at_once(w)
+    cdef Py_ssize_t last = min(outer + turns_at_once(w), n.keep0.count)
+    cdef Py_ssize_t runs = sums // pieces
+    cdef Py_ssize_t _inner, row, at
+    cdef double* ds = w.totals
+    cdef double* db = ds + reach_of_params(w)
+    while outer < last:
+        row = outer * n.keep1.count + first
+        at = outer * n.keep0.param + first * n.keep1.param
+        if sums == 1 and n.keep1.param == 1:
+            add_up_single(ds + at, db + at, dy + row, dyx + row, w.rstd + row, end - first)
+        else:
+            for _inner in range(first, end):
+                add_up_row(ds + at, db + at, dy + row * sums, dyx + row * sums, runs, pieces, step, w.rstd[row])
+                row += 1
+                at += n.keep1.param
+        outer += 1
 
 
-cdef inline int add_up_lane_rows(double* total, const Work* w) except -1 nogil:
+cdef inline void add_up_share(const Work* w, Py_ssize_t job) noexcept nogil:
+    if w.lanes:
+        add_up_rows(<const double*>w.sum_dy, <const double*>w.sum_dyx, w, job)
+    elif w.single:
+        add_up_rows(tally(<const float*>NULL, w, 0), tally_x(<const float*>NULL, w, 0), w, job)
+    else:
+        add_up_rows(tally(<const double*>NULL, w, 0), tally_x(<const double*>NULL, w, 0), w, job)
+
+
+cdef inline int add_up_lane_rows(const Work* w) except -1 nogil:
     """Lanes that share the parameters of their reduced rows."""
     cdef const double* sums = w.row_params
+    cdef double* db = w.totals + reach_of_params(w)
     cdef Py_ssize_t tile, row, at
     cdef Py_ssize_t added = 0
     for tile in range(all_tiles(w)):
         for row in range(w.depth):
             at = tile // w.tiles * w.nest.keep0.param + lane_row_param(&w.nest, row)
-            total[2 * at] += sums[0]
-            total[2 * at + 1] += sums[1]
+            w.totals[at] += sums[0]
+            db[at] += sums[1]
             sums += 2
             added += 1
             if added % SUMS_AT_ONCE == 0:
@@ -117,25 +125,11 @@ cdef inline int add_up_lane_rows(double* total, const Work* w) except -1 nogil:
 
 cdef inline int store_params(const real* type, const Work* w) except -1 nogil:
     """ds and db from their totals, in the type computed in."""
-    cdef real* ds = <real*>w.ds
-    cdef real* db = <real*>w.db
+    cdef Py_ssize_t reach = reach_of_params(w)
     cdef Py_ssize_t i
-    for i in range(reach_of_params(w)):
-        ds[i] = <real>w.totals[2 * i]
-        db[i] = <real>w.totals[2 * i + 1]
+    for i in range(reach):
+        (<real*>w.ds)[i] = <real>w.totals[i]
+        (<real*>w.db)[i] = <real>w.totals[reach + i]
         if i % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
             look()
     return 0
-
-
-cdef inline int add_up_params(const Work* w) except -1 nogil:
-    """Fill ds and db. w.totals are 0 before."""
-    if w.row_params != NULL:
-        add_up_lane_rows(w.totals, w)
-    elif w.lanes:
-        add_up_lanes(w.totals, w)
-    else:
-        add_up_rows(w.totals, w)
-    if w.single:
-        return store_params(<const float*>NULL, w)
-    return store_params(<const double*>NULL, w)

@@ -8,7 +8,7 @@ from minorm_ext.nest cimport row_data, row_param
 from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, fetch_span, joined, put_span, span_moments
-from minorm_ext.norm_sums cimport BATCH, Span, grad_sums, sample_mean, short_grad_sums
+from minorm_ext.norm_sums cimport BATCH, SOON, Span, grad_sums, sample_mean, short_grad_sums
 from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
 from minorm_ext.storage cimport Data, item, real, seen, size_of
 
@@ -144,25 +144,31 @@ cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t 
 
 # Backward.
 
+cdef inline real* tally(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where the sum(dy) of a row's slots begin."""
+    return <real*>w.tallies + row * w.slots
+
+
+cdef inline real* tally_x(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where their sum(dy * (x - mean)) begin."""
+    return <real*>w.tallies + (w.rows + row) * w.slots
+
+
 cdef inline void run_sums(
     const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, real k, real d,
-    double* slots,
+    real* sum_dy, real* sum_dyx,
 ) noexcept nogil:
     """Fill a slot for each of at most BATCH runs."""
     cdef Py_ssize_t start[BATCH]
     cdef real all_k[BATCH]
     cdef real all_d[BATCH]
-    cdef real a[BATCH]
-    cdef real q[BATCH]
+    cdef Py_ssize_t soon = SOON // size_of(x.type) if x.far else 0
     cdef Py_ssize_t i
     for i in range(runs):
         start[i] = at + i * step
         all_k[i] = k
         all_d[i] = d
-    short_grad_sums(dy, x, start, runs, <const real*>NULL, n, 0, all_k, all_d, a, q)
-    for i in range(runs):
-        slots[2 * i] = a[i]
-        slots[2 * i + 1] = q[i]
+    short_grad_sums(dy, x, start, runs, <const real*>NULL, n, soon, all_k, all_d, sum_dy, sum_dyx)
 
 
 cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
@@ -171,15 +177,15 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
     cdef real k = <real>w.k[row]
     cdef real d = <real>w.d[row]
     cdef Py_ssize_t data = row_data(&w.nest, row)
-    cdef double* slots = w.partial + row * w.slots * 2
-    cdef Py_ssize_t chunk, run, some, at, step
+    cdef real* sum_dy = tally(type, w, row)
+    cdef real* sum_dyx = tally_x(type, w, row)
+    cdef Py_ssize_t chunk, run, some, at, step, slot
     cdef real x_room[CHUNK]
     cdef real dy_room[CHUNK]
     cdef Data x_seen, dy_seen
     cdef const Data* x = seen(&w.x, x_room, &x_seen)
     cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
     cdef Span span
-    cdef real a, q
     for chunk in range(part * w.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.nest, &w.cut, chunk)
         fetch_span(&w.x, &w.nest, data, span, x_room, &step)
@@ -187,21 +193,21 @@ cdef inline void part_sums(const real* type, const Work* w, Py_ssize_t row, Py_s
         if w.slots == w.chunks:
             if w.each and w.s != NULL:
                 s = <const real*>w.s + row_param(&w.nest, row) + span.run * w.nest.reduce0.param + span.element
-            grad_sums(dy, x, at, step, s, w.nest.reduce0.param, span, k, d, &a, &q)
-            slots[2 * chunk] = a
-            slots[2 * chunk + 1] = q
+            grad_sums(dy, x, at, step, s, w.nest.reduce0.param, span, k, d, sum_dy + chunk, sum_dyx + chunk)
         else:  # short runs, each with a parameter of its own
             run = 0
             while run < span.runs:
                 some = min(<Py_ssize_t>BATCH, span.runs - run)
-                run_sums(dy, x, at + run * step, step, some, span.length, k, d, slots + 2 * (span.run + run))
+                slot = span.run + run
+                run_sums(dy, x, at + run * step, step, some, span.length, k, d, sum_dy + slot, sum_dyx + slot)
                 run += some
 
 
 cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
     """Add up the slots of a row, always in the same order, into sum_g and sum_gx."""
     cdef const real* s = <const real*>w.s if not w.each else NULL
-    cdef const double* slots = w.partial + row * w.slots * 2
+    cdef const real* sum_dy = tally(type, w, row)
+    cdef const real* sum_dyx = tally_x(type, w, row)
     cdef double sum_g = 0
     cdef double sum_gx = 0
     cdef double scale
@@ -211,8 +217,8 @@ cdef inline void rows_combine(const real* type, const Work* w, Py_ssize_t row) n
     for run in range(w.slots // pieces):
         scale = s[at] if s else 1
         for slot in range(run * pieces, (run + 1) * pieces):
-            sum_g += scale * slots[2 * slot]
-            sum_gx += scale * slots[2 * slot + 1]
+            sum_g += scale * sum_dy[slot]
+            sum_gx += scale * sum_dyx[slot]
         at += w.nest.reduce0.param
     w.sum_g[row] = sum_g
     w.sum_gx[row] = sum_gx * w.rstd[row]

@@ -10,8 +10,9 @@ from libc.string cimport memset
 
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_apply cimport apply_rows, grad_rows
+from minorm_ext.norm_lines cimport FACTORS, apply_lines, fills_lines, grad_lines
 from minorm_ext.norm_moments cimport Moments, merge
-from minorm_ext.norm_row_jobs cimport last_chunk, row_factors
+from minorm_ext.norm_row_jobs cimport last_chunk, row_factors, tally, tally_x
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, moments_of_sums
 from minorm_ext.norm_short_jobs cimport BOXED, FEW
 from minorm_ext.norm_sums cimport BATCH, BRIEF, WIDTH, Span, beside_grad_sums, beside_sums, sample_mean, total
@@ -110,7 +111,6 @@ cdef inline void runs_sums(const real* type, const Work* w, Py_ssize_t job) noex
     cdef Py_ssize_t n = w.nest.reduce1.count
     cdef Py_ssize_t step = w.nest.reduce0.data
     cdef Py_ssize_t chunk, at, run, some, i
-    cdef double* slot
     cdef real k[BESIDE]
     cdef real d[BESIDE]
     cdef real held[BESIDE * HELD]
@@ -128,74 +128,100 @@ cdef inline void runs_sums(const real* type, const Work* w, Py_ssize_t job) noex
             beside_grad_sums(&w.dy, &w.x, at + run * step, step, some, n, rows, k, d, held)
             run += some
         for i in range(rows):
-            slot = w.partial + ((row + i) * w.slots + chunk) * 2
-            slot[0] = total(held + i * HELD)
-            slot[1] = total(held + i * HELD + WIDTH)
+            tally(type, w, row + i)[chunk] = total(held + i * HELD)
+            tally_x(type, w, row + i)[chunk] = total(held + i * HELD + WIDTH)
 
 
 # The second phases.
 
+cdef inline Py_ssize_t factors_across(const Work* w) noexcept nogil:
+    """From one factor of all rows to the next: the row before the first is the last."""
+    return w.rows + 1
+
+
 cdef inline void take_factors(const real* type, const Work* w) noexcept nogil:
-    """Statistics of all rows, and what the sums take off dx, in the type computed in: k, d, rstd, p and q of each."""
+    """What the second phase takes of all rows, in the type computed in: see norm_lines.h."""
+    cdef const real* s = <const real*>w.s
+    cdef const real* b = <const real*>w.b
     cdef real* of = <real*>w.factors
-    cdef Py_ssize_t row
+    cdef Py_ssize_t across = factors_across(w)
+    cdef Py_ssize_t row, param
+    cdef real* its
+    cdef real r
     for row in range(w.rows):
-        of[row] = <real>w.k[row]
-        of[w.rows + row] = <real>w.d[row]
-        of[2 * w.rows + row] = <real>w.rstd[row]
-        if w.dx.items != NULL:
-            row_factors(type, w, row, &of[3 * w.rows + row], &of[4 * w.rows + row])
+        its = of + 1 + row
+        param = row * w.nest.keep1.param
+        r = <real>w.rstd[row]
+        its[0] = <real>w.k[row]
+        its[across] = <real>w.d[row]
+        its[2 * across] = r * s[param] if s else r
+        if w.dx.items == NULL:
+            its[3 * across] = b[param] if b else <real>-0.0
+        else:
+            its[3 * across] = r
+            row_factors(type, w, row, &its[4 * across], &its[5 * across])
+    for row in range(FACTORS):
+        of[row * across] = of[row * across + w.rows]
 
 
 cdef inline void runs_second(
     const real* type, const Work* w, Py_ssize_t job, const Data* to, Py_ssize_t size
 ) noexcept nogil:
-    """y, or dx, of a portion, some runs at a time, by way of a room."""
+    """y, or dx, of a portion: some runs at a time, by way of a room; or all rows at a time, where runs fill lines."""
     cdef const real* s = <const real*>w.s
-    cdef const real* b = <const real*>w.b
-    cdef const real* k = <const real*>w.factors
-    cdef const real* d = k + w.rows
-    cdef const real* r = d + w.rows
-    cdef const real* p = r + w.rows
-    cdef const real* q = p + w.rows
+    cdef const real* of = <const real*>w.factors
+    cdef Py_ssize_t across = factors_across(w)
+    cdef const real* k = of + 1
+    cdef const real* d = k + across
+    cdef const real* c = d + across
+    cdef const real* r = c + across  # or b
+    cdef const real* p = r + across
+    cdef const real* q = p + across
     cdef Py_ssize_t n = w.nest.reduce1.count
-    cdef Py_ssize_t at_once = min(<Py_ssize_t>BATCH, max(1, size // n))
+    cdef bint lined = fills_lines(to, n)
+    cdef Py_ssize_t at_once = w.rows if lined else min(<Py_ssize_t>BATCH, max(1, size // n))
     cdef Py_ssize_t first = job * runs_of_portion(w)
-    cdef Py_ssize_t at = first * w.nest.reduce0.data
+    cdef Py_ssize_t begin = first * w.nest.reduce0.data
     cdef Py_ssize_t end = min(first + runs_of_portion(w), w.nest.reduce0.count) * w.nest.reduce0.data
+    cdef Py_ssize_t at = begin
     cdef Py_ssize_t row = 0
-    cdef Py_ssize_t some, i, param
+    cdef Py_ssize_t some, i
     cdef Py_ssize_t start[BATCH]
+    cdef Py_ssize_t each[BATCH]
     cdef Py_ssize_t params[BATCH]
     cdef real room[CHUNK]
     cdef minorm_outbox out
     cdef Data x, dy
     cdef Data result = here(to, at, room)
-    for i in range(at_once):
+    for i in range(BATCH):
         start[i] = i * n
+        each[i] = i
         params[i] = i * w.nest.keep1.param
     minorm_outbox_open(&out, result.items, room)
     result.stream = False
     while at < end:
         some = min(at_once, w.rows - row)
-        param = row * w.nest.keep1.param
         x = here(&w.x, at, room)
-        result.items = minorm_outbox_place(&out)
-        if w.dx.items == NULL:
-            apply_rows(
-                &x, &result, start, some, n, s + param if s else NULL, b + param if b else NULL, params,
-                k + row, d + row, r + row,
-            )
+        dy = here(&w.dy, at, room)
+        if not lined:
+            result.items = minorm_outbox_place(&out)
+        if lined and w.dx.items == NULL:
+            apply_lines(&w.x, to, at, n, some, at == begin, at + some * n == end, 0, of, across)
+        elif lined:
+            grad_lines(&w.dy, &w.x, to, at, n, some, at == begin, at + some * n == end, 0, of, across)
+        elif w.dx.items == NULL:
+            apply_rows(&x, &result, start, some, n, <const real*>NULL, r + row, each, k + row, d + row, c + row)
         else:
-            dy = here(&w.dy, at, room)
             grad_rows(
-                &dy, &x, &result, start, some, n, s + param if s else NULL, params,
+                &dy, &x, &result, start, some, n, s + row * w.nest.keep1.param if s else NULL, params,
                 k + row, d + row, r + row, p + row, q + row,
             )
-        minorm_outbox_send(&out, some * n * size_of(to.type))
+        if not lined:
+            minorm_outbox_send(&out, some * n * size_of(to.type))
         at += some * n
         row = (row + some) % w.rows
-    minorm_outbox_close(&out)
+    if not lined:
+        minorm_outbox_close(&out)
 
 
 cdef inline void runs_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:

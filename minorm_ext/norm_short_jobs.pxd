@@ -12,11 +12,12 @@ from libc.string cimport memcpy
 from minorm_ext.nest cimport Loop, Nest, Place, go_on, place_of
 from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
 from minorm_ext.norm_each cimport apply_each, apply_two, grad_each, grad_two
+from minorm_ext.norm_lines cimport ACROSS, FACTORS, apply_lines, fills_lines, grad_lines, keep_last, scale_rows
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstds_of, slope_of
-from minorm_ext.norm_row_jobs cimport collected_by
+from minorm_ext.norm_row_jobs cimport collected_by, tally, tally_x
 from minorm_ext.norm_rows cimport CHUNK, span_moments
-from minorm_ext.norm_sums cimport BATCH, BRIEF, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
-from minorm_ext.norm_work cimport Work
+from minorm_ext.norm_sums cimport BATCH, BRIEF, SOON, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
+from minorm_ext.norm_work cimport LINE, Work
 from minorm_ext.storage cimport (
     Data, fetch, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,
     minorm_outbox_send, put, real, size_of,
@@ -30,7 +31,6 @@ cdef enum:
     MANY = 16384       # elements of wider rows, which go in pairs
     PIECE = 1024       # elements of a pair that the second phase takes at once
     BOXED = 128        # elements of a row whose results go around the cache by way of a room, at most
-    SOON = 1024        # elements by which such rows are asked for before the first phase comes to them
 
 
 cdef struct Rows:  # that go together
@@ -83,6 +83,12 @@ cdef inline bint go_boxed(const Work* w, const Data* result) noexcept nogil:
     """Do results go around the cache by way of a room? Where rows are so short that lines which two share would cost
     more."""
     return result.direct and result.stream and w.columns <= BOXED and rows_follow(w)
+
+
+cdef inline bint go_in_lines(const Work* w, const Data* result) noexcept nogil:
+    """Do results go around the cache line by line, whichever rows share it? They may where a row has no parameters, or
+    the same for all its elements."""
+    return fills_lines(result, w.columns) and rows_follow(w)
 
 
 cdef inline Py_ssize_t rows_at_once(const Work* w, bint each, bint far, Py_ssize_t few) noexcept nogil:
@@ -212,19 +218,25 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef minorm_outbox out
     cdef real a[BATCH]
     cdef real q[BATCH]
-    cdef real k[BATCH]
-    cdef real d[BATCH]
+    cdef real known[FACTORS * ACROSS]
+    cdef real* k = known + 1
+    cdef real* d = k + ACROSS
+    cdef real* c = d + ACROSS
+    cdef real* c_b = c + ACROSS
     cdef real r[BATCH]
     cdef double var[BATCH]
     cdef double rstd[BATCH]
-    cdef bint boxed = go_boxed(w, &w.y)
     cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
+    cdef bint lined = alone and go_in_lines(w, &w.y)
+    cdef bint boxed = not lined and go_boxed(w, &w.y)
     cdef bint each = w.each and s != NULL and (boxed or not w.y.stream)
     cdef Py_ssize_t at_once = rows_at_once(w, each, w.y.stream, FEW)
     cdef Py_ssize_t piece = PIECE if each else w.columns
-    cdef Py_ssize_t member = job % w.blocks * w.members_of_block
+    cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
+    cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
+    cdef Py_ssize_t soon = SOON // size_of(w.x.type)
     cdef Py_ssize_t n, i, at, some, next, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.y, rows.next.data, y_room).items, y_room)
@@ -240,14 +252,21 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             for i in range(n):
                 fetch(&w.x, rows.data[i], w.columns, x_room + rows.start[i])
         if w.moments:
-            sums_of(w, &x, rows.start, n, SOON if boxed else 0, k, a, q)
+            sums_of(w, &x, rows.start, n, soon if boxed or lined else 0, k, a, q)
             statistics_of(w, &x, rows.start, n, a, q, k, d, r, var, rstd)
             keep_statistics(w, row, n, k, d, var, rstd)
         else:
             kept_statistics(w, row, n, k, d, r)
         next = rows.next.data - rows.first
         at = 0 if w.apply else w.columns
-        if w.apply and alone and not y.stream:
+        if w.apply and lined:
+            scale_rows(s, rows.param, r, n, c)
+            for i in range(n):
+                c_b[i] = b[rows.param[i]] if b else <real>-0.0
+            apply_lines(&x, &y, 0, w.columns, n, member == begin, member + n == end, soon, known, ACROSS)
+            keep_last(known, n)
+            at = w.columns
+        elif w.apply and alone and not y.stream:
             apply_rows(&x, &y, rows.start, n, w.columns, s, b, rows.param, k, d, r)
             at = w.columns
         elif w.apply and each and n >= SEVERAL and w.columns <= NARROW:
@@ -282,38 +301,36 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
         minorm_outbox_close(&out)
 
 
-cdef inline void factors_of_row(
-    const Work* w, Py_ssize_t row, const real* s, real sum, real sum_x, real* p, real* q
-) noexcept nogil:
-    """p and q of a row from its sums, which are kept where gradients of parameters are made of them."""
-    cdef double scale = s[0] if s != NULL and not w.each else 1
-    cdef double rstd = w.rstd[row] * scale * w.one_by_columns
-    p[0] = <real>(rstd * sum) if w.equation.centered else 0
-    q[0] = <real>(rstd * (sum_x * w.rstd[row]) * slope_of(&w.equation, w.var[row]))
-    if w.partial != NULL:
-        w.partial[2 * row] = sum
-        w.partial[2 * row + 1] = sum_x
-
-
 cdef inline void factors_of(
     const Work* w, Py_ssize_t row, Py_ssize_t n, const real* s, const Py_ssize_t* param,
     const real* sum, const real* sum_x, real* p, real* q,
 ) noexcept nogil:
-    """The same of n rows from `row` on; in vectors where nothing but p and q is asked for."""
+    """p and q of n rows from `row` on, from their sums, which are kept where ds and db are made of them."""
     cdef bint centered = w.equation.centered
-    cdef const double* rstd = w.rstd + row
-    cdef double one = w.one_by_columns
-    cdef Py_ssize_t i
-    if in_vectors(w, n) and (s == NULL or w.each) and not w.equation.guard and w.partial == NULL:
-        for i in range(n):
-            q[i] = <real>(rstd[i] * one * (sum_x[i] * rstd[i]))
-        for i in range(n):
-            p[i] = <real>(rstd[i] * one * sum[i]) if centered else 0
+    cdef double rstd[BATCH]
+    cdef double scaled[BATCH]
+    cdef Py_ssize_t i, at
+    if in_vectors(w, n):
+        memcpy(rstd, w.rstd + row, n * sizeof(double))
     else:
         for i in range(n):
-            factors_of_row(
-                w, row + i * w.member_step, s + param[i] if s else NULL, sum[i], sum_x[i], &p[i], &q[i]
-            )
+            rstd[i] = w.rstd[row + i * w.member_step]
+    for i in range(n):
+        scaled[i] = rstd[i] * w.one_by_columns
+    if s != NULL and not w.each:
+        for i in range(n):
+            scaled[i] = rstd[i] * s[param[i]] * w.one_by_columns
+    for i in range(n):
+        p[i] = <real>(scaled[i] * sum[i]) if centered else 0
+    for i in range(n):
+        q[i] = <real>(scaled[i] * (sum_x[i] * rstd[i]))
+    if w.equation.guard:
+        for i in range(n):
+            at = row + i * w.member_step
+            q[i] = <real>(scaled[i] * (sum_x[i] * rstd[i]) * slope_of(&w.equation, w.var[at]))
+    if w.tallies != NULL:
+        memcpy(tally(sum, w, row), sum, n * sizeof(real))
+        memcpy(tally_x(sum, w, row), sum_x, n * sizeof(real))
 
 
 cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -329,19 +346,25 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef minorm_outbox out
     cdef real sum[BATCH]
     cdef real sum_x[BATCH]
-    cdef real k[BATCH]
-    cdef real d[BATCH]
-    cdef real r[BATCH]
-    cdef real p[BATCH]
-    cdef real q[BATCH]
-    cdef bint boxed = go_boxed(w, &w.dx)
+    cdef real known[FACTORS * ACROSS]
+    cdef real* k = known + 1
+    cdef real* d = k + ACROSS
+    cdef real* c = d + ACROSS
+    cdef real* r = c + ACROSS
+    cdef real* p = r + ACROSS
+    cdef real* q = p + ACROSS
     cdef const real* its_s = s if w.each else NULL
+    cdef bint lined = its_s == NULL and ds == NULL and go_in_lines(w, &w.dx)
+    cdef bint boxed = not lined and go_boxed(w, &w.dx)
     cdef bint each = its_s != NULL and ds != NULL and (boxed or not w.dx.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, each, w.dx.stream, FEW // 4 if boxed else FEW // 2)
+    cdef Py_ssize_t few = FEW // 4 if boxed and w.columns % LINE == 0 else FEW // 2
+    cdef Py_ssize_t at_once = rows_at_once(w, each, w.dx.stream, few)
     cdef Py_ssize_t piece = PIECE if each else w.columns
-    cdef Py_ssize_t member = job % w.blocks * w.members_of_block
+    cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
+    cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
+    cdef Py_ssize_t soon = SOON // size_of(w.x.type)
     cdef Py_ssize_t n, i, at, some, next, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.dx, rows.next.data, dx_room).items, dx_room)
@@ -360,13 +383,18 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                 fetch(&w.dy, rows.data[i], w.columns, dy_room + rows.start[i])
         kept_statistics(w, row, n, k, d, r)
         short_grad_sums(
-            &dy, &x, rows.start, n, its_s + rows.param[0] if its_s else NULL, w.columns, SOON if boxed else 0,
-            k, d, sum, sum_x,
+            &dy, &x, rows.start, n, its_s + rows.param[0] if its_s else NULL, w.columns,
+            soon if boxed or lined else 0, k, d, sum, sum_x,
         )
         factors_of(w, row, n, s, rows.param, sum, sum_x, p, q)
         next = rows.next.data - rows.first
         at = 0
-        if its_s == NULL and ds == NULL and not dx.stream:
+        if lined:
+            scale_rows(s, rows.param, r, n, c)
+            grad_lines(&dy, &x, &dx, 0, w.columns, n, member == begin, member + n == end, soon, known, ACROSS)
+            keep_last(known, n)
+            at = w.columns
+        elif its_s == NULL and ds == NULL and not dx.stream:
             grad_rows(&dy, &x, &dx, rows.start, n, w.columns, s, rows.param, k, d, r, p, q)
             at = w.columns
         elif each and n >= SEVERAL and w.columns <= NARROW:

@@ -15,6 +15,7 @@
 
 #define BRIEF 512 /* elements that 32 accumulators add up before they are added to others */
 #define BATCH 32  /* rows whose sums are taken together, at most */
+#define SOON 4096 /* bytes by which memory is asked for before the first phase comes to it */
 
 /* What an element, or a turn of them, adds: g and g * t. Forward has no dy. */
 #define MINORM_TERM(V, LOAD, at)                                                                                   \

@@ -9,6 +9,7 @@ cdef extern from "norm_sums.h" nogil:
     enum:
         BATCH
         BRIEF
+        SOON
     void minorm_sums_float(
         const float* x, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, float k, float* sum, float* squares
     ) noexcept

@@ -86,7 +86,8 @@ cdef struct Work:
     Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
     Py_ssize_t extent      # parameters of a row, where each element has one
     Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next
-    double* partial        # sums of parts, or of slots: pairs
+    double* partial        # moments, or sums, of parts
+    void* tallies          # rows: sum(dy) of every slot, then sum(dy * (x - mean)), in the type computed in
     double* own            # memory of the next two, and of those after them unless they are given
     double* sum_dy         # of each row, or of each lane
     double* sum_dyx
@@ -95,7 +96,8 @@ cdef struct Work:
     double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
     void* collected        # rows with a parameter for each element: ds and db of each block
     void* factors          # by runs: what the second phase takes of each row
-    double* totals         # ds and db of all parameters, in double
+    Py_ssize_t shares      # of adding them up: see norm_params.pxd
+    double* totals         # ds, then db, of all parameters, in double
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
