@@ -53,6 +53,12 @@
         STORE(dx + start[1] + i, &v1);                                                                             \
     }
 
+#define MINORM_APPLY_EACH(S, far, next)                                                                            \
+    if (b) minorm_apply_each_of_##S(true, x, s, b, y, far, next, start, rows, n, k, d, r);                         \
+    else minorm_apply_each_of_##S(false, x, s, s, y, far, next, start, rows, n, k, d, r);
+#define MINORM_GRAD_EACH(S, far, next)                                                                             \
+    minorm_grad_each_of_##S(dy, x, s, dx, far, next, ds, db, start, rows, n, k, d, r, p, q);
+
 /* `biased` is a constant wherever it is given, and parameters are read before the arithmetic begins: a branch between a
  * product and a sum, were it a sanitizer's, would keep the compiler from joining them as it does in norm_apply.h.
  *
@@ -60,8 +66,9 @@
  * those are written again. Of wide rows it does so if it is more than 4 elements; one by one is as fast for fewer. */
 #define MINORM_EACH(X, S, T, C)                                                                                    \
     MINORM_INLINE void minorm_apply_block_##S(const int turns, const bool biased, const X *x, const T *s,          \
-                                              const T *b, X *y, const ptrdiff_t *start, ptrdiff_t rows,            \
-                                              const T *k, const T *d, const T *r) {                                \
+                                              const T *b, X *y, bool far, ptrdiff_t next,                          \
+                                              const ptrdiff_t *start, ptrdiff_t rows, const T *k, const T *d,      \
+                                              const T *r) {                                                        \
         minorm_turn_##C all_scale[MINORM_BLOCK], all_bias[MINORM_BLOCK];                                           \
         for (int i = 0; i < turns; i++) {                                                                          \
             all_scale[i] = *(const minorm_turn_##C *)(s + i * MINORM_TURN_##C);                                    \
@@ -71,26 +78,30 @@
             const ptrdiff_t at = start[row];                                                                       \
             MINORM_ROW(T)                                                                                          \
             for (int i = 0; i < turns; i++) {                                                                      \
+                const ptrdiff_t from = at + i * MINORM_TURN_##C;                                                   \
                 minorm_turn_##C v;                                                                                 \
-                minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &v);                                            \
+                if (next) __builtin_prefetch(x + from + next, 0, 2);                                               \
+                minorm_load_turn_##S(x + from, &v);                                                                \
                 const minorm_turn_##C scale = all_scale[i], bias = biased ? all_bias[i] : scale;                   \
                 v = MINORM_XHAT(v, its_k, its_d, its_r) * scale;                                                   \
                 if (biased) v = v + bias;                                                                          \
-                minorm_store_##S(y + at + i * MINORM_TURN_##C, &v);                                                \
+                if (far) minorm_send_##S(y + from, &v);                                                            \
+                else minorm_store_##S(y + from, &v);                                                               \
             }                                                                                                      \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_apply_each_of_##S(const bool biased, const X *x, const T *s, const T *b, X *y,       \
-                                                const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,   \
-                                                const T *d, const T *r) {                                          \
+                                                bool far, ptrdiff_t next, const ptrdiff_t *start,                  \
+                                                ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) { \
         const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + MINORM_BLOCK * many <= n; i += MINORM_BLOCK * many)                                             \
-            minorm_apply_block_##S(MINORM_BLOCK, biased, x + i, s + i, b + i, y + i, start, rows, k, d, r);        \
+            minorm_apply_block_##S(MINORM_BLOCK, biased, x + i, s + i, b + i, y + i, far, next, start, rows,       \
+                                   k, d, r);                                                                       \
         for (; i < n && n >= many; i += many) {                                                                    \
             if (n - i < many) i = n - many;                                                                        \
-            minorm_apply_block_##S(1, biased, x + i, s + i, b + i, y + i, start, rows, k, d, r);                   \
+            minorm_apply_block_##S(1, biased, x + i, s + i, b + i, y + i, far, next, start, rows, k, d, r);        \
         }                                                                                                          \
         for (; i < n; i++)                                                                                         \
             for (ptrdiff_t row = 0; row < rows; row++) {                                                           \
@@ -104,16 +115,18 @@
             }                                                                                                      \
     }                                                                                                              \
                                                                                                                    \
-    MINORM_APART void minorm_apply_each_##S(const X *x, const T *s, const T *b, X *y, const ptrdiff_t *start,      \
-                                            ptrdiff_t rows, ptrdiff_t n, const T *k, const T *d, const T *r) {     \
-        if (b) minorm_apply_each_of_##S(true, x, s, b, y, start, rows, n, k, d, r);                                \
-        else minorm_apply_each_of_##S(false, x, s, s, y, start, rows, n, k, d, r);                                 \
+    MINORM_APART void minorm_apply_each_##S(const X *x, const T *s, const T *b, X *y, bool far, ptrdiff_t next,    \
+                                            const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,       \
+                                            const T *d, const T *r) {                                              \
+        if (far || next) { MINORM_APPLY_EACH(S, far, next) }                                                           \
+        else { MINORM_APPLY_EACH(S, false, 0) }                                                                        \
     }                                                                                                              \
                                                                                                                    \
     /* The elements before `first` are not added to ds and db. */                                                  \
     MINORM_INLINE void minorm_grad_block_##S(const int turns, ptrdiff_t first, const X *dy, const X *x, const T *s,\
-                                             X *dx, T *ds, T *db, const ptrdiff_t *start, ptrdiff_t rows,          \
-                                             const T *k, const T *d, const T *r, const T *p, const T *q) {         \
+                                             X *dx, bool far, ptrdiff_t next, T *ds, T *db,                        \
+                                             const ptrdiff_t *start, ptrdiff_t rows, const T *k, const T *d,       \
+                                             const T *r, const T *p, const T *q) {                                 \
         const minorm_turn_i##C kept = MINORM_SOME_##C(first, MINORM_TURN_##C);                                     \
         minorm_turn_##C all_scale[MINORM_BLOCK], all_s[MINORM_BLOCK], all_b[MINORM_BLOCK];                         \
         for (int i = 0; i < turns; i++) {                                                                          \
@@ -125,15 +138,18 @@
             const ptrdiff_t at = start[row];                                                                       \
             MINORM_GRAD_ROW(T)                                                                                     \
             for (int i = 0; i < turns; i++) {                                                                      \
+                const ptrdiff_t from = at + i * MINORM_TURN_##C;                                                   \
                 minorm_turn_##C g, t, v;                                                                           \
-                minorm_load_turn_##S(dy + at + i * MINORM_TURN_##C, &g);                                           \
-                minorm_load_turn_##S(x + at + i * MINORM_TURN_##C, &t);                                            \
+                if (next) __builtin_prefetch(dy + from + next, 0, 2), __builtin_prefetch(x + from + next, 0, 2);   \
+                minorm_load_turn_##S(dy + from, &g);                                                               \
+                minorm_load_turn_##S(x + from, &t);                                                                \
                 const minorm_turn_##C scale = all_scale[i], before = all_s[i];                                     \
                 t = MINORM_XHAT(t, its_k, its_d, its_r);                                                           \
                 v = MINORM_DX(g, t, its_r, its_p, its_q);                                                          \
                 all_s[i] = before + g * t;                                                                         \
                 all_b[i] = all_b[i] + g;                                                                           \
-                minorm_store_##S(dx + at + i * MINORM_TURN_##C, &v);                                               \
+                if (far) minorm_send_##S(dx + from, &v);                                                           \
+                else minorm_store_##S(dx + from, &v);                                                              \
             }                                                                                                      \
         }                                                                                                          \
         for (int i = 0; i < turns; i++) {                                                                          \
@@ -144,19 +160,19 @@
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
-    MINORM_APART void minorm_grad_each_##S(const X *dy, const X *x, const T *s, X *dx, T *ds, T *db,               \
-                                           const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const T *k,        \
-                                           const T *d, const T *r, const T *p, const T *q) {                       \
+    MINORM_INLINE void minorm_grad_each_of_##S(const X *dy, const X *x, const T *s, X *dx, bool far, ptrdiff_t next,   \
+                                           T *ds, T *db, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,      \
+                                           const T *k, const T *d, const T *r, const T *p, const T *q) {           \
         const ptrdiff_t many = MINORM_TURN_##C;                                                                    \
         ptrdiff_t i = 0;                                                                                           \
         for (; i + MINORM_BLOCK * many <= n; i += MINORM_BLOCK * many)                                             \
-            minorm_grad_block_##S(MINORM_BLOCK, 0, dy + i, x + i, s + i, dx + i, ds + i, db + i, start, rows,      \
-                                  k, d, r, p, q);                                                                  \
+            minorm_grad_block_##S(MINORM_BLOCK, 0, dy + i, x + i, s + i, dx + i, far, next, ds + i, db + i,        \
+                                  start, rows, k, d, r, p, q);                                                     \
         for (; i < n && n >= many; i += many) {                                                                    \
             const ptrdiff_t again = n - i < many ? many - (n - i) : 0;                                             \
             i -= again;                                                                                            \
-            minorm_grad_block_##S(1, again, dy + i, x + i, s + i, dx + i, ds + i, db + i, start, rows,             \
-                                  k, d, r, p, q);                                                                  \
+            minorm_grad_block_##S(1, again, dy + i, x + i, s + i, dx + i, far, next, ds + i, db + i,               \
+                                  start, rows, k, d, r, p, q);                                                     \
         }                                                                                                          \
         for (; i < n; i++)                                                                                         \
             for (ptrdiff_t row = 0; row < rows; row++) {                                                           \
@@ -171,6 +187,13 @@
                 db[i] = db[i] + g;                                                                                 \
                 minorm_store_one_##S(dx + start[row] + i, &v);                                                     \
             }                                                                                                      \
+    }                                                                                                              \
+                                                                                                                   \
+    MINORM_APART void minorm_grad_each_##S(const X *dy, const X *x, const T *s, X *dx, bool far, ptrdiff_t next,   \
+                                           T *ds, T *db, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,      \
+                                           const T *k, const T *d, const T *r, const T *p, const T *q) {           \
+        if (far || next) MINORM_GRAD_EACH(S, far, next)                                                            \
+        else MINORM_GRAD_EACH(S, false, 0)                                                                         \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_apply_two_of_##S(const bool biased, const X *x, const T *s, const T *b, X *y,        \

@@ -11,13 +11,13 @@ from libc.string cimport memcpy
 
 from minorm_ext.nest cimport Loop, Nest, Place, go_on, place_of
 from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
-from minorm_ext.norm_each cimport apply_each, apply_two, grad_each, grad_two
+from minorm_ext.norm_each cimport apply_each, apply_two, grad_each, grad_two, sends_turns
 from minorm_ext.norm_lines cimport ACROSS, FACTORS, apply_lines, fills_lines, grad_lines, keep_last, scale_rows
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstds_of, slope_of
 from minorm_ext.norm_row_jobs cimport collected_by, tally, tally_x
 from minorm_ext.norm_rows cimport CHUNK, span_moments
 from minorm_ext.norm_sums cimport BATCH, BRIEF, SOON, Span, sample_mean, shifted_sums, short_grad_sums, short_sums
-from minorm_ext.norm_work cimport LINE, Work
+from minorm_ext.norm_work cimport Work
 from minorm_ext.storage cimport (
     Data, fetch, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,
     minorm_outbox_send, put, real, size_of,
@@ -30,6 +30,7 @@ cdef enum:
     SEVERAL = 4        # such rows, at least: fewer go in pairs as well
     MANY = 16384       # elements of wider rows, which go in pairs
     PIECE = 1024       # elements of a pair that the second phase takes at once
+    STRAIGHT = 256     # the same where results go around the cache as they are
     BOXED = 128        # elements of a row whose results go around the cache by way of a room, at most
 
 
@@ -91,11 +92,18 @@ cdef inline bint go_in_lines(const Work* w, const Data* result) noexcept nogil:
     return fills_lines(result, w.columns) and rows_follow(w)
 
 
-cdef inline Py_ssize_t rows_at_once(const Work* w, bint each, bint far, Py_ssize_t few) noexcept nogil:
+cdef inline bint go_straight(const real* type, const Work* w, const Data* result) noexcept nogil:
+    """Are results of narrow rows whole lines, which go around the cache as they are?"""
+    return w.columns <= STRAIGHT and sends_turns(type, result, w.columns) and <size_t>result.items % 64 == 0
+
+
+cdef inline Py_ssize_t rows_at_once(
+    const Work* w, bint each, bint straight, bint far, Py_ssize_t few
+) noexcept nogil:
     cdef Py_ssize_t size = few if far else SOME
     if each and not far and w.columns > NARROW:
         size = MANY if w.x.direct else CHUNK
-    return min(<Py_ssize_t>BATCH, max(1, size // w.columns))
+    return min(<Py_ssize_t>BATCH, max(SEVERAL if straight else 1, size // w.columns))
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -228,16 +236,17 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef double rstd[BATCH]
     cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
     cdef bint lined = alone and go_in_lines(w, &w.y)
-    cdef bint boxed = not lined and go_boxed(w, &w.y)
-    cdef bint each = w.each and s != NULL and (boxed or not w.y.stream)
-    cdef Py_ssize_t at_once = rows_at_once(w, each, w.y.stream, FEW)
+    cdef bint straight = w.each and s != NULL and go_straight(type, w, &w.y)
+    cdef bint boxed = not lined and not straight and go_boxed(w, &w.y)
+    cdef bint each = w.each and s != NULL and (straight or boxed or not w.y.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, each, straight, w.y.stream, FEW)
     cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
     cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t soon = SOON // size_of(w.x.type)
-    cdef Py_ssize_t n, i, at, some, next, param
+    cdef Py_ssize_t next = SOON // size_of(w.x.type) if lined or straight or boxed else 0
+    cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.y, rows.next.data, y_room).items, y_room)
     while member < end:
@@ -252,31 +261,30 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             for i in range(n):
                 fetch(&w.x, rows.data[i], w.columns, x_room + rows.start[i])
         if w.moments:
-            sums_of(w, &x, rows.start, n, soon if boxed or lined else 0, k, a, q)
+            sums_of(w, &x, rows.start, n, next, k, a, q)
             statistics_of(w, &x, rows.start, n, a, q, k, d, r, var, rstd)
             keep_statistics(w, row, n, k, d, var, rstd)
         else:
             kept_statistics(w, row, n, k, d, r)
-        next = rows.next.data - rows.first
         at = 0 if w.apply else w.columns
         if w.apply and lined:
             scale_rows(s, rows.param, r, n, c)
             for i in range(n):
                 c_b[i] = b[rows.param[i]] if b else <real>-0.0
-            apply_lines(&x, &y, 0, w.columns, n, member == begin, member + n == end, soon, known, ACROSS)
+            apply_lines(&x, &y, 0, w.columns, n, member == begin, member + n == end, next, known, ACROSS)
             keep_last(known, n)
             at = w.columns
         elif w.apply and alone and not y.stream:
             apply_rows(&x, &y, rows.start, n, w.columns, s, b, rows.param, k, d, r)
             at = w.columns
-        elif w.apply and each and n >= SEVERAL and w.columns <= NARROW:
+        elif w.apply and each and n >= SEVERAL and (straight or w.columns <= NARROW):
             param = rows.param[0]
-            apply_each(&x, &y, rows.start, n, s + param, b + param if b else NULL, w.columns, k, d, r)
+            apply_each(&x, &y, rows.start, n, s + param, b + param if b else NULL, w.columns, next, k, d, r)
             at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
-            while each and i + 2 <= n:
+            while each and not straight and i + 2 <= n:
                 param = rows.param[i] + at
                 apply_two(
                     &x, &y, rows.start + i, at, s + param, b + param if b else NULL, some, k + i, d + i, r + i
@@ -286,7 +294,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
                 param = rows.param[i] + at
                 apply(
                     &x, &y, rows.start[i] + at, s + param if s else NULL, b + param if b else NULL, w.each, 0,
-                    0, 1, some, next, k[i], d[i], r[i],
+                    0, 1, some, rows.next.data - rows.first, k[i], d[i], r[i],
                 )
                 i += 1
             at += some
@@ -355,17 +363,17 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real* q = p + ACROSS
     cdef const real* its_s = s if w.each else NULL
     cdef bint lined = its_s == NULL and ds == NULL and go_in_lines(w, &w.dx)
-    cdef bint boxed = not lined and go_boxed(w, &w.dx)
-    cdef bint each = its_s != NULL and ds != NULL and (boxed or not w.dx.stream)
-    cdef Py_ssize_t few = FEW // 4 if boxed and w.columns % LINE == 0 else FEW // 2
-    cdef Py_ssize_t at_once = rows_at_once(w, each, w.dx.stream, few)
+    cdef bint straight = its_s != NULL and ds != NULL and go_straight(type, w, &w.dx)
+    cdef bint boxed = not lined and not straight and go_boxed(w, &w.dx)
+    cdef bint each = its_s != NULL and ds != NULL and (straight or boxed or not w.dx.stream)
+    cdef Py_ssize_t at_once = rows_at_once(w, each, straight, w.dx.stream, FEW // 2)
     cdef Py_ssize_t piece = PIECE if each else w.columns
     cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
     cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t soon = SOON // size_of(w.x.type)
-    cdef Py_ssize_t n, i, at, some, next, param
+    cdef Py_ssize_t next = SOON // size_of(w.x.type) if lined or straight or boxed else 0
+    cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.dx, rows.next.data, dx_room).items, dx_room)
     while member < end:
@@ -383,27 +391,25 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                 fetch(&w.dy, rows.data[i], w.columns, dy_room + rows.start[i])
         kept_statistics(w, row, n, k, d, r)
         short_grad_sums(
-            &dy, &x, rows.start, n, its_s + rows.param[0] if its_s else NULL, w.columns,
-            soon if boxed or lined else 0, k, d, sum, sum_x,
+            &dy, &x, rows.start, n, its_s + rows.param[0] if its_s else NULL, w.columns, next, k, d, sum, sum_x,
         )
         factors_of(w, row, n, s, rows.param, sum, sum_x, p, q)
-        next = rows.next.data - rows.first
         at = 0
         if lined:
             scale_rows(s, rows.param, r, n, c)
-            grad_lines(&dy, &x, &dx, 0, w.columns, n, member == begin, member + n == end, soon, known, ACROSS)
+            grad_lines(&dy, &x, &dx, 0, w.columns, n, member == begin, member + n == end, next, known, ACROSS)
             keep_last(known, n)
             at = w.columns
         elif its_s == NULL and ds == NULL and not dx.stream:
             grad_rows(&dy, &x, &dx, rows.start, n, w.columns, s, rows.param, k, d, r, p, q)
             at = w.columns
-        elif each and n >= SEVERAL and w.columns <= NARROW:
-            grad_each(&dy, &x, &dx, rows.start, n, s + rows.param[0], ds, db, w.columns, k, d, r, p, q)
+        elif each and n >= SEVERAL and (straight or w.columns <= NARROW):
+            grad_each(&dy, &x, &dx, rows.start, n, s + rows.param[0], ds, db, w.columns, next, k, d, r, p, q)
             at = w.columns
         while at < w.columns:
             some = min(piece, w.columns - at)
             i = 0
-            while each and i + 2 <= n:
+            while each and not straight and i + 2 <= n:
                 grad_two(
                     &dy, &x, &dx, rows.start + i, at, s + rows.param[i] + at, ds + at, db + at, some,
                     k + i, d + i, r + i, p + i, q + i,
@@ -413,7 +419,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
                 param = rows.param[i] + at
                 grad(
                     &dy, &x, &dx, rows.start[i] + at, s + param if s else NULL, w.each, 0,
-                    ds + at if ds else NULL, db + at if ds else NULL, 0, 1, some, next, k[i], d[i], r[i], p[i], q[i],
+                    ds + at if ds else NULL, db + at if ds else NULL, 0, 1, some, rows.next.data - rows.first, k[i], d[i], r[i], p[i], q[i],
                 )
                 i += 1
             at += some
