@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Normalization over four loops: who does what, when. The jobs are in norm_row_jobs.pxd, norm_short_jobs.pxd,
-# norm_far_jobs.pxd, norm_run_jobs.pxd and norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases),
-# norm_apply.h (second phases), norm_each.h and norm_far.h, that of lanes in norm_lane_rows.h, each with a .pxd that
-# picks the loop for the type data is stored in. What is made of the sums is in norm_rows.pxd and norm_lanes.pxd, and in
-# norm_moments.pxd what both share. At the end of a backward pass norm_params.pxd adds up the gradients of scale and
+# Normalization over four loops: who does what, when. norm_phases.pxd knows which jobs a phase is; they are in
+# norm_row_jobs.pxd, norm_short_jobs.pxd, norm_line_jobs.pxd, norm_far_jobs.pxd, norm_run_jobs.pxd and
+# norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h (second phases),
+# norm_lines.h, norm_each.h and norm_far.h, that of lanes in norm_lane_rows.h, each with a .pxd that picks the loop for
+# the type data is stored in. What is made of the sums is in norm_rows.pxd, norm_short_rows.pxd and norm_lanes.pxd, and
+# in norm_moments.pxd what all share. At the end of a backward pass norm_params.pxd adds up the gradients of scale and
 # bias. norm_running.pxd blends running statistics.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
@@ -18,140 +19,26 @@ from libc.string cimport memset
 from minorm_ext.buffers cimport address
 from minorm_ext.jobs cimport NONE, Jobs, deal, look, take
 from minorm_ext.nest cimport load
-from minorm_ext.norm_far_jobs cimport far_backward, far_backward_pays, far_forward, far_forward_pays
-from minorm_ext.norm_lane_jobs cimport (
-    by_row, lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
-    lanes_whole_forward,
-)
-from minorm_ext.norm_line_jobs cimport line_backward, line_backward_pays, line_forward, line_forward_pays
+from minorm_ext.norm_lane_jobs cimport by_row
 from minorm_ext.norm_lines cimport FACTORS
 from minorm_ext.norm_moments cimport Moments
-from minorm_ext.norm_params cimport (
-    add_up_lane_rows, add_up_share, reach_of_params, shares, store_params, turns_at_once,
+from minorm_ext.norm_params cimport add_up_lane_rows, reach_of_params, shares, store_params, turns_at_once
+from minorm_ext.norm_phases cimport (
+    ADD_UP, APPLY, BACKWARD, CLEAR, COLLECT, COMBINE, FINISH, FORWARD, INPUT, MOMENTS, SUMS, Phase, do,
 )
-from minorm_ext.norm_row_jobs cimport (
-    pieces_to_clear, pieces_to_collect, rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input,
-    rows_moments, rows_sums, rows_whole_backward, rows_whole_forward, size_to_collect,
-)
-from minorm_ext.norm_run_jobs cimport (
-    factors_across, go_by_runs, portions, runs_apply, runs_input, runs_moments, runs_sums, sets_of_rows, take_factors,
-)
+from minorm_ext.norm_row_jobs cimport pieces_to_clear, pieces_to_collect, size_to_collect
+from minorm_ext.norm_run_jobs cimport factors_across, go_by_runs, portions, sets_of_rows, take_factors
 from minorm_ext.norm_running cimport blend_rows
-from minorm_ext.norm_short_jobs cimport short_backward, short_forward
 from minorm_ext.norm_work cimport (
     ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, ceil_div, cut_work, parts_meet, take_whole_rows,
 )
-from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, finish, real, size_of
+from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, size_of
 
 
 cdef enum:
     BREATH = 30_000_000  # elements between two looks at Ctrl-C
     STREAM = 5 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
     ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
-
-cdef enum Phase:
-    FORWARD   # a block of rows, or a tile of lanes: moments and apply
-    MOMENTS   # a part
-    FINISH    # a row or tile: merge its parts
-    APPLY     # a part
-    BACKWARD  # a block or tile: sums and input
-    SUMS      # a part
-    COMBINE   # a row or tile: add up its parts
-    INPUT     # a part
-    CLEAR     # a piece of what blocks collect
-    COLLECT   # a group of rows: add up the ds and db of its blocks
-    ADD_UP    # a share: ds and db of rows or lanes
-
-
-cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == FORWARD:
-        if far_forward_pays(w):
-            far_forward(type, w, job)
-        elif w.short:
-            short_forward(type, w, job)
-        elif line_forward_pays(w):
-            line_forward(type, w, job)
-        else:
-            rows_whole_forward(type, w, job)
-    elif phase == MOMENTS:
-        rows_moments(type, w, job)
-    elif phase == FINISH:
-        rows_finish(type, w, job)
-    elif phase == APPLY:
-        rows_apply(type, w, job)
-    elif phase == BACKWARD:
-        if far_backward_pays(w):
-            far_backward(type, w, job)
-        elif w.short:
-            short_backward(type, w, job)
-        elif line_backward_pays(w):
-            line_backward(type, w, job)
-        else:
-            rows_whole_backward(type, w, job)
-    elif phase == SUMS:
-        rows_sums(type, w, job)
-    elif phase == COMBINE:
-        rows_combine(type, w, job)
-    elif phase == INPUT:
-        rows_input(type, w, job)
-    elif phase == CLEAR:
-        rows_clear(type, w, job)
-    else:
-        rows_collect(type, w, job)
-
-
-cdef inline void do_lanes(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == FORWARD:
-        lanes_whole_forward(type, w, job)
-    elif phase == MOMENTS:
-        lanes_moments(type, w, job)
-    elif phase == FINISH:
-        lanes_finish(type, w, job)
-    elif phase == APPLY:
-        lanes_apply(type, w, job)
-    elif phase == BACKWARD:
-        lanes_whole_backward(type, w, job)
-    elif phase == SUMS:
-        lanes_sums(type, w, job)
-    elif phase == COMBINE:
-        lanes_combine(type, w, job)
-    else:
-        lanes_input(type, w, job)
-
-
-cdef inline void do_runs(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == MOMENTS:
-        runs_moments(type, w, job)
-    elif phase == FINISH:
-        rows_finish(type, w, job)
-    elif phase == APPLY:
-        runs_apply(type, w, job)
-    elif phase == SUMS:
-        runs_sums(type, w, job)
-    elif phase == COMBINE:
-        rows_combine(type, w, job)
-    else:
-        runs_input(type, w, job)
-
-
-cdef inline void do_of(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if w.lanes:
-        do_lanes(type, w, phase, job)
-    elif w.by_runs:
-        do_runs(type, w, phase, job)
-    else:
-        do_rows(type, w, phase, job)
-
-
-cdef void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == ADD_UP:
-        add_up_share(w, job)
-    elif w.single:
-        do_of(<const float*>NULL, w, phase, job)
-    else:
-        do_of(<const double*>NULL, w, phase, job)
-    finish(&w.y)
-    finish(&w.dx)
 
 
 cdef inline Py_ssize_t in_turn(const Work* w, Py_ssize_t turn, Py_ssize_t beside) noexcept nogil:

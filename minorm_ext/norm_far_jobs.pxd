@@ -16,7 +16,7 @@ from minorm_ext.norm_row_jobs cimport (
     store_statistics, tally, tally_x,
 )
 from minorm_ext.norm_rows cimport chunk_span, joined, moments_of_sums
-from minorm_ext.norm_short_jobs cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
+from minorm_ext.norm_short_rows cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
 from minorm_ext.norm_sums cimport BRIEF, Span, grad_sums, sample_mean
 from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
 from minorm_ext.storage cimport Data, ahead, item, real, size_of

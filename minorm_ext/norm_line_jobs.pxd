@@ -6,7 +6,7 @@ from minorm_ext.nest cimport Nest, row_data, row_param
 from minorm_ext.norm_lines cimport ACROSS, FACTORS, apply_lines, fills_lines, grad_lines, keep_last
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_row_jobs cimport part_sums, row_factors, row_moments, rows_combine, store_statistics, to_next
-from minorm_ext.norm_short_jobs cimport rows_follow
+from minorm_ext.norm_short_rows cimport rows_follow
 from minorm_ext.norm_sums cimport BATCH
 from minorm_ext.norm_work cimport ABSENT, Work
 from minorm_ext.storage cimport Data, item, real

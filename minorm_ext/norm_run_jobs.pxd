@@ -14,7 +14,7 @@ from minorm_ext.norm_lines cimport FACTORS, apply_lines, fills_lines, grad_lines
 from minorm_ext.norm_moments cimport Moments, merge
 from minorm_ext.norm_row_jobs cimport last_chunk, row_factors, tally, tally_x
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, moments_of_sums
-from minorm_ext.norm_short_jobs cimport BOXED, FEW
+from minorm_ext.norm_short_jobs cimport FEW, ROOMY
 from minorm_ext.norm_sums cimport BATCH, BRIEF, WIDTH, Span, beside_grad_sums, beside_sums, sample_mean, total
 from minorm_ext.norm_work cimport OWN, Work, ceil_div
 from minorm_ext.storage cimport (
@@ -40,7 +40,7 @@ cdef inline bint go_by_runs(const Work* w) noexcept nogil:
         return False
     if n.reduce0.count == 1 or n.reduce0.data != w.rows * n.reduce1.count or n.reduce0.param:
         return False
-    return n.reduce1.count <= (BOXED if w.columns < OWN else <Py_ssize_t>BRIEF)
+    return n.reduce1.count <= (ROOMY if w.columns < OWN else <Py_ssize_t>BRIEF)
 
 
 cdef inline Py_ssize_t sets_of_rows(const Work* w) noexcept nogil:
