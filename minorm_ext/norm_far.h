@@ -25,7 +25,7 @@
 /* Ask for what will take the place of `some` elements from `from` on. */
 #define MINORM_ASK_SOON(from, some)                                                                                \
     for (size_t line = 0; line < (some) * sizeof(*x); line += 64)                                                  \
-        __builtin_prefetch((const char *)(from) + SOON + line, 0, 2);
+        __builtin_prefetch((const char *)(from) + SOON + line, 0, 2), __builtin_prefetch((const char *)(from) + SOON / 2 + line, 0, 2);
 
 /* Where the second phase of a piece of y begins and stops, and the accumulators. */
 #define MINORM_PIECE(T, C, y)                                                                                      \

@@ -188,7 +188,7 @@ cdef inline void tile_apply(
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if rows_differ else end)
         if next:
-            rows.next = next
+            rows.next = rows.then = next
         if rows_differ:
             p = tile.param + lane_row_param(&w.nest, row)
             scale = s[p] if s != NULL else 1
@@ -358,7 +358,7 @@ cdef inline void tile_input(
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if one_by_one else end)
         if next:
-            rows.next = next
+            rows.next = rows.then = next
         if rows_differ and s != NULL:
             scale = s[tile.param + lane_row_param(&w.nest, row)]
         if w.dx.items != NULL and w.sums != ABSENT:

@@ -7,8 +7,8 @@
  *     dx = (dy * (c * w) - p) - ((x - k) - d) * r * q
  *
  * w and u are parameters that vary from row to row and not from lane to lane, else 1 and 0. Where data is far, each
- * turn asks for a line of the row that comes `next` elements further on: pieces of rows that are not followed by the
- * next are otherwise read slowly. (Asking for some lines at once gains nothing.)
+ * turn asks for a line of the row that comes `next` elements further on, and of the one after that (`then`): pieces of
+ * rows that are not followed by the next are otherwise read slowly. (Asking for some lines at once gains nothing.)
  */
 #ifndef MINORM_NORM_LANE_ROWS_H
 #define MINORM_NORM_LANE_ROWS_H
@@ -82,38 +82,40 @@
     }                                                                                                              \
     for (; i < n; i++) TURN(T, minorm_load_one_##S, MINORM_SAME)
 
+#define MINORM_ASK_BOTH(p) MINORM_ASK((p) + next) MINORM_ASK((p) + then)
+
 /* `count` rows of n lanes, `step` apart. */
 typedef struct {
-    ptrdiff_t count, step, n, next;
+    ptrdiff_t count, step, n, next, then;
 } minorm_rows;
 
 /* In cache four rows are summed up together, which loads and stores an accumulator once for four elements; from memory
  * they would come at half the rate. Either way adds in the same order. */
 #define MINORM_LANES(X, S, T, C)                                                                                   \
     MINORM_APART void minorm_lane_sums_##S(const X *x, const minorm_rows *rows, bool far, const T *k, T *a, T *q) {\
-        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next;                                         \
+        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
         ptrdiff_t left = rows->count;                                                                              \
         for (; !far && left >= 4; left -= 4, x += 4 * step) {                                                      \
             MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM_4, )                                                        \
         }                                                                                                          \
         for (; left; left--, x += step) {                                                                          \
-            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM, MINORM_ASK(x + next))                                      \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM, MINORM_ASK_BOTH(x))                                        \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_lane_grad_sums_##S(const X *dy, const X *x, const minorm_rows *rows, bool far,        \
                                                 const T *k, const T *d, T w, T *a, T *q) {                         \
-        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next;                                         \
+        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
         for (ptrdiff_t left = rows->count; left; left--, dy += step, x += step) {                                  \
-            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_GRAD_SUM, MINORM_ASK(x + next) MINORM_ASK(dy + next))           \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_GRAD_SUM, MINORM_ASK_BOTH(x) MINORM_ASK_BOTH(dy))               \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     MINORM_INLINE void minorm_lane_apply_of_##S(const X *x, X *y, const minorm_rows *rows, bool far, const T *k,   \
                                                 const T *d, const T *c, const T *e, T w, T u) {                    \
-        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next;                                         \
+        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
         for (ptrdiff_t left = rows->count; left; left--, x += step, y += step) {                                   \
-            MINORM_RUN(T, C, S, MINORM_LANE_APPLY, y, !far, MINORM_ASK(x + next))                                  \
+            MINORM_RUN(T, C, S, MINORM_LANE_APPLY, y, !far, MINORM_ASK_BOTH(x))                                    \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
@@ -126,9 +128,9 @@ typedef struct {
     MINORM_INLINE void minorm_lane_grad_of_##S(const X *dy, const X *x, X *dx, const minorm_rows *rows, bool far,  \
                                                const T *k, const T *d, const T *r, const T *c, const T *p,         \
                                                const T *q, T w) {                                                  \
-        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next;                                         \
+        const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
         for (ptrdiff_t left = rows->count; left; left--, dy += step, x += step, dx += step) {                      \
-            MINORM_RUN(T, C, S, MINORM_LANE_GRAD, dx, !far, MINORM_ASK(x + next) MINORM_ASK(dy + next))            \
+            MINORM_RUN(T, C, S, MINORM_LANE_GRAD, dx, !far, MINORM_ASK_BOTH(x) MINORM_ASK_BOTH(dy))                \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \

@@ -69,6 +69,7 @@ cdef inline LaneRows rows_from(
     rows.n = lanes_of(strip, row)
     rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data
     rows.next = rows.step * max(1, SOON // strip.width)
+    rows.then = 2 * rows.next
     if strip.last < strip.width:
         end = min(end, strip.rows - 1)
     if nest.reduce0.count > 1:
