@@ -87,7 +87,7 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t next = SOON // size_of(w.x.type) if way in (LINED, STRAIGHT, BOXED) else 0
+    cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.y, rows.next.data, y_room).items, y_room)
@@ -182,7 +182,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t next = SOON // size_of(w.x.type) if way in (LINED, STRAIGHT, BOXED) else 0
+    cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
     minorm_outbox_open(&out, here(&w.dx, rows.next.data, dx_room).items, dx_room)
