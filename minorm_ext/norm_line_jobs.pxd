@@ -33,6 +33,7 @@ cdef inline void row_lines(
     """y of a row, or dx, where there is one. `known` has the run before it, and then its last."""
     cdef const real* s = <const real*>w.s
     cdef const real* b = <const real*>w.b
+    cdef const real* none = NULL
     cdef real* k = known + 1
     cdef real* d = k + ACROSS
     cdef real* c = d + ACROSS
@@ -65,9 +66,11 @@ cdef inline void row_lines(
             else:
                 r[i] = b[param + i * step] if b else <real>-0.0
         if backward:
-            grad_lines(&w.dy, &w.x, &w.dx, at, n, some, opens, closes and left == 0, next, known, ACROSS)
+            grad_lines(
+                &w.dy, &w.x, &w.dx, at, none, NULL, NULL, n, some, opens, closes and left == 0, next, known, ACROSS
+            )
         else:
-            apply_lines(&w.x, &w.y, at, n, some, opens, closes and left == 0, next, known, ACROSS)
+            apply_lines(&w.x, &w.y, at, none, none, n, some, opens, closes and left == 0, next, known, ACROSS)
         keep_last(known, some)
         at += some * n
         param += some * step

@@ -169,6 +169,7 @@ cdef inline void runs_second(
 ) noexcept nogil:
     """y, or dx, of a portion: some runs at a time, by way of a room; or all rows at a time, where runs fill lines."""
     cdef const real* s = <const real*>w.s
+    cdef const real* none = NULL
     cdef const real* of = <const real*>w.factors
     cdef Py_ssize_t across = factors_across(w)
     cdef const real* k = of + 1
@@ -206,11 +207,11 @@ cdef inline void runs_second(
         if not lined:
             result.items = minorm_outbox_place(&out)
         if lined and w.dx.items == NULL:
-            apply_lines(&w.x, to, at, n, some, at == begin, at + some * n == end, 0, of, across)
+            apply_lines(&w.x, to, at, none, none, n, some, at == begin, at + some * n == end, 0, of, across)
         elif lined:
-            grad_lines(&w.dy, &w.x, to, at, n, some, at == begin, at + some * n == end, 0, of, across)
+            grad_lines(&w.dy, &w.x, to, at, none, NULL, NULL, n, some, at == begin, at + some * n == end, 0, of, across)
         elif w.dx.items == NULL:
-            apply_rows(&x, &result, start, some, n, <const real*>NULL, r + row, each, k + row, d + row, c + row)
+            apply_rows(&x, &result, start, some, n, none, r + row, each, k + row, d + row, c + row)
         else:
             grad_rows(
                 &dy, &x, &result, start, some, n, s + row * w.nest.keep1.param if s else NULL, params,

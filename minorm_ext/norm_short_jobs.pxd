@@ -2,10 +2,14 @@
 # The jobs on short rows (LayerNorm, RMSNorm, InstanceNorm of small images): some rows at a time go through both phases,
 # so that the second finds them in cache. Where results go around it, both phases ask for the rows to come.
 
+from libc.string cimport memset
+
 from minorm_ext.nest cimport place_of
 from minorm_ext.norm_apply cimport apply, apply_rows, grad, grad_rows
 from minorm_ext.norm_each cimport apply_each, apply_two, grad_each, grad_two, sends_turns
-from minorm_ext.norm_lines cimport ACROSS, FACTORS, apply_lines, fills_lines, grad_lines, keep_last, scale_rows
+from minorm_ext.norm_lines cimport (
+    ACROSS, FACTORS, MORE, add_extended, apply_lines, extended, fills_lines, grad_lines, keep_last, scale_rows,
+)
 from minorm_ext.norm_row_jobs cimport collected_by
 from minorm_ext.norm_rows cimport CHUNK
 from minorm_ext.norm_short_rows cimport (
@@ -26,11 +30,12 @@ cdef enum:
     SEVERAL = 4    # such rows, at least: fewer go in pairs as well
     MANY = 16384   # elements of wider rows, which go in pairs
     PIECE = 1024   # elements of a pair that the second phase takes at once
+    EXTENDED = 1024  # elements of a row that goes LINED with a parameter for each element, at most
     ROOMY = 128    # elements of a row that goes BOXED, at most
 
 cdef enum Way:  # that results take
     STORED      # into the cache; all others around it
-    LINED       # line by line, whichever rows share one: rows with one parameter for all their elements, or none
+    LINED       # line by line, whichever rows share one
     STRAIGHT    # row by row: narrow ones that fill lines and share their parameters
     BOXED       # by way of a room, where they are collected (minorm_outbox in stream.h): other narrow ones
     APART       # row by row, and the ends, which share lines with other rows, by themselves
@@ -42,10 +47,10 @@ cdef inline Way way_of(
     """The way of rows that stand `alone`, or whose elements have parameters that rows share."""
     if not result.stream:
         return STORED
-    if alone and fills_lines(result, w.columns) and rows_follow(w):
-        return LINED
     if shared and w.columns <= FILLED and sends_turns(type, result, w.columns) and <size_t>result.items % 64 == 0:
         return STRAIGHT
+    if (alone or shared and w.columns <= EXTENDED) and fills_lines(result, w.columns) and rows_follow(w):
+        return LINED
     if result.direct and w.columns <= ROOMY and rows_follow(w):
         return BOXED
     return APART
@@ -77,6 +82,10 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef real r[BATCH]
     cdef double var[BATCH]
     cdef double rstd[BATCH]
+    cdef real s_room[EXTENDED + MORE]
+    cdef real b_room[EXTENDED + MORE]
+    cdef const real* more_s = NULL
+    cdef const real* more_b = NULL
     cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
     cdef Way way = way_of(type, w, &w.y, alone, w.each and s != NULL)
     cdef bint each = w.each and s != NULL and way != APART  # some rows go through a loop together
@@ -90,6 +99,9 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
+    if way == LINED and not alone:
+        more_s = extended(s + rows.next.param, w.columns, s_room)
+        more_b = extended(b + rows.next.param if b else NULL, w.columns, b_room)
     minorm_outbox_open(&out, here(&w.y, rows.next.data, y_room).items, y_room)
     while member < end:
         n = min(at_once, end - member)
@@ -110,10 +122,12 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
             kept_statistics(w, row, n, k, d, r)
         at = 0 if w.apply else w.columns
         if w.apply and way == LINED:
-            scale_rows(s, rows.param, r, n, c)
+            scale_rows(s if alone else NULL, rows.param, r, n, c)
             for i in range(n):
-                c_b[i] = b[rows.param[i]] if b else <real>-0.0
-            apply_lines(&x, &y, 0, w.columns, n, member == begin, member + n == end, next, known, ACROSS)
+                c_b[i] = b[rows.param[i]] if alone and b else <real>-0.0
+            apply_lines(
+                &x, &y, 0, more_s, more_b, w.columns, n, member == begin, member + n == end, next, known, ACROSS
+            )
             keep_last(known, n)
             at = w.columns
         elif w.apply and alone and not y.stream:
@@ -171,6 +185,10 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef real* r = c + ACROSS
     cdef real* p = r + ACROSS
     cdef real* q = p + ACROSS
+    cdef real s_room[EXTENDED + MORE]
+    cdef real ds_room[EXTENDED + MORE]
+    cdef real db_room[EXTENDED + MORE]
+    cdef const real* more_s = NULL
     cdef const real* its_s = s if w.each else NULL
     cdef bint alone = its_s == NULL and ds == NULL
     cdef Way way = way_of(type, w, &w.dx, alone, its_s != NULL and ds != NULL)
@@ -185,6 +203,10 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
+    if way == LINED and not alone:
+        more_s = extended(s + rows.next.param, w.columns, s_room)
+        memset(ds_room, 0, sizeof(ds_room))
+        memset(db_room, 0, sizeof(db_room))
     minorm_outbox_open(&out, here(&w.dx, rows.next.data, dx_room).items, dx_room)
     while member < end:
         n = min(at_once, end - member)
@@ -206,8 +228,11 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
         factors_of(w, row, n, s, rows.param, sum, sum_x, p, q)
         at = 0
         if way == LINED:
-            scale_rows(s, rows.param, r, n, c)
-            grad_lines(&dy, &x, &dx, 0, w.columns, n, member == begin, member + n == end, next, known, ACROSS)
+            scale_rows(s if alone else NULL, rows.param, r, n, c)
+            grad_lines(
+                &dy, &x, &dx, 0, more_s, ds_room, db_room, w.columns, n, member == begin, member + n == end,
+                next, known, ACROSS,
+            )
             keep_last(known, n)
             at = w.columns
         elif alone and not dx.stream:
@@ -243,3 +268,6 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
         row += n * w.member_step
     if way == BOXED:
         minorm_outbox_close(&out)
+    elif way == LINED and not alone:
+        add_extended(ds, ds_room, w.columns)
+        add_extended(db, db_room, w.columns)
