@@ -23,15 +23,15 @@ from minorm_ext.storage cimport (
 )
 
 cdef enum:
-    SOME = 2048    # elements of rows that go together
-    FEW = 1024     # the same where results go around the cache: reading and writing overlap
-    NARROW = 128   # elements of a row that shares its parameters in registers, at most
-    FILLED = 256   # the same of one that goes STRAIGHT around the cache
-    SEVERAL = 4    # such rows, at least: fewer go in pairs as well
-    MANY = 16384   # elements of wider rows, which go in pairs
-    PIECE = 1024   # elements of a pair that the second phase takes at once
-    EXTENDED = 1024  # elements of a row that goes LINED with a parameter for each element, at most
-    ROOMY = 128    # elements of a row that goes BOXED, at most
+    SOME = 2048      # elements of rows that go together
+    FEW = 1024       # the same where results go around the cache: reading and writing overlap
+    NARROW = 128     # elements of a row that shares its parameters in registers, at most
+    FILLED = 256     # the same of one that goes STRAIGHT around the cache
+    SEVERAL = 4      # such rows, at least: fewer go in pairs as well
+    MANY = 16384     # elements of wider rows, which go in pairs
+    PIECE = 1024     # elements of a pair that the second phase takes at once
+    EXTENDED = 512   # elements of a row that shares its parameters and goes LINED, at most
+    ROOMY = 128      # elements of a row that goes BOXED, at most
 
 cdef enum Way:  # that results take
     STORED      # into the cache; all others around it
@@ -49,7 +49,9 @@ cdef inline Way way_of(
         return STORED
     if shared and w.columns <= FILLED and sends_turns(type, result, w.columns) and <size_t>result.items % 64 == 0:
         return STRAIGHT
-    if (alone or shared and w.columns <= EXTENDED) and fills_lines(result, w.columns) and rows_follow(w):
+    if shared and w.single and w.columns <= EXTENDED and w.columns * size_of(result.type) % 64 != 0:
+        alone = True  # as good as
+    if alone and fills_lines(result, w.columns) and rows_follow(w):
         return LINED
     if result.direct and w.columns <= ROOMY and rows_follow(w):
         return BOXED
