@@ -45,13 +45,13 @@ cdef inline Way way_of(
     const real* type, const Work* w, const Data* result, bint alone, bint shared
 ) noexcept nogil:
     """The way of rows that stand `alone`, or whose elements have parameters that rows share."""
+    cdef bint fills = w.columns * size_of(result.type) % 64 == 0
+    cdef bint lined = alone or (shared and w.single and w.columns <= EXTENDED and not fills)
     if not result.stream:
         return STORED
     if shared and w.columns <= FILLED and sends_turns(type, result, w.columns) and <size_t>result.items % 64 == 0:
         return STRAIGHT
-    if shared and w.single and w.columns <= EXTENDED and w.columns * size_of(result.type) % 64 != 0:
-        alone = True  # as good as
-    if alone and fills_lines(result, w.columns) and rows_follow(w):
+    if lined and fills_lines(result, w.columns) and rows_follow(w):
         return LINED
     if result.direct and w.columns <= ROOMY and rows_follow(w):
         return BOXED
