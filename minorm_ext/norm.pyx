@@ -22,7 +22,7 @@ from minorm_ext.nest cimport load
 from minorm_ext.norm_lane_jobs cimport by_row
 from minorm_ext.norm_lines cimport FACTORS
 from minorm_ext.norm_moments cimport Moments
-from minorm_ext.norm_params cimport add_up_lane_rows, reach_of_params, shares, store_params, turns_at_once
+from minorm_ext.norm_params cimport add_up_lane_rows, reach_of_params, shares, steps_of_adding, store_params
 from minorm_ext.norm_phases cimport (
     ADD_UP, APPLY, BACKWARD, CLEAR, COLLECT, COMBINE, FINISH, FORWARD, INPUT, MOMENTS, SUMS, Phase, do,
 )
@@ -30,7 +30,7 @@ from minorm_ext.norm_row_jobs cimport pieces_to_clear, pieces_to_collect, size_t
 from minorm_ext.norm_run_jobs cimport factors_across, go_by_runs, portions, sets_of_rows, take_factors
 from minorm_ext.norm_running cimport blend_rows
 from minorm_ext.norm_work cimport (
-    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, ceil_div, cut_work, parts_meet, take_whole_rows,
+    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
 )
 from minorm_ext.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, size_of
 
@@ -121,16 +121,16 @@ cdef int run_forward(Work* w, int threads) except -1 nogil:
 
 cdef int add_up_params(Work* w, int threads) except -1 nogil:
     """Fill ds and db where no job of rows collects them."""
-    cdef Py_ssize_t outer
+    cdef Py_ssize_t step
     w.totals = pairs(reach_of_params(w))
     if w.row_params != NULL:
         add_up_lane_rows(w)
     else:
         w.shares = shares(w, threads)
-        for outer in range(ceil_div(w.nest.keep0.count, turns_at_once(w))):
-            if outer > 0:
+        for step in range(steps_of_adding(w)):
+            if step > 0:
                 look()
-            spread(w, ADD_UP, w.shares, <int>w.shares, outer * w.shares)
+            spread(w, ADD_UP, w.shares, <int>w.shares, step * w.shares)
     if w.single:
         return store_params(<const float*>NULL, w)
     return store_params(<const double*>NULL, w)

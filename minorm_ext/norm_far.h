@@ -22,10 +22,12 @@
     minorm_grad_and_sum_of_##S(dy, x, s, dx, ds, ds ? db : NULL, n, begins, ends, dy1, x1, s ? s1 : NULL, n1, opens,\
                                closes, k, d, r, c, p, q, k1, d1, held)
 
-/* Ask for what will take the place of `some` elements from `from` on. */
+/* Ask for what will take the place of `some` elements from `from` on; and once more when half the way is left. */
 #define MINORM_ASK_SOON(from, some)                                                                                \
-    for (size_t line = 0; line < (some) * sizeof(*x); line += 64)                                                  \
-        __builtin_prefetch((const char *)(from) + SOON + line, 0, 2), __builtin_prefetch((const char *)(from) + SOON / 2 + line, 0, 2);
+    for (size_t line = 0; line < (some) * sizeof(*x); line += 64) {                                                \
+        __builtin_prefetch((const char *)(from) + SOON + line, 0, 2);                                              \
+        __builtin_prefetch((const char *)(from) + SOON / 2 + line, 0, 2);                                          \
+    }
 
 /* Where the second phase of a piece of y begins and stops, and the accumulators. */
 #define MINORM_PIECE(T, C, y)                                                                                      \

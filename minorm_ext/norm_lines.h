@@ -19,6 +19,8 @@
 #include "norm_apply.h"
 
 #define FACTORS 6 /* known of a row, at most */
+#define FACTORS_APPLY 4
+#define FACTORS_GRAD 6
 
 #define MINORM_OF_APPLY(V, of) const V k = of[0], d = of[1], c = of[2], r = c, c_b = of[3];
 #define MINORM_OF_GRAD(V, of) const V k = of[0], d = of[1], c = of[2], r = of[3], p = of[4], q = of[5];
@@ -45,9 +47,6 @@
         MINORM_##PHASE(T, minorm_load_one_##S, MINORM_ALL)                                                         \
         minorm_store_one_##S(y + i, &v);                                                                           \
     }
-
-#define FACTORS_APPLY 4
-#define FACTORS_GRAD 6
 
 #define MINORM_LINES_OF(T, C, S, PHASE, y)                                                                         \
     const ptrdiff_t many = MINORM_TURN_##C, line = 64 / sizeof(*(y));                                              \

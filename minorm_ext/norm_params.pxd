@@ -7,7 +7,7 @@ from minorm_ext.jobs cimport look
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport lane_row_param
 from minorm_ext.norm_row_jobs cimport tally, tally_x
-from minorm_ext.norm_work cimport Work, all_tiles, slots_of_param
+from minorm_ext.norm_work cimport Work, all_tiles, ceil_div, slots_of_param
 from minorm_ext.storage cimport real
 
 cdef enum:
@@ -41,6 +41,16 @@ cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
     return max(1, SUMS_AT_ONCE // (w.nest.keep1.count * sums_of_row(w)))
 
 
+cdef inline Py_ssize_t cuts_of_turn(const Work* w) noexcept nogil:
+    """In how many pieces an outer turn is taken, if it has too many sums for that."""
+    return min(w.nest.keep1.count, 1 + w.nest.keep1.count * sums_of_row(w) // SUMS_AT_ONCE)
+
+
+cdef inline Py_ssize_t steps_of_adding(const Work* w) noexcept nogil:
+    """How often there is a look: each step is for all shares."""
+    return ceil_div(w.nest.keep0.count, turns_at_once(w)) * cuts_of_turn(w)
+
+
 cdef inline void add_up_row(
     double* ds, double* db, const real* dy, const real* dyx, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step,
     double rstd,
@@ -70,14 +80,15 @@ cdef inline void add_up_single(
 
 
 cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_ssize_t job) noexcept nogil:
-    """A share of some outer kept turns. Nothing is divided."""
+    """A share of a step: some inner turns of some outer ones. No row divides."""
     cdef const Nest* n = &w.nest
-    cdef Py_ssize_t first = n.keep1.count * (job % w.shares) // w.shares
-    cdef Py_ssize_t end = n.keep1.count * (job % w.shares + 1) // w.shares
+    cdef Py_ssize_t cuts = cuts_of_turn(w) * w.shares
+    cdef Py_ssize_t first = n.keep1.count * (job % cuts) // cuts
+    cdef Py_ssize_t end = n.keep1.count * (job % cuts + 1) // cuts
     cdef Py_ssize_t pieces = 1 if w.lanes else slots_of_param(w)
     cdef Py_ssize_t sums = sums_of_row(w)
     cdef Py_ssize_t step = w.fold_param if w.lanes else n.reduce0.param
-    cdef Py_ssize_t outer = job // w.shares * turns_at_once(w)
+    cdef Py_ssize_t outer = job // cuts * turns_at_once(w)
     cdef Py_ssize_t last = min(outer + turns_at_once(w), n.keep0.count)
     cdef Py_ssize_t runs = sums // pieces
     cdef Py_ssize_t _inner, row, at

@@ -89,8 +89,9 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef const real* more_s = NULL
     cdef const real* more_b = NULL
     cdef bint alone = not w.each or (s == NULL and b == NULL)  # a row shares no parameters
-    cdef Way way = way_of(type, w, &w.y, alone, w.each and s != NULL)
-    cdef bint each = w.each and s != NULL and way != APART  # some rows go through a loop together
+    cdef bint shared = w.each and s != NULL
+    cdef Way way = way_of(type, w, &w.y, alone, shared)
+    cdef bint each = shared and way != APART  # some rows go through a loop together
     cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW)
     cdef bint pairs = each and way == STORED
     cdef Py_ssize_t piece = PIECE if pairs else w.columns
@@ -193,8 +194,9 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef const real* more_s = NULL
     cdef const real* its_s = s if w.each else NULL
     cdef bint alone = its_s == NULL and ds == NULL
-    cdef Way way = way_of(type, w, &w.dx, alone, its_s != NULL and ds != NULL)
-    cdef bint each = its_s != NULL and ds != NULL and way != APART
+    cdef bint shared = its_s != NULL and ds != NULL
+    cdef Way way = way_of(type, w, &w.dx, alone, shared)
+    cdef bint each = shared and way != APART
     cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW // 2)
     cdef bint pairs = each and way == STORED
     cdef Py_ssize_t piece = PIECE if pairs else w.columns

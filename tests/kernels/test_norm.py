@@ -553,6 +553,27 @@ def test_long_rows_from_memory(shape, axes, groups, param, dtype, centered):
     np.testing.assert_allclose((ds, db), sums, rtol=1e-5, atol=1e-2)
 
 
+@pytest.mark.parametrize(("shape", "param"), [((60_000, 40, 4), (1,)), ((1, 2_200_000, 4), (1,)), ((2_200_000, 4), ())])
+def test_gradients_of_millions_of_rows_are_added_up(shape, param, threads):
+    """In steps, between which Ctrl-C is answered, and by all threads where they can: to the same bits."""
+    rng = np.random.default_rng(0)
+    x, dy = rng.standard_normal((2, *shape), np.float32)
+    nest = plan(shape, (len(shape) - 1,), 1, param)
+    s = np.ones(nest.param_size, np.float32)
+    stats = cpu.norm.forward(nest, x, s, None, Equation())[1]
+    results = []
+    for count in (1, 3):
+        threads(count)
+        results.append(cpu.norm.backward(nest, dy, x, stats, s, Equation())[1:])
+    for one, three in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, three)
+    others = tuple(axis for axis in range(len(shape)) if axis not in param)
+    wide = x.astype(np.float64)
+    xhat = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(results[0][0], (dy * xhat).sum(others).ravel(), rtol=1e-5, atol=2e-3)
+    np.testing.assert_allclose(results[0][1], dy.sum(others, dtype=np.float64).ravel(), rtol=1e-5, atol=2e-3)
+
+
 def test_backends_have_the_functions_of_the_protocol():
     names = {name for name in vars(NormBackend) if not name.startswith("_")}
     for module in (reference.norm, cpu.norm):
