@@ -19,7 +19,7 @@ from libc.string cimport memset
 from minorm_ext.buffers cimport address
 from minorm_ext.jobs cimport NONE, Jobs, deal, look, take
 from minorm_ext.nest cimport load
-from minorm_ext.norm_lane_jobs cimport by_row
+from minorm_ext.norm_lane_tiles cimport by_row
 from minorm_ext.norm_lines cimport FACTORS
 from minorm_ext.norm_moments cimport Moments
 from minorm_ext.norm_params cimport add_up_lane_rows, reach_of_params, shares, steps_of_adding, store_params

@@ -6,83 +6,24 @@
 # reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
 from minorm_ext.norm_lane_rows cimport LaneRows, lane_apply, lane_grad
-from minorm_ext.norm_lanes cimport (
-    LANES, STEP, Lanes, Strip, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
-    lane_row_params, lane_scale, merge_lanes, rows_from, spread_lanes, turns,
+from minorm_ext.norm_lane_tiles cimport (
+    Tile, by_row, lane_factors, lane_origins, lane_params, lane_statistics, tile_combine, tile_finish, tile_of,
 )
-from minorm_ext.norm_moments cimport Moments, merge_here, rstds_of
-from minorm_ext.norm_row_jobs cimport row_factors
-from minorm_ext.norm_work cimport ABSENT, OWN, Work, all_tiles, ceil_div
-from minorm_ext.storage cimport Data, fetch, item, place, put, real, seen
-
-
-cdef struct Tile:
-    Strip strip
-    Py_ssize_t lanes
-    Py_ssize_t data   # where it begins in the data
-    Py_ssize_t row    # its first statistic
-    Py_ssize_t param  # where its parameters begin
-
-
-cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
-    cdef Tile tile
-    cdef Py_ssize_t turn = number // w.tiles
-    cdef Py_ssize_t lane = number % w.tiles * w.tile
-    tile.lanes = min(w.tile, w.across - lane)
-    tile.strip.kept = tile.lanes
-    tile.strip.width = tile.lanes * w.at_once
-    tile.strip.rows = ceil_div(w.depth, w.at_once)
-    tile.strip.last = tile.lanes * (w.depth - (tile.strip.rows - 1) * w.at_once)
-    tile.data = turn * w.nest.keep0.data + lane
-    tile.row = turn * w.nest.keep1.count + lane // w.fold
-    tile.param = turn * w.nest.keep0.param + lane // w.fold * w.nest.keep1.param
-    return tile
-
-
-cdef inline void lane_statistics(const Work* w, const Tile* tile, const double* of_rows, real* to) noexcept nogil:
-    """The statistic of each lane, and again for every row that a wide row holds."""
-    cdef const double* row = of_rows + tile.row
-    cdef Py_ssize_t j = 0
-    cdef Py_ssize_t i
-    if w.fold == 1:
-        for j in range(tile.lanes):
-            to[j] = <real>row[j]
-    else:
-        while j < tile.lanes:
-            for i in range(w.fold):
-                to[j + i] = <real>row[0]
-            row += 1
-            j += w.fold
-    spread_lanes(to, &tile.strip)
-
-
-cdef inline void lane_params(
-    const Work* w, const Tile* tile, const real* params, const real* factor, real* to
-) noexcept nogil:
-    """The parameter of each lane, times `factor` if that is given; and again for every row that a wide row holds."""
-    cdef const real* p = params + tile.param
-    cdef Py_ssize_t j = 0
-    cdef Py_ssize_t i
-    while j < tile.lanes:
-        for i in range(w.fold):
-            to[j + i] = factor[j + i] * p[i * w.fold_param] if factor else p[i * w.fold_param]
-        p += w.nest.keep1.param
-        j += w.fold
-    spread_lanes(to, &tile.strip)
+from minorm_ext.norm_lanes cimport (
+    LANES, Lanes, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
+    lane_row_params, lane_scale, merge_lanes, rows_from, turns,
+)
+from minorm_ext.norm_work cimport ABSENT, OWN, Work, all_tiles
+from minorm_ext.storage cimport Data, fetch, place, put, real, seen
 
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
-    return min(part * w.chunks_of_part * STEP, tile.strip.rows)
+    return min(part * w.chunks_of_part * w.step, tile.strip.rows)
 
 
 cdef inline double turns_before(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
     """How many elements of each lane the parts before this one hold."""
     return turns(&tile.strip, 0, first_row(w, tile, part))
-
-
-cdef inline bint by_row(const Work* w) noexcept nogil:
-    """Do the parameters vary from reduced row to reduced row?"""
-    return w.nest.reduce0.param != 0 or w.nest.reduce1.param != 0
 
 
 # Forward.
@@ -105,51 +46,19 @@ cdef inline void tile_moments(
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
     cdef double origin[LANES]
-    cdef Lanes[2] rooms
-    cdef const real* x = fetch(&w.x, tile.data, tile.lanes, <real*>&rooms[0])
-    cdef real* k = <real*>&rooms[1]
+    cdef Lanes room
+    cdef real* k = <real*>&room
     cdef Py_ssize_t j
+    lane_origins(guess, w, &tile, origin)
     for j in range(tile.lanes):
         k[j] = guess[j]
-        origin[j] = x[j]
         offset[j] = m2[j] = 0
     while row < end:
         lane_moments(
-            &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), w.equation.centered,
+            &w.x, tile.data, &w.nest, &tile.strip, row, min(row + w.step, end), w.equation.centered,
             turns(&tile.strip, first, row), origin, k, offset, m2,
         )
-        row += STEP
-
-
-cdef inline void tile_finish(
-    const real* type, const Work* w, Tile tile, const double* offset, const double* m2
-) noexcept nogil:
-    """Statistics from moments, those of `fold` lanes together."""
-    cdef Py_ssize_t row = tile.row
-    cdef Py_ssize_t j, i
-    cdef bint centered = w.equation.centered
-    cdef Moments all, one
-    cdef double shift, origin
-    cdef real k
-    j = 0
-    while j < tile.lanes:
-        shift = item(&w.x, tile.data + j) if centered else 0
-        all.n = w.depth
-        all.offset = offset[j]
-        all.m2 = m2[j]
-        for i in range(j + 1, j + w.fold):
-            origin = item(&w.x, tile.data + i) if centered else 0
-            one.n = w.depth
-            one.offset = (origin - shift) + offset[i]
-            one.m2 = m2[i]
-            all = merge_here(all, one)
-        k = <real>(shift + all.offset)
-        w.k[row] = k
-        w.d[row] = (shift - k) + all.offset
-        w.var[row] = all.m2 * w.one_by_columns
-        row += 1
-        j += w.fold
-    rstds_of(&w.equation, w.var + tile.row, w.rstd + tile.row, row - tile.row)
+        row += w.step
 
 
 cdef inline void tile_apply(
@@ -174,13 +83,15 @@ cdef inline void tile_apply(
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j, at, p
     cdef bint rows_differ = by_row(w)
-    lane_statistics(w, &tile, w.k, k)
-    lane_statistics(w, &tile, w.d, d)
-    lane_statistics(w, &tile, w.rstd, c)
+    lane_statistics(w, &tile, w.k + tile.row, k)
+    lane_statistics(w, &tile, w.d + tile.row, d)
+    lane_statistics(w, &tile, w.rstd + tile.row, c)
     if s != NULL and not rows_differ:
-        lane_params(w, &tile, s, c, c)
+        lane_params(w, &tile, s, e)
+        for j in range(tile.strip.width):
+            c[j] *= e[j]
     if b != NULL and not rows_differ:
-        lane_params(w, &tile, b, <const real*>NULL, e)
+        lane_params(w, &tile, b, e)
     else:
         for j in range(tile.strip.width):
             e[j] = 0
@@ -221,7 +132,7 @@ cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) n
         merge_lanes(
             tile.lanes, before, all, all + w.tile, turns_before(w, &tile, part + 1) - before, one, one + w.tile
         )
-    tile_finish(type, w, tile, all, all + w.tile)
+    tile_finish(type, w, &tile, all, all + w.tile)
 
 
 cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -229,10 +140,15 @@ cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) no
     tile_apply(type, w, tile, first_row(w, &tile, job % w.parts), first_row(w, &tile, job % w.parts + 1), 0)
 
 
+cdef inline bint asks_next(const Work* w) noexcept nogil:
+    """Does the second phase of a tile ask for the next tile? If a processor's own cache has room for it."""
+    return w.depth * min(w.tile, w.across) <= OWN
+
+
 cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogil:
-    """How far on the tile of the next job lies, if a processor's own cache has room for it. Else 0."""
+    """How far on the tile of the next job lies, or 0."""
     cdef Py_ssize_t next = job + 1
-    if next == all_tiles(w) or w.depth * min(w.tile, w.across) > OWN:
+    if next == all_tiles(w) or not asks_next(w):
         return 0
     return (next // w.tiles - job // w.tiles) * w.nest.keep0.data + (next % w.tiles - job % w.tiles) * w.tile
 
@@ -245,6 +161,7 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
     cdef real guess[LANES]
     cdef double before
     cdef Py_ssize_t part
+    tile.strip.asked = asks_next(w)
     if w.moments:
         tile_guess(w, tile, guess)
         tile_moments(w, tile, 0, guess, all, all + w.tile)
@@ -254,7 +171,7 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
             merge_lanes(
                 tile.lanes, before, all, all + w.tile, turns_before(w, &tile, part + 1) - before, one, one + w.tile
             )
-        tile_finish(type, w, tile, all, all + w.tile)
+        tile_finish(type, w, &tile, all, all + w.tile)
     if w.apply:
         tile_apply(type, w, tile, 0, tile.strip.rows, to_next_tile(w, job))
 
@@ -272,41 +189,16 @@ cdef inline void tile_sums(
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
-    lane_statistics(w, &tile, w.k, k)
-    lane_statistics(w, &tile, w.d, d)
+    lane_statistics(w, &tile, w.k + tile.row, k)
+    lane_statistics(w, &tile, w.d + tile.row, d)
     for j in range(tile.lanes):
         sum_dy[j] = sum_dyx[j] = 0
     while row < end:
         lane_grad_sums(
-            &w.dy, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + STEP, end), k, d,
+            &w.dy, &w.x, tile.data, &w.nest, &tile.strip, row, min(row + w.step, end), k, d,
             s + tile.param if s != NULL and by_row(w) else NULL, sum_dy, sum_dyx,
         )
-        row += STEP
-
-
-cdef inline void tile_combine(
-    const real* type, const Work* w, Tile tile, const double* dy, const double* dyx
-) noexcept nogil:
-    """The sums of each lane, and of g = dy * s for each statistic, from those of its lanes in their order."""
-    cdef const real* p = <const real*>w.s + tile.param
-    cdef bint scaled = w.s != NULL and not by_row(w)
-    cdef Py_ssize_t row = tile.row
-    cdef Py_ssize_t first = tile.row * w.fold
-    cdef Py_ssize_t j = 0
-    cdef Py_ssize_t i
-    cdef double scale
-    while j < tile.lanes:
-        w.sum_g[row] = 0
-        w.sum_gx[row] = 0
-        for i in range(w.fold):
-            scale = p[i * w.fold_param] if scaled else 1
-            w.sum_dy[first + j + i] = dy[j + i]
-            w.sum_dyx[first + j + i] = dyx[j + i]
-            w.sum_g[row] += dy[j + i] * scale
-            w.sum_gx[row] += dyx[j + i] * scale * w.rstd[row]
-        p += w.nest.keep1.param
-        row += 1
-        j += w.fold
+        row += w.step
 
 
 cdef inline void tile_input(
@@ -331,29 +223,21 @@ cdef inline void tile_input(
     cdef real* to
     cdef LaneRows rows
     cdef real scale = 1
-    cdef Py_ssize_t i, row, at
-    cdef Py_ssize_t j = 0
+    cdef Py_ssize_t row = first
+    cdef Py_ssize_t j, at
     cdef bint rows_differ = by_row(w)
     cdef bint one_by_one = rows_differ or w.row_params != NULL or w.sums == ABSENT
     cdef double* sums
-    lane_statistics(w, &tile, w.k, k)
-    lane_statistics(w, &tile, w.d, d)
-    lane_statistics(w, &tile, w.rstd, r)
+    lane_statistics(w, &tile, w.k + tile.row, k)
+    lane_statistics(w, &tile, w.d + tile.row, d)
+    lane_statistics(w, &tile, w.rstd + tile.row, r)
     if s != NULL and not rows_differ:
-        lane_params(w, &tile, s, r, c)
+        lane_params(w, &tile, s, c)
+        for j in range(tile.strip.width):
+            c[j] *= r[j]
     else:
         c = r
-    row = tile.row
-    while j < tile.lanes:
-        row_factors(type, w, row, &p[j], &q[j])
-        for i in range(1, w.fold):
-            p[j + i] = p[j]
-            q[j + i] = q[j]
-        row += 1
-        j += w.fold
-    spread_lanes(p, &tile.strip)
-    spread_lanes(q, &tile.strip)
-    row = first
+    lane_factors(w, &tile, p, q)
     while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if one_by_one else end)
@@ -401,7 +285,7 @@ cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t part
     for part in range(1, w.parts):
         add_sums(w, &tile, all, all + part * 2 * w.tile)
-    tile_combine(type, w, tile, all, all + w.tile)
+    tile_combine(type, w, &tile, all, all + w.tile)
 
 
 cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -416,11 +300,12 @@ cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
     cdef Py_ssize_t part
+    tile.strip.asked = asks_next(w)
     if w.tally:
         tile_sums(type, w, tile, 0, all, all + w.tile)
         for part in range(1, w.parts):
             tile_sums(type, w, tile, part, one, one + w.tile)
             add_sums(w, &tile, all, one)
-        tile_combine(type, w, tile, all, all + w.tile)
+        tile_combine(type, w, &tile, all, all + w.tile)
     if w.dx.items != NULL or w.row_params != NULL:
         tile_input(type, w, job, tile, 0, tile.strip.rows, to_next_tile(w, job))

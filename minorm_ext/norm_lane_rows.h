@@ -29,20 +29,11 @@
     v = ((v - MINORM_OF(V, k)) - MINORM_OF(V, d)) * MINORM_OF(V, r) * MINORM_OF(V, q);                             \
     v = (g * (MINORM_OF(V, c) * w) - MINORM_OF(V, p)) - v;
 
-/* The terms of the sums; KEEP leaves out what was counted before. */
+/* The terms of the sums of ROWS rows; KEEP leaves out what was counted before. */
 #define MINORM_LANE_SUM(V, LOAD, KEEP)                                                                             \
     {                                                                                                              \
-        V t;                                                                                                       \
-        LOAD(x + i, &t);                                                                                           \
-        t = KEEP(t - MINORM_OF(V, k));                                                                             \
-        *(V *)(a + i) += t;                                                                                        \
-        *(V *)(q + i) += t * t;                                                                                    \
-    }
-
-#define MINORM_LANE_SUM_4(V, LOAD, KEEP)                                                                           \
-    {                                                                                                              \
         V t, all = *(V *)(a + i), squares = *(V *)(q + i);                                                         \
-        for (int row = 0; row < 4; row++) {                                                                        \
+        for (int row = 0; row < ROWS; row++) {                                                                     \
             LOAD(x + row * step + i, &t);                                                                          \
             t = KEEP(t - MINORM_OF(V, k));                                                                         \
             all += t;                                                                                              \
@@ -54,13 +45,17 @@
 
 #define MINORM_LANE_GRAD_SUM(V, LOAD, KEEP)                                                                        \
     {                                                                                                              \
-        V g, t;                                                                                                    \
-        LOAD(dy + i, &g);                                                                                          \
-        LOAD(x + i, &t);                                                                                           \
-        g = KEEP(g * w);                                                                                           \
-        t = KEEP((t - MINORM_OF(V, k)) - MINORM_OF(V, d));                                                         \
-        *(V *)(a + i) += g;                                                                                        \
-        *(V *)(q + i) += g * t;                                                                                    \
+        V g, t, all = *(V *)(a + i), products = *(V *)(q + i);                                                     \
+        for (int row = 0; row < ROWS; row++) {                                                                     \
+            LOAD(dy + row * step + i, &g);                                                                         \
+            LOAD(x + row * step + i, &t);                                                                          \
+            g = KEEP(g * w);                                                                                       \
+            t = KEEP((t - MINORM_OF(V, k)) - MINORM_OF(V, d));                                                     \
+            all += g;                                                                                              \
+            products += g * t;                                                                                     \
+        }                                                                                                          \
+        *(V *)(a + i) = all;                                                                                       \
+        *(V *)(q + i) = products;                                                                                  \
     }
 
 /* All turns of a row. What is left after whole ones is taken out of the last. */
@@ -83,31 +78,41 @@
     for (; i < n; i++) TURN(T, minorm_load_one_##S, MINORM_SAME)
 
 #define MINORM_ASK_BOTH(p) MINORM_ASK((p) + next) MINORM_ASK((p) + then)
+#define MINORM_ASK_ROWS(p) for (int row = 0; row < ROWS; row++) { MINORM_ASK_BOTH((p) + row * step) }
 
-/* `count` rows of n lanes, `step` apart. */
+/* `count` rows of n lanes, `step` apart. Are they in cache by now (`held`)? */
 typedef struct {
     ptrdiff_t count, step, n, next, then;
+    bool held;
 } minorm_rows;
 
-/* In cache four rows are summed up together, which loads and stores an accumulator once for four elements; from memory
- * they would come at half the rate. Either way adds in the same order. */
+/* Rows in cache are summed up four at a time, which loads and stores an accumulator once for all of them; from memory
+ * they would come slower. Either way adds in the same order. */
 #define MINORM_LANES(X, S, T, C)                                                                                   \
     MINORM_APART void minorm_lane_sums_##S(const X *x, const minorm_rows *rows, bool far, const T *k, T *a, T *q) {\
         const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
         ptrdiff_t left = rows->count;                                                                              \
-        for (; !far && left >= 4; left -= 4, x += 4 * step) {                                                      \
-            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM_4, )                                                        \
+        for (; rows->held && left >= 4; left -= 4, x += 4 * step) {                                                \
+            enum { ROWS = 4 };                                                                                     \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM, MINORM_ASK_ROWS(x))                                        \
         }                                                                                                          \
         for (; left; left--, x += step) {                                                                          \
-            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM, MINORM_ASK_BOTH(x))                                        \
+            enum { ROWS = 1 };                                                                                     \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_SUM, MINORM_ASK_ROWS(x))                                        \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \
     MINORM_APART void minorm_lane_grad_sums_##S(const X *dy, const X *x, const minorm_rows *rows, bool far,        \
                                                 const T *k, const T *d, T w, T *a, T *q) {                         \
         const ptrdiff_t n = rows->n, step = rows->step, next = rows->next, then = rows->then;                      \
-        for (ptrdiff_t left = rows->count; left; left--, dy += step, x += step) {                                  \
-            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_GRAD_SUM, MINORM_ASK_BOTH(x) MINORM_ASK_BOTH(dy))               \
+        ptrdiff_t left = rows->count;                                                                              \
+        for (; rows->held && left >= 4; left -= 4, dy += 4 * step, x += 4 * step) {                                \
+            enum { ROWS = 4 };                                                                                     \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_GRAD_SUM, MINORM_ASK_ROWS(x) MINORM_ASK_ROWS(dy))               \
+        }                                                                                                          \
+        for (; left; left--, dy += step, x += step) {                                                              \
+            enum { ROWS = 1 };                                                                                     \
+            MINORM_LANE_TURNS(T, C, S, MINORM_LANE_GRAD_SUM, MINORM_ASK_ROWS(x) MINORM_ASK_ROWS(dy))               \
         }                                                                                                          \
     }                                                                                                              \
                                                                                                                    \

@@ -12,6 +12,7 @@ cdef extern from "norm_lane_rows.h" nogil:
         Py_ssize_t n     # lanes of each
         Py_ssize_t next  # how far on the rows lie that are asked for, where data is far
         Py_ssize_t then
+        bint held        # are they in cache by now?
     void minorm_lane_sums_float(
         const float* x, const LaneRows* rows, bint far, const float* k, float* a, float* q
     ) noexcept

@@ -3,7 +3,7 @@
 #
 # A tile of neighbours walks down the reduced loops together, each with its own accumulators, row after row. Where lanes
 # are few and rows follow each other without a gap, several rows are taken as one wide row, and their accumulators are
-# folded at the end. After STEP rows the sums, kept in the type of the data, are merged in double.
+# folded at the end. After some rows the sums, kept in the type of the data, are merged in double.
 #
 # How many lanes a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
 # innermost one; from memory up to BROAD, for pieces of a row that are not followed by the next are read slowly.
@@ -28,7 +28,6 @@ cdef enum:
     BROAD = 1024  # and from memory, at most
     LANES = 1296  # room for them, and 1088 bytes more than a page: a loop that writes one such room and reads the next
     #               would else read what looks like an address just written
-    STEP = 64     # rows between two merges
     SOME = 16     # rows that an accumulator adds up before it is added to another
     SOON = 1024   # elements, about, by which a row is asked for before it is needed: no less than one row
 
@@ -38,6 +37,7 @@ cdef struct Strip:
     Py_ssize_t width  # lanes of a row: kept, or a multiple where several rows are taken as one
     Py_ssize_t rows   # such rows
     Py_ssize_t last   # lanes of the last of them
+    bint asked        # were far rows asked for before, so that they are near by now?
 
 
 cdef inline Py_ssize_t lane_row(const Nest* nest, const Strip* strip, Py_ssize_t row) noexcept nogil:
@@ -70,6 +70,7 @@ cdef inline LaneRows rows_from(
     rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data
     rows.next = rows.step * max(1, SOON // strip.width)
     rows.then = 2 * rows.next
+    rows.held = strip.asked or not data.far
     if strip.last < strip.width:
         end = min(end, strip.rows - 1)
     if nest.reduce0.count > 1:
@@ -101,12 +102,19 @@ cdef inline void fold_lanes(real* sums, const Strip* strip) noexcept nogil:
         start += strip.kept
 
 
-cdef inline void gather_lanes(real* all, real* some, Py_ssize_t lanes) noexcept nogil:
+cdef inline void clear_lanes(real* a, real* q, Py_ssize_t lanes) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(lanes):
+        a[j] = q[j] = 0
+
+
+cdef inline void gather_lanes(real* all_a, real* all_q, real* a, real* q, Py_ssize_t lanes) noexcept nogil:
     """Add what some rows have, and begin anew."""
     cdef Py_ssize_t j
     for j in range(lanes):
-        all[j] += some[j]
-        some[j] = 0
+        all_a[j] += a[j]
+        all_q[j] += q[j]
+        a[j] = q[j] = 0
 
 
 cdef inline Py_ssize_t fetch_lanes(const Data* data, Py_ssize_t at, Py_ssize_t lanes, real* room) noexcept nogil:
@@ -117,37 +125,41 @@ cdef inline Py_ssize_t fetch_lanes(const Data* data, Py_ssize_t at, Py_ssize_t l
     return 0
 
 
+cdef inline void add_rows(
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
+    const real* k, real* a, real* q
+) noexcept nogil:
+    """Add x - k and (x - k)^2 of the rows first .. end - 1 to a and q, one after the other."""
+    cdef Lanes room
+    cdef Data x_seen
+    cdef const Data* from_x = seen(x, <real*>&room, &x_seen)
+    cdef LaneRows rows
+    cdef Py_ssize_t row = first
+    while row < end:
+        rows = rows_from(x, nest, strip, row, end)
+        lane_add(from_x, fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, <real*>&room), &rows, k, a, q)
+        row += rows.count
+
+
 cdef inline void lane_sums(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
     const real* k, real* sum, real* squares
 ) noexcept nogil:
     """sum(x - k) and sum((x - k)^2) of each lane over the rows first .. end - 1."""
-    cdef Lanes[5] rooms
-    cdef real* a = <real*>&rooms[0]
-    cdef real* q = <real*>&rooms[1]
-    cdef real* all_a = <real*>&rooms[2]
-    cdef real* all_q = <real*>&rooms[3]
-    cdef real* room = <real*>&rooms[4]
-    cdef Data x_seen
-    cdef const Data* from_x = seen(x, room, &x_seen)
-    cdef LaneRows rows
-    cdef Py_ssize_t row = first
-    cdef Py_ssize_t j, stop
-    for j in range(strip.width):
-        a[j] = q[j] = all_a[j] = all_q[j] = 0
+    cdef Lanes[2] some
+    cdef real* a = <real*>&some[0]
+    cdef real* q = <real*>&some[1]
+    cdef Py_ssize_t row = first + SOME
+    clear_lanes(sum, squares, strip.width)
+    add_rows(x, at, nest, strip, first, min(row, end), k, sum, squares)
+    if row < end:
+        clear_lanes(a, q, strip.width)
     while row < end:
-        stop = min(row + SOME, end)
-        while row < stop:
-            rows = rows_from(x, nest, strip, row, stop)
-            lane_add(from_x, fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, room), &rows, k, a, q)
-            row += rows.count
-        gather_lanes(all_a, a, strip.width)
-        gather_lanes(all_q, q, strip.width)
-    fold_lanes(all_a, strip)
-    fold_lanes(all_q, strip)
-    for j in range(strip.kept):
-        sum[j] = all_a[j]
-        squares[j] = all_q[j]
+        add_rows(x, at, nest, strip, row, min(row + SOME, end), k, a, q)
+        gather_lanes(sum, squares, a, q, strip.width)
+        row += SOME
+    fold_lanes(sum, strip)
+    fold_lanes(squares, strip)
 
 
 cdef inline void careful_lane(
@@ -185,67 +197,90 @@ cdef inline void lane_guess(
         k[j] = middle(p[0][j], p[1][j], p[2][j], p[3][j])
 
 
+cdef inline void merge_lane(
+    double one, double share, double weight, double ahead, double sum, double squares, double* offset, double* m2
+) noexcept nogil:
+    """Merge n = 1 / one elements, whose sums are about a shift `ahead` of the origin, into offset and m2."""
+    cdef double mean = sum * one
+    cdef double delta = (ahead + mean) - offset[0]
+    offset[0] += delta * share
+    m2[0] += max(squares - sum * mean, 0.0) + delta * delta * weight
+
+
+cdef inline void nearer_shifts(
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
+    double n, real* k, real* a, real* q
+) noexcept nogil:
+    """Where a shift is poor take the mean, and sum up again; the other lanes keep theirs, and so their sums."""
+    cdef Py_ssize_t j
+    for j in range(strip.kept):
+        if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(n, a[j], q[j]):
+            k[j] = <real>(k[j] + a[j] / n)
+    spread_lanes(k, strip)
+    lane_sums(x, at, nest, strip, first, end, k, a, q)
+
+
 cdef inline void lane_moments(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
     Py_ssize_t end, bint centered, double before, const double* origin, real* k, double* offset, double* m2
 ) noexcept nogil:
-    """Merge the rows first .. end - 1 (at most STEP) into offset and m2, which hold `before` elements so far.
+    """Merge the rows first .. end - 1 into offset and m2, which hold `before` elements so far.
 
     offset is relative to origin, the lane's first element, or to 0 if not centered; k is a guess of the mean, and then
     the mean of what is there, or 0. See span_moments in norm_rows.pxd.
     """
-    cdef real a[LANES]
-    cdef real q[LANES]
-    cdef double shift[LANES]
-    cdef double sum[LANES]
-    cdef double squares[LANES]
-    cdef int odd[LANES]  # squares out of range
-    cdef int far[LANES]  # a poor shift
+    cdef Lanes[4] rooms
+    cdef real* a = <real*>&rooms[0]
+    cdef real* q = <real*>&rooms[1]
+    cdef double* odd_offset = rooms[2].twice  # of lanes whose squares are out of range
+    cdef double* odd_m2 = rooms[3].twice
     cdef double n = turns(strip, first, end)
     cdef double one = 1 / n
     cdef double share = n / (n + before)
-    cdef double delta
-    cdef int poor = 0
-    cdef int any_odd = 0
+    cdef double weight = before * share
+    cdef double shift, sum, squares
+    cdef int bad = 0
+    cdef int odd = 0
     cdef Py_ssize_t lanes = strip.kept
     cdef Py_ssize_t j
     spread_lanes(k, strip)
     lane_sums(x, at, nest, strip, first, end, k, a, q)
     for j in range(lanes):
-        odd[j] = out_of_range(n, a[j], q[j])
+        odd |= out_of_range(n, a[j], q[j])
     if centered:
         for j in range(lanes):
-            far[j] = poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one) & (odd[j] == 0)
-            poor |= far[j]
-        if poor:  # the others keep theirs, and so their sums
+            bad |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one)
+        if bad:
+            nearer_shifts(x, at, nest, strip, first, end, n, k, a, q)
             for j in range(lanes):
-                k[j] = <real>(k[j] + a[j] * one) if far[j] else k[j]
-            spread_lanes(k, strip)
-            lane_sums(x, at, nest, strip, first, end, k, a, q)
-            for j in range(lanes):
-                odd[j] |= out_of_range(n, a[j], q[j])
-    for j in range(lanes):
-        any_odd |= odd[j]
-        shift[j] = k[j]
-        sum[j] = a[j]
-        squares[j] = q[j]
-    if any_odd:
+                odd |= out_of_range(n, a[j], q[j])
+    if odd:
         for j in range(lanes):
-            if odd[j]:
-                shift[j] = item(x, at + lane_row(nest, strip, first) + j) if centered else 0
-                careful_lane(x, at + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
+            odd_offset[j] = offset[j]
+            odd_m2[j] = m2[j]
+            if out_of_range(n, a[j], q[j]):
+                shift = item(x, at + lane_row(nest, strip, first) + j) if centered else 0
+                careful_lane(x, at + j, nest, strip, first, end, shift, &sum, &squares)
                 if centered:
-                    shift[j] += sum[j] * one
-                    careful_lane(x, at + j, nest, strip, first, end, shift[j], &sum[j], &squares[j])
+                    shift += sum * one
+                    careful_lane(x, at + j, nest, strip, first, end, shift, &sum, &squares)
+                    merge_lane(one, share, weight, shift - origin[j], sum, squares, &odd_offset[j], &odd_m2[j])
+                else:
+                    odd_m2[j] += squares
     if centered:
         for j in range(lanes):
-            delta = ((shift[j] - origin[j]) + sum[j] * one) - offset[j]
-            offset[j] += delta * share
-            m2[j] += max(squares[j] - sum[j] * sum[j] * one, 0.0) + delta * delta * (before * share)
+            merge_lane(one, share, weight, k[j] - origin[j], a[j], q[j], &offset[j], &m2[j])
             k[j] = <real>(origin[j] + offset[j])
     else:
         for j in range(lanes):
-            m2[j] += squares[j]
+            m2[j] += q[j]
+    if odd:
+        for j in range(lanes):
+            if out_of_range(n, a[j], q[j]):
+                offset[j] = odd_offset[j]
+                m2[j] = odd_m2[j]
+                if centered:
+                    k[j] = <real>(origin[j] + offset[j])
 
 
 cdef inline void merge_lanes(
@@ -261,42 +296,54 @@ cdef inline void merge_lanes(
         m2[j] += m22[j] + delta * delta * (before * share)
 
 
-cdef inline void lane_grad_sums(
+cdef inline void add_grad_rows(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+    Py_ssize_t end, const real* k, const real* d, const real* s, real* a, real* q
 ) noexcept nogil:
-    """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1 (at most STEP).
-
-    s is a parameter for each row, or absent: then g = dy.
-    """
-    cdef Lanes[6] rooms
-    cdef real* a = <real*>&rooms[0]
-    cdef real* q = <real*>&rooms[1]
-    cdef real* all_a = <real*>&rooms[2]
-    cdef real* all_q = <real*>&rooms[3]
-    cdef real* x_room = <real*>&rooms[4]
-    cdef real* dy_room = <real*>&rooms[5]
+    """Add g and g * (x - mean) of the rows first .. end - 1 to a and q, one after the other."""
+    cdef Lanes[2] rooms
+    cdef real* dy_room = <real*>&rooms[0]
+    cdef real* x_room = <real*>&rooms[1]
     cdef Data x_seen, dy_seen
     cdef const Data* from_x = seen(x, x_room, &x_seen)
     cdef const Data* from_dy = seen(dy, dy_room, &dy_seen)
     cdef LaneRows rows
     cdef real w = 1
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t j, stop
-    for j in range(strip.width):
-        a[j] = q[j] = all_a[j] = all_q[j] = 0
+    cdef Py_ssize_t begin
     while row < end:
-        stop = min(row + SOME, end)
-        while row < stop:
-            rows = rows_from(x, nest, strip, row, stop if s == NULL else row + 1)
-            j = fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, x_room)
-            fetch_lanes(dy, at + lane_row(nest, strip, row), rows.n, dy_room)
-            if s != NULL:
-                w = s[lane_row_param(nest, row)]
-            lane_grad_add(from_dy, from_x, j, &rows, k, d, w, a, q)
-            row += rows.count
-        gather_lanes(all_a, a, strip.width)
-        gather_lanes(all_q, q, strip.width)
+        rows = rows_from(x, nest, strip, row, end if s == NULL else row + 1)
+        begin = fetch_lanes(x, at + lane_row(nest, strip, row), rows.n, x_room)
+        fetch_lanes(dy, at + lane_row(nest, strip, row), rows.n, dy_room)
+        if s != NULL:
+            w = s[lane_row_param(nest, row)]
+        lane_grad_add(from_dy, from_x, begin, &rows, k, d, w, a, q)
+        row += rows.count
+
+
+cdef inline void lane_grad_sums(
+    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
+) noexcept nogil:
+    """Add sum(g) and sum(g * (x - mean)) of each lane over the rows first .. end - 1.
+
+    s is a parameter for each row, or absent: then g = dy.
+    """
+    cdef Lanes[4] rooms
+    cdef real* all_a = <real*>&rooms[0]
+    cdef real* all_q = <real*>&rooms[1]
+    cdef real* a = <real*>&rooms[2]
+    cdef real* q = <real*>&rooms[3]
+    cdef Py_ssize_t row = first + SOME
+    cdef Py_ssize_t j
+    clear_lanes(all_a, all_q, strip.width)
+    add_grad_rows(dy, x, at, nest, strip, first, min(row, end), k, d, s, all_a, all_q)
+    if row < end:
+        clear_lanes(a, q, strip.width)
+    while row < end:
+        add_grad_rows(dy, x, at, nest, strip, row, min(row + SOME, end), k, d, s, a, q)
+        gather_lanes(all_a, all_q, a, q, strip.width)
+        row += SOME
     fold_lanes(all_a, strip)
     fold_lanes(all_q, strip)
     for j in range(strip.kept):

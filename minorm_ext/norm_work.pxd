@@ -2,7 +2,7 @@
 # One normalization as it is handed to the jobs: pointers, loops, and how the work is cut.
 
 from minorm_ext.nest cimport Nest
-from minorm_ext.norm_lanes cimport BROAD, STEP, TILE
+from minorm_ext.norm_lanes cimport BROAD, TILE
 from minorm_ext.norm_moments cimport Equation
 from minorm_ext.norm_rows cimport Cut, cut_row
 from minorm_ext.storage cimport Data
@@ -17,7 +17,10 @@ cdef enum:
     LARGE = 1_500_000  # elements whose results go around the cache, about
     VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
-    BAND = 4           # chunks of a part, at most, where it lies beside those of other tiles: they find its pages known
+    STEP = 64          # rows of a chunk of lanes
+    LONG_STEP = 128    # the same where all tiles together walk down so much that these are enough for some threads:
+    PLENTY = 98304     # elements, at least
+    BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are lanes of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
@@ -60,7 +63,7 @@ cdef struct Work:
     bint apply
     bint tally             # backward: sum up dy and dy * (x - mean)
     Sums sums
-    # A row is cut into parts of some chunks (rows: see Cut; lanes: a chunk is STEP rows of a tile of lanes).
+    # A row is cut into parts of some chunks (rows: see Cut; lanes: a chunk is `step` rows of a tile).
     Cut cut
     Py_ssize_t chunks
     Py_ssize_t chunks_of_part
@@ -75,6 +78,7 @@ cdef struct Work:
     Py_ssize_t tile        # lanes of a tile: whole statistics
     Py_ssize_t tiles       # tiles of an outer kept turn
     Py_ssize_t at_once     # reduced rows that are taken as one
+    Py_ssize_t step        # such rows of a chunk
     # Whole rows are done in jobs: a group shares its parameters, a block is some members of a group.
     Py_ssize_t groups
     Py_ssize_t members
@@ -156,10 +160,11 @@ cdef inline void cut_work(Work* w) noexcept nogil:
         w.at_once = 1
         if n.reduce0.count == 1 and n.reduce1.data == w.across and n.reduce1.param == 0:
             w.at_once = max(1, min(TILE // w.across, w.depth))
-        w.chunks = ceil_div(ceil_div(w.depth, w.at_once), STEP)
+        w.step = STEP if w.depth * w.across < PLENTY else LONG_STEP
+        w.chunks = ceil_div(ceil_div(w.depth, w.at_once), w.step)
         w.chunks_of_part = ceil_div(w.chunks, ceil_div(PARTS, w.tiles))  # whatever the number of samples
         if w.tiles > 1:
-            w.chunks_of_part = min(w.chunks_of_part, <Py_ssize_t>BAND)
+            w.chunks_of_part = min(w.chunks_of_part, BAND // w.step)
         w.parts = ceil_div(w.chunks, w.chunks_of_part)
         if w.rows * w.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
             w.tile = BROAD // w.fold * w.fold
