@@ -256,6 +256,27 @@ def test_edges_of_float32(shape, level, monkeypatch):
     assert np.isfinite(dx).all()
 
 
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("rows", [300, 3000, 60000])  # one chunk of lanes, one a part, several a part
+def test_lanes_out_of_range_beside_others(rows, centered):
+    x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
+    nest, equation = plan(x.shape, (0,), 1, (1,)), Equation(0.0, centered, False)
+    _, plain = cpu.norm.forward(nest, x, None, None, equation)
+    x[:, 3] *= 1e30
+    x[:, 5] *= 1e-30
+    x[rows // 2 :, 7] *= 1e30  # in some of its chunks
+    x[rows // 3, 9] = np.nan
+    x[rows // 3 :, 11] += 1e4  # a poor shift in some
+    y, stats = cpu.norm.forward(nest, x, None, None, equation)
+    wide = x.astype(np.float64)
+    var = wide.var(0) if centered else (wide * wide).mean(0)
+    np.testing.assert_allclose(stats.var, var, rtol=1e-6)
+    np.testing.assert_allclose(y, (wide - wide.mean(0) * centered) / np.sqrt(var), rtol=1e-5, atol=5e-6)
+    others = np.setdiff1d(np.arange(40), [3, 5, 7, 9, 11])
+    for got, want in zip((stats.k, stats.d, stats.var, stats.rstd), (plain.k, plain.d, plain.var, plain.rstd)):
+        np.testing.assert_array_equal(got[others], want[others])
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_nan_and_inf_stay_in_their_row(bad, axis, backend):
@@ -387,6 +408,7 @@ def assert_nearest(got, exact):
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 2, 3, 1)),
     ((300, 60, 30, 35), (2, 3), 1, (1,), (0, 1, 2, 3)),
     ((200, 600, 9, 10), (2, 3), 1, (1,), (0, 2, 3, 1)),  # lanes in wider tiles
+    ((100, 500, 14, 15), (2, 3), 1, (1,), (0, 2, 3, 1)),  # and in several chunks, of which the last has rows left over
     ((12, 1100, 30, 30), (2, 3), 10, (1, 2), (0, 2, 3, 1)),
 ])  # fmt: skip
 def test_results_larger_than_the_cache_have_the_same_bits(shape, axes, groups, param, order, stored):
