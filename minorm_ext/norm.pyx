@@ -3,9 +3,9 @@
 # norm_row_jobs.pxd, norm_short_jobs.pxd, norm_line_jobs.pxd, norm_far_jobs.pxd, norm_run_jobs.pxd and
 # norm_lane_jobs.pxd. The arithmetic of rows is in norm_sums.h (first phases), norm_apply.h (second phases),
 # norm_lines.h, norm_each.h and norm_far.h, that of lanes in norm_lane_rows.h, each with a .pxd that picks the loop for
-# the type data is stored in. What is made of the sums is in norm_rows.pxd, norm_short_rows.pxd and norm_lanes.pxd, and
-# in norm_moments.pxd what all share. At the end of a backward pass norm_params.pxd adds up the gradients of scale and
-# bias. norm_running.pxd blends running statistics.
+# the type data is stored in. What is made of the sums is in norm_rows.pxd, norm_short_rows.pxd, norm_lanes.pxd and
+# norm_lane_tiles.pxd, and in norm_moments.pxd what all share. At the end of a backward pass norm_params.pxd adds up the
+# gradients of scale and bias. norm_running.pxd blends running statistics.
 #
 # A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
 # thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
