@@ -2,8 +2,8 @@
 # A tile of lanes: where it lies, and what is known of its lanes.
 #
 # What belongs to a statistic is worked out for all of a tile side by side, which vectorises: an image of 14 x 14 has a
-# statistic for each 196 elements, and one by one they would take as long as the elements. Then every lane gets its own,
-# where `fold` lanes share a statistic, and every row of a wide row.
+# statistic for each 196 elements, and one by one they took a fifth of the time. Then each lane gets what its statistic
+# has (`fold` lanes share one), and again for every row that a wide row holds.
 
 from libc.string cimport memcpy
 

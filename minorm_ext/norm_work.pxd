@@ -18,8 +18,8 @@ cdef enum:
     VAST = 8_000_000   # elements that no cache holds, about
     PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
     STEP = 64          # rows of a chunk of lanes
-    LONG_STEP = 128    # the same where all tiles together walk down so much that these are enough for some threads:
-    PLENTY = 98304     # elements, at least
+    LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads
+    PLENTY = 98304     # elements of such a sample, at least
     BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
     LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
     FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are lanes of their own, at most
