@@ -143,19 +143,16 @@ cdef int run_backward(Work* w, int threads) except -1 nogil:
     cdef bint params = w.ds != NULL
     cdef bint whole = take_whole_rows(w, threads)
     cdef Py_ssize_t part
-    if not w.short:
-        w.own = <double*>room(w.rows, 2 * (1 + w.fold) * sizeof(double))
-        w.sum_dy = w.own
-        w.sum_dyx = w.own + w.rows * w.fold
-        if w.sum_g == NULL:
-            w.sum_g = w.own + 2 * w.rows * w.fold
-            w.sum_gx = w.sum_g + w.rows
-    if w.tally and not w.lanes and not (w.short and (w.each or not params)):
-        w.tallies = room(2 * w.rows * w.slots, sizeof(float) if w.single else sizeof(double))
-    elif w.tally and not whole:
-        w.partial = <double*>room(all * w.parts, 2 * w.tile * sizeof(double))
+    if w.sum_g == NULL and not w.short and not (w.lanes and whole):
+        w.own = <double*>room(2 * w.rows, sizeof(double))
+        w.sum_g = w.own
+        w.sum_gx = w.own + w.rows
     if params and w.lanes and by_row(w):
         w.row_params = pairs(all * w.depth)
+    elif w.tally and ((params and not w.each) or not (w.lanes or w.short)):
+        w.tallies = room(2 * w.rows * w.slots, sizeof(float) if w.single else sizeof(double))
+    if w.tally and w.lanes and not whole:
+        w.partial = <double*>room(all * w.parts, 2 * w.tile * sizeof(double))
     if w.collected != NULL:
         spread(w, CLEAR, pieces_to_clear(w), threads)
     if whole:

@@ -13,12 +13,12 @@ from minorm_ext.norm_far cimport Piece, apply_and_sum, grad_and_sum
 from minorm_ext.norm_moments cimport Moments, merge
 from minorm_ext.norm_row_jobs cimport (
     collected_at, collected_by, param_at, part_apply, part_input, part_sums, row_factors, row_moments, rows_combine,
-    store_statistics, tally, tally_x,
+    store_statistics,
 )
 from minorm_ext.norm_rows cimport chunk_span, joined, moments_of_sums
 from minorm_ext.norm_short_rows cimport factors_of, keep_statistics, row_of, statistics_of, sums_of, whole_row
 from minorm_ext.norm_sums cimport BRIEF, Span, grad_sums, sample_mean
-from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast
+from minorm_ext.norm_work cimport COMPUTE, LINE, NEAR, Work, is_vast, tally, tally_x
 from minorm_ext.storage cimport Data, ahead, item, real, size_of
 
 cdef enum:

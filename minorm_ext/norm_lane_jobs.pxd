@@ -7,7 +7,8 @@
 
 from minorm_ext.norm_lane_rows cimport LaneRows, lane_apply, lane_grad
 from minorm_ext.norm_lane_tiles cimport (
-    Tile, by_row, lane_factors, lane_origins, lane_params, lane_statistics, tile_combine, tile_finish, tile_of,
+    Tile, by_row, lane_factors, lane_origins, lane_params, lane_shifts, lane_statistics, tile_combine, tile_finish,
+    tile_of,
 )
 from minorm_ext.norm_lanes cimport (
     LANES, Lanes, fetch_lanes, lane_grad_sums, lane_guess, lane_moments, lane_row, lane_row_param,
@@ -83,8 +84,7 @@ cdef inline void tile_apply(
     cdef Py_ssize_t row = first
     cdef Py_ssize_t j, at, p
     cdef bint rows_differ = by_row(w)
-    lane_statistics(w, &tile, w.k + tile.row, k)
-    lane_statistics(w, &tile, w.d + tile.row, d)
+    lane_shifts(w, &tile, k, d)
     lane_statistics(w, &tile, w.rstd + tile.row, c)
     if s != NULL and not rows_differ:
         lane_params(w, &tile, s, e)
@@ -137,7 +137,8 @@ cdef inline void lanes_finish(const real* type, const Work* w, Py_ssize_t job) n
 
 cdef inline void lanes_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Tile tile = tile_of(w, job // w.parts)
-    tile_apply(type, w, tile, first_row(w, &tile, job % w.parts), first_row(w, &tile, job % w.parts + 1), 0)
+    cdef Py_ssize_t part = job % w.parts
+    tile_apply(type, w, tile, first_row(w, &tile, part), first_row(w, &tile, part + 1), 0)
 
 
 cdef inline bint asks_next(const Work* w) noexcept nogil:
@@ -179,18 +180,13 @@ cdef inline void lanes_whole_forward(const real* type, const Work* w, Py_ssize_t
 # Backward.
 
 cdef inline void tile_sums(
-    const real* type, const Work* w, Tile tile, Py_ssize_t part, double* sum_dy, double* sum_dyx
+    const Work* w, Tile tile, Py_ssize_t part, const real* k, const real* d, double* sum_dy, double* sum_dyx
 ) noexcept nogil:
     """sum(dy) and sum(dy * (x - mean)) of the lanes; of g instead of dy where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef Lanes[2] rooms
-    cdef real* k = <real*>&rooms[0]
-    cdef real* d = <real*>&rooms[1]
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
-    lane_statistics(w, &tile, w.k + tile.row, k)
-    lane_statistics(w, &tile, w.d + tile.row, d)
     for j in range(tile.lanes):
         sum_dy[j] = sum_dyx[j] = 0
     while row < end:
@@ -202,20 +198,19 @@ cdef inline void tile_sums(
 
 
 cdef inline void tile_input(
-    const real* type, const Work* w, Py_ssize_t number, Tile tile, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
+    const Work* w, Py_ssize_t number, Tile tile, const real* k, const real* d,
+    const double* sum_g, const double* sum_gx, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
     """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef Lanes[9] rooms
+    cdef Lanes[7] rooms
     cdef real* dx_room = <real*>&rooms[0]
     cdef real* x_room = <real*>&rooms[1]
     cdef real* dy_room = <real*>&rooms[2]
-    cdef real* k = <real*>&rooms[3]
-    cdef real* d = <real*>&rooms[4]
-    cdef real* r = <real*>&rooms[5]
-    cdef real* c = <real*>&rooms[6]
-    cdef real* p = <real*>&rooms[7]
-    cdef real* q = <real*>&rooms[8]
+    cdef real* r = <real*>&rooms[3]
+    cdef real* c = <real*>&rooms[4]
+    cdef real* p = <real*>&rooms[5]
+    cdef real* q = <real*>&rooms[6]
     cdef Data x_seen, dy_seen, dx_seen
     cdef const Data* x = seen(&w.x, x_room, &x_seen)
     cdef const Data* dy = seen(&w.dy, dy_room, &dy_seen)
@@ -228,8 +223,6 @@ cdef inline void tile_input(
     cdef bint rows_differ = by_row(w)
     cdef bint one_by_one = rows_differ or w.row_params != NULL or w.sums == ABSENT
     cdef double* sums
-    lane_statistics(w, &tile, w.k + tile.row, k)
-    lane_statistics(w, &tile, w.d + tile.row, d)
     lane_statistics(w, &tile, w.rstd + tile.row, r)
     if s != NULL and not rows_differ:
         lane_params(w, &tile, s, c)
@@ -237,7 +230,7 @@ cdef inline void tile_input(
             c[j] *= r[j]
     else:
         c = r
-    lane_factors(w, &tile, p, q)
+    lane_factors(w, &tile, sum_g, sum_gx, p, q)
     while row < end:
         at = tile.data + lane_row(&w.nest, &tile.strip, row)
         rows = rows_from(&w.x, &w.nest, &tile.strip, row, row + 1 if one_by_one else end)
@@ -266,8 +259,13 @@ cdef inline void tile_input(
 
 cdef inline void lanes_sums(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
+    cdef Tile tile = tile_of(w, job // w.parts)
     cdef double* sum_dy = w.partial + job * 2 * w.tile
-    tile_sums(type, w, tile_of(w, job // w.parts), job % w.parts, sum_dy, sum_dy + w.tile)
+    cdef Lanes[2] rooms
+    cdef real* k = <real*>&rooms[0]
+    cdef real* d = <real*>&rooms[1]
+    lane_shifts(w, &tile, k, d)
+    tile_sums(w, tile, job % w.parts, k, d, sum_dy, sum_dy + w.tile)
 
 
 cdef inline void add_sums(const Work* w, const Tile* tile, double* all, const double* part) noexcept nogil:
@@ -285,13 +283,20 @@ cdef inline void lanes_combine(const real* type, const Work* w, Py_ssize_t job) 
     cdef Py_ssize_t part
     for part in range(1, w.parts):
         add_sums(w, &tile, all, all + part * 2 * w.tile)
-    tile_combine(type, w, &tile, all, all + w.tile)
+    tile_combine(type, w, &tile, all, all + w.tile, w.sum_g + tile.row, w.sum_gx + tile.row)
 
 
 cdef inline void lanes_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Tile tile = tile_of(w, job // w.parts)
     cdef Py_ssize_t part = job % w.parts
-    tile_input(type, w, job // w.parts, tile, first_row(w, &tile, part), first_row(w, &tile, part + 1), 0)
+    cdef Lanes[2] rooms
+    cdef real* k = <real*>&rooms[0]
+    cdef real* d = <real*>&rooms[1]
+    lane_shifts(w, &tile, k, d)
+    tile_input(
+        w, job // w.parts, tile, k, d, w.sum_g + tile.row, w.sum_gx + tile.row,
+        first_row(w, &tile, part), first_row(w, &tile, part + 1), 0,
+    )
 
 
 cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -299,13 +304,23 @@ cdef inline void lanes_whole_backward(const real* type, const Work* w, Py_ssize_
     cdef Tile tile = tile_of(w, job)
     cdef double all[2 * LANES]
     cdef double one[2 * LANES]
+    cdef double room[2 * LANES]
+    cdef Lanes[2] rooms
+    cdef real* k = <real*>&rooms[0]
+    cdef real* d = <real*>&rooms[1]
+    cdef double* sum_g = room
+    cdef double* sum_gx = room + LANES
     cdef Py_ssize_t part
     tile.strip.asked = asks_next(w)
+    if w.sum_g != NULL:
+        sum_g = w.sum_g + tile.row
+        sum_gx = w.sum_gx + tile.row
+    lane_shifts(w, &tile, k, d)
     if w.tally:
-        tile_sums(type, w, tile, 0, all, all + w.tile)
+        tile_sums(w, tile, 0, k, d, all, all + w.tile)
         for part in range(1, w.parts):
-            tile_sums(type, w, tile, part, one, one + w.tile)
+            tile_sums(w, tile, part, k, d, one, one + w.tile)
             add_sums(w, &tile, all, one)
-        tile_combine(type, w, &tile, all, all + w.tile)
+        tile_combine(type, w, &tile, all, all + w.tile, sum_g, sum_gx)
     if w.dx.items != NULL or w.row_params != NULL:
-        tile_input(type, w, job, tile, 0, tile.strip.rows, to_next_tile(w, job))
+        tile_input(w, job, tile, k, d, sum_g, sum_gx, 0, tile.strip.rows, to_next_tile(w, job))

@@ -5,11 +5,9 @@
 # statistic for each 196 elements, and one by one they took a fifth of the time. Then each lane gets what its statistic
 # has (`fold` lanes share one), and again for every row that a wide row holds.
 
-from libc.string cimport memcpy
-
 from minorm_ext.norm_lanes cimport LANES, Lanes, Strip, spread_lanes
 from minorm_ext.norm_moments cimport Moments, merge_here, rstds_of, slope_of
-from minorm_ext.norm_work cimport ABSENT, Work, ceil_div
+from minorm_ext.norm_work cimport ABSENT, Work, ceil_div, tally, tally_x
 from minorm_ext.storage cimport fetch, real
 
 
@@ -64,6 +62,12 @@ cdef inline void lane_statistics(const Work* w, const Tile* tile, const double* 
             for j in range(w.fold):
                 to[i * w.fold + j] = <real>of_rows[i]
     spread_lanes(to, &tile.strip)
+
+
+cdef inline void lane_shifts(const Work* w, const Tile* tile, real* k, real* d) noexcept nogil:
+    """The mean of each lane is k + d."""
+    lane_statistics(w, tile, w.k + tile.row, k)
+    lane_statistics(w, tile, w.d + tile.row, d)
 
 
 cdef inline void lane_params(const Work* w, const Tile* tile, const real* params, real* to) noexcept nogil:
@@ -128,17 +132,20 @@ cdef inline void tile_finish(
 # Backward.
 
 cdef inline void tile_combine(
-    const real* type, const Work* w, const Tile* tile, const double* dy, const double* dyx
+    const real* type, const Work* w, const Tile* tile, const double* dy, const double* dyx, double* g, double* gx
 ) noexcept nogil:
-    """The sums of each lane, and of g = dy * s for each statistic, from those of its lanes in their order."""
+    """The sums of g = dy * s for each statistic, from those of its lanes in their order; these go into ds and db."""
     cdef const double* rstd = w.rstd + tile.row
-    cdef double* g = w.sum_g + tile.row
-    cdef double* gx = w.sum_gx + tile.row
     cdef Lanes room
     cdef real* scale = <real*>&room
+    cdef real* kept = tally(type, w, tile.row)
+    cdef real* kept_x = tally_x(type, w, tile.row)
     cdef Py_ssize_t i, j
-    memcpy(w.sum_dy + tile.row * w.fold, dy, tile.lanes * sizeof(double))
-    memcpy(w.sum_dyx + tile.row * w.fold, dyx, tile.lanes * sizeof(double))
+    if w.tallies != NULL:
+        for j in range(tile.lanes):
+            kept[j] = <real>dy[j]
+        for j in range(tile.lanes):
+            kept_x[j] = <real>dyx[j]
     if w.s != NULL and not by_row(w):
         lane_params(w, tile, <const real*>w.s, scale)
     else:
@@ -156,11 +163,11 @@ cdef inline void tile_combine(
                 gx[i] += dyx[j] * scale[j] * rstd[i]
 
 
-cdef inline void lane_factors(const Work* w, const Tile* tile, real* p, real* q) noexcept nogil:
+cdef inline void lane_factors(
+    const Work* w, const Tile* tile, const double* g, const double* gx, real* p, real* q
+) noexcept nogil:
     """What the sums take off dx: p + q * xhat. See row_factors in norm_row_jobs.pxd."""
     cdef const double* rstd = w.rstd + tile.row
-    cdef const double* g = w.sum_g + tile.row
-    cdef const double* gx = w.sum_gx + tile.row
     cdef double one = w.one_by_columns
     cdef double of_dy[LANES]
     cdef double of_x[LANES]

@@ -29,7 +29,8 @@ cdef enum:
     LANES = 1296  # room for them, and 1088 bytes more than a page: a loop that writes one such room and reads the next
     #               would else read what looks like an address just written
     SOME = 16     # rows that an accumulator adds up before it is added to another
-    SOON = 1024   # elements, about, by which a row is asked for before it is needed: no less than one row
+    SOON = 1024   # elements, about, by which a row is asked for before it is needed: no less than one row, or than four
+    #               where four go together
 
 
 cdef struct Strip:
@@ -68,9 +69,9 @@ cdef inline LaneRows rows_from(
     cdef LaneRows rows
     rows.n = lanes_of(strip, row)
     rows.step = strip.width if strip.width > strip.kept else nest.reduce1.data
-    rows.next = rows.step * max(1, SOON // strip.width)
-    rows.then = 2 * rows.next
     rows.held = strip.asked or not data.far
+    rows.next = rows.step * max(4 if rows.held else 1, SOON // strip.width)
+    rows.then = 2 * rows.next
     if strip.last < strip.width:
         end = min(end, strip.rows - 1)
     if nest.reduce0.count > 1:

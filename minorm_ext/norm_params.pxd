@@ -6,8 +6,7 @@
 from minorm_ext.jobs cimport look
 from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport lane_row_param
-from minorm_ext.norm_row_jobs cimport tally, tally_x
-from minorm_ext.norm_work cimport Work, all_tiles, ceil_div, slots_of_param
+from minorm_ext.norm_work cimport Work, all_tiles, ceil_div, slots_of_param, tally, tally_x
 from minorm_ext.storage cimport real
 
 cdef enum:
@@ -24,26 +23,22 @@ cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
     )
 
 
-cdef inline Py_ssize_t sums_of_row(const Work* w) noexcept nogil:
-    return w.fold if w.lanes else w.slots
-
-
 cdef inline Py_ssize_t shares(const Work* w, int threads) noexcept nogil:
     """How many threads add up, each for its share of the inner kept turns. That takes turns which have parameters of
     their own: then no two add to the same total."""
-    if w.nest.keep1.param == 0 or w.rows * sums_of_row(w) < SHARED:
+    if w.nest.keep1.param == 0 or w.rows * w.slots < SHARED:
         return 1
     return min(<Py_ssize_t>threads, w.nest.keep1.count)
 
 
 cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
     """Outer kept turns between two looks at Ctrl-C."""
-    return max(1, SUMS_AT_ONCE // (w.nest.keep1.count * sums_of_row(w)))
+    return max(1, SUMS_AT_ONCE // (w.nest.keep1.count * w.slots))
 
 
 cdef inline Py_ssize_t cuts_of_turn(const Work* w) noexcept nogil:
     """In how many pieces an outer turn is taken, if it has too many sums for that."""
-    return min(w.nest.keep1.count, 1 + w.nest.keep1.count * sums_of_row(w) // SUMS_AT_ONCE)
+    return min(w.nest.keep1.count, 1 + w.nest.keep1.count * w.slots // SUMS_AT_ONCE)
 
 
 cdef inline Py_ssize_t steps_of_adding(const Work* w) noexcept nogil:
@@ -85,8 +80,8 @@ cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_
     cdef Py_ssize_t cuts = cuts_of_turn(w) * w.shares
     cdef Py_ssize_t first = n.keep1.count * (job % cuts) // cuts
     cdef Py_ssize_t end = n.keep1.count * (job % cuts + 1) // cuts
-    cdef Py_ssize_t pieces = 1 if w.lanes else slots_of_param(w)
-    cdef Py_ssize_t sums = sums_of_row(w)
+    cdef Py_ssize_t pieces = slots_of_param(w)
+    cdef Py_ssize_t sums = w.slots
     cdef Py_ssize_t step = w.fold_param if w.lanes else n.reduce0.param
     cdef Py_ssize_t outer = job // cuts * turns_at_once(w)
     cdef Py_ssize_t last = min(outer + turns_at_once(w), n.keep0.count)
@@ -108,9 +103,7 @@ cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_
 
 
 cdef inline void add_up_share(const Work* w, Py_ssize_t job) noexcept nogil:
-    if w.lanes:
-        add_up_rows(<const double*>w.sum_dy, <const double*>w.sum_dyx, w, job)
-    elif w.single:
+    if w.single:
         add_up_rows(tally(<const float*>NULL, w, 0), tally_x(<const float*>NULL, w, 0), w, job)
     else:
         add_up_rows(tally(<const double*>NULL, w, 0), tally_x(<const double*>NULL, w, 0), w, job)

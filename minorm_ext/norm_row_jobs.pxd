@@ -9,7 +9,7 @@ from minorm_ext.norm_apply cimport apply, grad, grad_given, grad_params
 from minorm_ext.norm_moments cimport Moments, merge, rstd_of, slope_of
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, fetch_span, joined, put_span, span_moments
 from minorm_ext.norm_sums cimport BATCH, SOON, Span, grad_sums, sample_mean, short_grad_sums
-from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param
+from minorm_ext.norm_work cimport ABSENT, NEAR, Work, ceil_div, slots_of_param, tally, tally_x
 from minorm_ext.storage cimport Data, item, real, seen, size_of
 
 cdef enum:
@@ -143,16 +143,6 @@ cdef inline void rows_whole_forward(const real* type, const Work* w, Py_ssize_t 
 
 
 # Backward.
-
-cdef inline real* tally(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where the sum(dy) of a row's slots begin."""
-    return <real*>w.tallies + row * w.slots
-
-
-cdef inline real* tally_x(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where their sum(dy * (x - mean)) begin."""
-    return <real*>w.tallies + (w.rows + row) * w.slots
-
 
 cdef inline void run_sums(
     const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, real k, real d,

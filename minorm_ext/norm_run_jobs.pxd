@@ -12,11 +12,11 @@ from minorm_ext.nest cimport Nest
 from minorm_ext.norm_apply cimport apply_rows, grad_rows
 from minorm_ext.norm_lines cimport FACTORS, apply_lines, fills_lines, grad_lines
 from minorm_ext.norm_moments cimport Moments, merge
-from minorm_ext.norm_row_jobs cimport last_chunk, row_factors, tally, tally_x
+from minorm_ext.norm_row_jobs cimport last_chunk, row_factors
 from minorm_ext.norm_rows cimport CHUNK, chunk_span, moments_of_sums
 from minorm_ext.norm_short_jobs cimport FEW, ROOMY
 from minorm_ext.norm_sums cimport BATCH, BRIEF, WIDTH, Span, beside_grad_sums, beside_sums, sample_mean, total
-from minorm_ext.norm_work cimport OWN, Work, ceil_div
+from minorm_ext.norm_work cimport OWN, Work, ceil_div, tally, tally_x
 from minorm_ext.storage cimport (
     Data, here, item, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place, minorm_outbox_send,
     real, size_of,

@@ -16,7 +16,7 @@ from minorm_ext.norm_short_rows cimport (
     Rows, factors_of, keep_statistics, kept_statistics, row_of, rows_follow, statistics_of, sums_of, take_rows,
 )
 from minorm_ext.norm_sums cimport BATCH, SOON, short_grad_sums
-from minorm_ext.norm_work cimport Work
+from minorm_ext.norm_work cimport Work, ceil_div
 from minorm_ext.storage cimport (
     Data, fetch, here, minorm_outbox, minorm_outbox_close, minorm_outbox_open, minorm_outbox_place,
     minorm_outbox_send, put, real, size_of,
@@ -32,6 +32,7 @@ cdef enum:
     PIECE = 1024     # elements of a pair that the second phase takes at once
     EXTENDED = 512   # elements of a row that shares its parameters and goes LINED, at most
     ROOMY = 128      # elements of a row that goes BOXED, at most
+    KNOWN = 8        # rows of which what is known, in double, makes a vector
 
 cdef enum Way:  # that results take
     STORED      # into the cache; all others around it
@@ -206,6 +207,8 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef Py_ssize_t row = row_of(w, job, member)
     cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
+    if way != STORED and w.columns <= NARROW:  # whole vectors of what is known of rows
+        at_once = min(<Py_ssize_t>BATCH, ceil_div(at_once, KNOWN) * KNOWN)
     rows.next = place_of(&w.nest, row)
     if way == LINED and not alone:
         more_s = extended(s + rows.next.param, w.columns, s_room)

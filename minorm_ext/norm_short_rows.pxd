@@ -8,10 +8,9 @@ from libc.string cimport memcpy
 
 from minorm_ext.nest cimport Loop, Nest, Place, go_on
 from minorm_ext.norm_moments cimport Moments, out_of_range, poor_shift, rstds_of, slope_of
-from minorm_ext.norm_row_jobs cimport tally, tally_x
 from minorm_ext.norm_rows cimport span_moments
 from minorm_ext.norm_sums cimport BATCH, BRIEF, Span, sample_mean, shifted_sums, short_sums
-from minorm_ext.norm_work cimport Work
+from minorm_ext.norm_work cimport Work, tally, tally_x
 from minorm_ext.storage cimport Data, item, real
 
 

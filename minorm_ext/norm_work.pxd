@@ -5,7 +5,7 @@ from minorm_ext.nest cimport Nest
 from minorm_ext.norm_lanes cimport BROAD, TILE
 from minorm_ext.norm_moments cimport Equation
 from minorm_ext.norm_rows cimport Cut, cut_row
-from minorm_ext.storage cimport Data
+from minorm_ext.storage cimport Data, real
 
 
 cdef enum:
@@ -87,15 +87,13 @@ cdef struct Work:
     Py_ssize_t group_step  # from the first row of a group to the first row of the next
     Py_ssize_t member_step
     # Backward: places for sums.
-    Py_ssize_t slots       # of a row: one a chunk, or one a piece of a run where runs differ in their parameters
+    Py_ssize_t slots       # of a row: one a chunk, or a piece of a run where runs differ in their parameters, or a lane
     Py_ssize_t extent      # parameters of a row, where each element has one
     Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next
     double* partial        # moments, or sums, of parts
-    void* tallies          # rows: sum(dy) of every slot, then sum(dy * (x - mean)), in the type computed in
-    double* own            # memory of the next two, and of those after them unless they are given
-    double* sum_dy         # of each row, or of each lane
-    double* sum_dyx
-    double* sum_g
+    void* tallies          # sum(dy) of every slot, then sum(dy * (x - mean)), in the type computed in
+    double* own            # memory of the next two, unless they are given, or NULL where a tile keeps them
+    double* sum_g          # of each row
     double* sum_gx
     double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
     void* collected        # rows with a parameter for each element: ds and db of each block
@@ -153,6 +151,7 @@ cdef inline void cut_work(Work* w) noexcept nogil:
     w.each = not w.lanes and n.reduce1.param != 0
     w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
     if w.lanes:
+        w.slots = w.fold
         w.across = n.keep1.count * w.fold
         w.depth = w.columns // w.fold
         w.tile = TILE // w.fold * w.fold
@@ -204,7 +203,19 @@ cdef inline Py_ssize_t blocks_beside(const Work* w) noexcept nogil:
 
 cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:
     """How many slots of a row, one after the other, share a parameter."""
+    if w.lanes:
+        return 1
     return w.cut.pieces if w.nest.reduce0.param and not w.each else w.slots
+
+
+cdef inline real* tally(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where the sum(dy) of a row's slots begin."""
+    return <real*>w.tallies + row * w.slots
+
+
+cdef inline real* tally_x(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where their sum(dy * (x - mean)) begin."""
+    return <real*>w.tallies + (w.rows + row) * w.slots
 
 
 cdef inline bint parts_meet(const Work* w) noexcept nogil:
