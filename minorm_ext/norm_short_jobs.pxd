@@ -24,7 +24,8 @@ from minorm_ext.storage cimport (
 
 cdef enum:
     SOME = 2048      # elements of rows that go together
-    FEW = 1024       # the same where results go around the cache: reading and writing overlap
+    FEW = 1024       # the same where results go around the cache, of x, or of x and dy: reading and writing overlap
+    ABREAST = 16     # narrow rows go together in multiples of this forward, and of half backward: vectors of statistics
     NARROW = 128     # elements of a row that shares its parameters in registers, at most
     FILLED = 256     # the same of one that goes STRAIGHT around the cache
     SEVERAL = 4      # such rows, at least: fewer go in pairs as well
@@ -32,7 +33,6 @@ cdef enum:
     PIECE = 1024     # elements of a pair that the second phase takes at once
     EXTENDED = 512   # elements of a row that shares its parameters and goes LINED, at most
     ROOMY = 128      # elements of a row that goes BOXED, at most
-    KNOWN = 8        # rows of which what is known, in double, makes a vector
 
 cdef enum Way:  # that results take
     STORED      # into the cache; all others around it
@@ -59,11 +59,18 @@ cdef inline Way way_of(
     return APART
 
 
-cdef inline Py_ssize_t rows_at_once(const Work* w, Way way, bint each, Py_ssize_t few) noexcept nogil:
+cdef inline Py_ssize_t rows_at_once(
+    const Work* w, Way way, bint each, Py_ssize_t few, Py_ssize_t abreast
+) noexcept nogil:
+    """From memory `few` elements, and narrow rows in multiples of `abreast`."""
     cdef Py_ssize_t size = SOME if way == STORED else few
+    cdef Py_ssize_t rows
     if each and way == STORED and w.columns > NARROW:
         size = MANY if w.x.direct else CHUNK
-    return min(<Py_ssize_t>BATCH, max(SEVERAL if way == STRAIGHT else 1, size // w.columns))
+    rows = max(SEVERAL if way == STRAIGHT else 1, size // w.columns)
+    if w.columns <= NARROW and (way == LINED or way == BOXED):
+        rows = ceil_div(rows, abreast) * abreast
+    return min(<Py_ssize_t>BATCH, rows)
 
 
 cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -93,14 +100,14 @@ cdef inline void short_forward(const real* type, const Work* w, Py_ssize_t job) 
     cdef bint shared = w.each and s != NULL
     cdef Way way = way_of(type, w, &w.y, alone, shared)
     cdef bint each = shared and way != APART  # some rows go through a loop together
-    cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW)
+    cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW, ABREAST)
     cdef bint pairs = each and way == STORED
     cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
     cdef Py_ssize_t member = begin
     cdef Py_ssize_t end = min(member + w.members_of_block, w.members)
     cdef Py_ssize_t row = row_of(w, job, member)
-    cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
+    cdef Py_ssize_t next = 2 * SOON // size_of(w.x.type) if way != STORED else 0  # backward there is dy as well
     cdef Py_ssize_t n, i, at, some, param
     rows.next = place_of(&w.nest, row)
     if way == LINED and not alone:
@@ -198,7 +205,7 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef bint shared = its_s != NULL and ds != NULL
     cdef Way way = way_of(type, w, &w.dx, alone, shared)
     cdef bint each = shared and way != APART
-    cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW // 2)
+    cdef Py_ssize_t at_once = rows_at_once(w, way, each, FEW // 2, ABREAST // 2)
     cdef bint pairs = each and way == STORED
     cdef Py_ssize_t piece = PIECE if pairs else w.columns
     cdef Py_ssize_t begin = job % w.blocks * w.members_of_block
@@ -207,8 +214,6 @@ cdef inline void short_backward(const real* type, const Work* w, Py_ssize_t job)
     cdef Py_ssize_t row = row_of(w, job, member)
     cdef Py_ssize_t next = SOON // size_of(w.x.type) if way != STORED else 0
     cdef Py_ssize_t n, i, at, some, param
-    if way != STORED and w.columns <= NARROW:  # whole vectors of what is known of rows
-        at_once = min(<Py_ssize_t>BATCH, ceil_div(at_once, KNOWN) * KNOWN)
     rows.next = place_of(&w.nest, row)
     if way == LINED and not alone:
         more_s = extended(s + rows.next.param, w.columns, s_room)
