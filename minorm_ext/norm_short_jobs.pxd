@@ -62,15 +62,15 @@ cdef inline Way way_of(
 cdef inline Py_ssize_t rows_at_once(
     const Work* w, Way way, bint each, Py_ssize_t few, Py_ssize_t abreast
 ) noexcept nogil:
-    """From memory `few` elements: narrow rows in multiples of `abreast`, and two at least that go APART."""
+    """From memory `few` elements; in float narrow rows in multiples of `abreast`, and two at least that go APART."""
     cdef Py_ssize_t size = SOME if way == STORED else few
     cdef Py_ssize_t rows
     if each and way == STORED and w.columns > NARROW:
         size = MANY if w.x.direct else CHUNK
     rows = max(SEVERAL if way == STRAIGHT else 1, size // w.columns)
-    if way == APART and w.columns <= FEW:
+    if w.single and way == APART and w.columns <= FEW:
         rows = max(<Py_ssize_t>2, rows)
-    elif w.columns <= NARROW and (way == LINED or way == BOXED):
+    elif w.single and w.columns <= NARROW and (way == LINED or way == BOXED):
         rows = ceil_div(rows, abreast) * abreast
     return min(<Py_ssize_t>BATCH, rows)
 
