@@ -202,7 +202,7 @@ cdef inline Py_ssize_t blocks_beside(const Work* w) noexcept nogil:
 
 
 cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:
-    """How many slots of a row, one after the other, share a parameter."""
+    """How many slots of a row, one after the other, share a parameter and are added up first. Lanes never are."""
     if w.lanes:
         return 1
     return w.cut.pieces if w.nest.reduce0.param and not w.each else w.slots
