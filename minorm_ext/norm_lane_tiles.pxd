@@ -138,10 +138,12 @@ cdef inline void tile_combine(
     cdef const double* rstd = w.rstd + tile.row
     cdef Lanes room
     cdef real* scale = <real*>&room
-    cdef real* kept = tally(type, w, tile.row)
-    cdef real* kept_x = tally_x(type, w, tile.row)
+    cdef real* kept
+    cdef real* kept_x
     cdef Py_ssize_t i, j
     if w.tallies != NULL:
+        kept = tally(type, w, tile.row)
+        kept_x = tally_x(type, w, tile.row)
         for j in range(tile.lanes):
             kept[j] = <real>dy[j]
         for j in range(tile.lanes):
