@@ -49,6 +49,7 @@ def _facts() -> dict[str, Any]:
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "numpy": np.__version__,
         "kernels": minorm_ext.levels()[-1],
+        "chosen": minorm_ext.choice(),
         "usable": ", ".join(minorm_ext.levels()),
         "compiler": minorm_ext.compiler(),
         "openmp": f"yes ({openmp})" if openmp else "no: the build is serial, kernels use one thread",

@@ -3,6 +3,7 @@
 Every `.pyx` of this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
 a wheel built on one machine runs at full speed on another. `machine` alone is compiled once: it is asked first.
+`MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes.
 
 Kernels take their number of threads as an argument; the number itself lives in `machine`.
 """
@@ -45,12 +46,34 @@ def _usable_processors() -> int:
 
 machine.set_num_threads(_usable_processors())
 get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
-_levels: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
+
+
+LEVELS = ("baseline", "v3", "v4")
+MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
+if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
+    raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3 or v4")
+_supported: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
+_levels = (
+    _supported
+    if MAX_LEVEL is None
+    else tuple(level for level in _supported if LEVELS.index(level) <= LEVELS.index(MAX_LEVEL))
+)
 
 
 def levels() -> tuple[str, ...]:
-    """The instruction sets that were built and that this processor runs, simplest first: `("baseline", "v3", "v4")`."""
+    """The instruction sets that may run, simplest first: `("baseline", "v3", "v4")`.
+
+    They were built, this processor has them, and MINORM_MAX_LEVEL allows them.
+    """
     return _levels
+
+
+def choice() -> str:
+    """Why the best of `levels()` is what it is, in words."""
+    if _levels != _supported:
+        return f"MINORM_MAX_LEVEL={MAX_LEVEL}; without it {_supported[-1]}"
+    beyond = [level for level in machine.built_levels() if level not in _supported]
+    return f"the processor does not have {beyond[0]}" if beyond else "the highest that was built"
 
 
 @functools.cache
@@ -63,7 +86,8 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
         level = _levels[-1]
     if level not in _levels:
         raise ValueError(
-            f"kernels: level={level!r} was not built or is beyond this processor; expected one of {_levels}"
+            f"kernels: level={level!r} was not built, is beyond this processor or above MINORM_MAX_LEVEL; "
+            f"expected one of {_levels}"
         )
     try:
         return importlib.import_module(f"minorm_ext.{level}.{name}")

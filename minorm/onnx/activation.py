@@ -9,6 +9,7 @@ import minorm.functional as F
 from minorm import dtypes
 from minorm.joining import where
 from minorm.onnx.arithmetic import clip
+from minorm.onnx.decimals import shortest
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.precision import stretches
@@ -135,14 +136,17 @@ def write_hardswish_14(g: Graph, x: Value) -> Value:
     return g.add("HardSwish", x)
 
 
+SIXTH = shortest(1 / 6)  # the reader takes it for 1/6
+
+
 @lowers(F.hardswish)
 def lower_hardswish(g: Graph, x: Value) -> Value:
-    return g.add("Mul", x, g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5))
+    return g.add("Mul", x, g.add("HardSigmoid", x, alpha=SIXTH, beta=0.5))
 
 
 @writes(F.hardsigmoid, "HardSigmoid", since=(6, 22))
 def write_hardsigmoid(g: Graph, x: Value) -> Value:
-    return g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+    return g.add("HardSigmoid", x, alpha=SIXTH, beta=0.5)
 
 
 @reads("HardSwish", since=(14, 22))

@@ -17,6 +17,7 @@ from onnx import TensorProto
 
 from minorm import dtypes
 from minorm.onnx import versions
+from minorm.onnx.decimals import changed
 from minorm.onnx.errors import Decline
 from minorm.onnx.sizes import Length, Shape, Size, Symbols, broadcast
 
@@ -31,6 +32,8 @@ ELEMENT_TYPES = {
         for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     },
 }
+
+AttrType = onnx.defs.OpSchema.AttrType
 
 # Operators that answer yes or no, whatever the type of their inputs.
 BOOLEAN = frozenset(("And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"))
@@ -230,9 +233,14 @@ class Graph:
         schema = onnx.defs.get_schema(operator, self.opset, "")
         if schema.deprecated:
             raise Decline(f"{operator} {since} is withdrawn")
-        for name in attributes:
+        for name, value in attributes.items():
             if name not in schema.attributes:
                 raise Decline(f"{operator} {since} has no attribute {name}")
+            if schema.attributes[name].type in (AttrType.FLOAT, AttrType.FLOATS):
+                for number, back in changed(value):
+                    self.warn(
+                        f"{operator}: {name}={number!r} does not fit ONNX's float32; it will come back as {back!r}"
+                    )
         if not schema.min_input <= len(inputs) <= schema.max_input:
             raise Decline(f"{operator} {since} does not take {len(inputs)} inputs")
         if outputs > schema.max_output:

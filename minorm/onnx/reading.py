@@ -20,6 +20,7 @@ import onnx
 from onnx import AttributeProto
 
 from minorm.onnx import tensors
+from minorm.onnx.decimals import shortest
 from minorm.onnx.errors import LoadError
 from minorm.onnx.tensors import MAX_RANK, Budget
 
@@ -46,7 +47,10 @@ class Node:
     # What rules ask
 
     def __getitem__(self, attribute: str) -> Any:
-        """An attribute as a Python value: what the file gives, else the version's default, else None."""
+        """An attribute as a Python value: what the file gives, else the version's default, else None.
+
+        A float is the shortest decimal that names the file's float32: 0.1, and not 0.10000000149011612.
+        """
         if attribute in self.attributes:
             return self.attributes[attribute]
         defaults = attribute_defaults(self.operator, self.since)
@@ -139,6 +143,10 @@ def _value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any
     if kind not in _FIELDS:
         raise LoadError(f"load: {what} is {AttributeProto.AttributeType.Name(kind)}, which minorm does not read")
     value = getattr(attribute, _FIELDS[kind])
+    if kind == AttributeProto.FLOAT:
+        return shortest(value)
+    if kind == AttributeProto.FLOATS:
+        return [shortest(number) for number in value]
     if kind == AttributeProto.STRING:
         return _text(value, what)
     if kind == AttributeProto.STRINGS:
@@ -147,7 +155,7 @@ def _value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any
         return tensors.read(value, what, folder, budget)
     if kind == AttributeProto.TENSORS:
         return [tensors.read(t, what, folder, budget) for t in value]
-    return list(value) if kind in (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.GRAPHS) else value
+    return list(value) if kind in (AttributeProto.INTS, AttributeProto.GRAPHS) else value
 
 
 def _is_set(attribute: Any, name: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx import precision
+from minorm.onnx.decimals import shortest
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.layer_norm import first_axis
@@ -19,6 +20,8 @@ from minorm.onnx.registry import lowers, reads, writes
 from minorm.onnx.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
+
+STEP = float(np.finfo(np.float32).eps)  # what eps=None is: no decimal that somebody wrote, but read as itself
 
 
 def _eps(x: Value, eps: float | None) -> float:
@@ -39,7 +42,10 @@ def write_23(
         raise Decline("RMSNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
-    return g.add("RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=_eps(x, eps))
+    epsilon = _eps(x, eps)
+    return g.add(
+        "RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=shortest(STEP) if epsilon == STEP else epsilon
+    )
 
 
 @lowers(F.rms_norm)
@@ -59,7 +65,7 @@ def lower(
 
 @reads("RMSNormalization", since=(23,))  # the result is of the scale's type
 def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    stash, eps = stash_type(node), node["epsilon"]
+    stash, eps = stash_type(node), STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
 
     def rms_norm(x: Tensor, scale: Tensor) -> Tensor:
         tail = x.shape[axis_of("RMSNormalization", node["axis"], x) :]
