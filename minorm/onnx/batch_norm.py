@@ -21,7 +21,7 @@ from minorm.onnx.batch_statistics import batch_axes, batch_norm, moments, node, 
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
 from minorm.onnx.instance_norm import InstanceNormalization
-from minorm.onnx.metadata import StatisticsLayer
+from minorm.onnx.layer import StatisticsLayer
 from minorm.onnx.precision import same_type
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes

@@ -15,7 +15,8 @@ from minorm.autograd import no_grad
 from minorm.nn import Module, Parameter
 from minorm.onnx import branch, registry, roles, versions
 from minorm.onnx.errors import LoadError, Unsupported
-from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, layer_of, place_layers
+from minorm.onnx.graph_module import GraphModule, Input, Step, layer_of, place_layers
+from minorm.onnx.layer import Layer
 from minorm.onnx.reading import Node
 from minorm.onnx.scope import Scope
 from minorm.onnx.tensors import Budget

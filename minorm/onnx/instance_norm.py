@@ -13,7 +13,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.metadata import StatisticsLayer
+from minorm.onnx.layer import StatisticsLayer
 from minorm.onnx.precision import single
 from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce

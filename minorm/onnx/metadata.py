@@ -10,31 +10,16 @@ minorm.statistics    path of a layer -> how it keeps running statistics, where n
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from minorm.nn import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Module
 from minorm.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from minorm.onnx.errors import LoadError
-from minorm.onnx.graph_module import Layer
+from minorm.onnx.layer import Statistics, StatisticsLayer
 
 PREFIX = "minorm."
 OURS = "minorm"  # producer_name
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """How a layer keeps running statistics. per_sample: of each sample (InstanceNorm), not of the batch."""
-
-    per_sample: bool
-    momentum: float | None
-    unbiased: bool
-
-
-class StatisticsLayer(Layer):
-    """A normalization of a loaded graph that was described by `minorm.statistics`."""
-
-    statistics: Statistics | None = None
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:

@@ -42,7 +42,7 @@ class Node:
     budget: Budget = field(default_factory=Budget)
     guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
-    described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: metadata.Statistics
+    described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics
     updates: bool = True  # whether it changes them in training; else other nodes compute what they become
 
     # What rules ask

@@ -14,6 +14,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from minorm.onnx import metadata, validation
+from minorm.onnx.layer import Statistics
 from minorm.onnx.reading import Node
 
 ENDING = ".updated"
@@ -50,7 +51,7 @@ def still_computed(
 
 def adopted(
     nodes: Sequence[Node],
-    described: Mapping[str, metadata.Statistics],
+    described: Mapping[str, Statistics],
     initializers: Container[str],
     updated: Mapping[str, str],
     outputs: Collection[str],
