@@ -194,6 +194,26 @@ def test_cython_sources_never_cimport_numpy_and_no_flag_breaks_floats() -> None:
         assert forbidden not in flags
 
 
+ROOMS = {  # of minorm/onnx: which others each may import
+    "graph": set(),
+    "operators": {"graph"},
+    "loading": {"graph", "operators"},
+    "checking": {"graph", "operators", "loading"},
+    "exporting": {"graph", "operators", "loading", "checking"},
+    "conversion": {"graph", "operators", "loading", "checking", "exporting"},
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
+    for path in sorted((ROOT / "minorm" / "onnx" / room).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("minorm.onnx"):
+                parts = (node.module or "").split(".")
+                found = {parts[2]} if len(parts) > 2 else {alias.name for alias in node.names}
+                assert found <= ROOMS[room] | {room}, f"{path.name}:{node.lineno} imports {found}"
+
+
 def test_no_print_and_no_environment_variable_in_the_library() -> None:
     """One exception: minorm_ext/__init__.py, for libgomp's spin count (no other way in) and MINORM_MAX_LEVEL."""
     for path in sources():
