@@ -1,6 +1,6 @@
 """A training loop of one's own: groups of parameters, a schedule, gradient clipping, an average over two half batches.
 
-Needs: pip install "minorm[demo]".
+Needs: pip install scikit-learn.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Fine-tuning: keep what a network learned on the digits 0 to 4, freeze it, and train a new head for 5 to 9.
 
 freeze() makes a module a fixed function: no gradients, and its BatchNorms use and keep their running statistics,
-whatever train() says. Needs: pip install "minorm[demo]".
+whatever train() says. Needs: pip install scikit-learn.
 """
 
 import numpy as np

@@ -1,12 +1,13 @@
-"""Sixty seconds of minorm: define, train, export, verify. Needs: pip install "minorm[demo]"."""
+"""Sixty seconds of minorm: define, train, export, verify. The README's program, letter by letter."""
 
 import minorm as mn
+import minorm.functional as F
 import minorm.onnx
-from minorm import data, nn, optim
+from minorm import nn, optim
+from minorm.data import DataLoader, split_digits
 
 mn.manual_seed(0)
-train, test = data.split_digits(seed=0)  # 1,797 handwritten digits, 8 x 8 pixels, in scikit-learn's wheel
-loader = data.DataLoader(train, batch_size=64, shuffle=True)
+train, test = split_digits(seed=0)  # 1,797 handwritten digits, 8 x 8 pixels, from scikit-learn's wheel
 
 model = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1, bias=False),
@@ -20,21 +21,20 @@ model = nn.Sequential(
     nn.Flatten(),
     nn.Linear(128, 10),
 )
-loss_function = nn.CrossEntropyLoss()
 optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-for _ in range(10):
-    for images, labels in loader:
-        loss = loss_function(model(images), labels)
+for epoch in range(10):
+    for images, labels in DataLoader(train, batch_size=64, shuffle=True, seed=epoch):
+        loss = F.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
-images, labels = map(mn.tensor, test[:])
 model.eval()
-accuracy = (model(images).argmax(dim=1) == labels).numpy().mean()
-print(f"accuracy on {len(labels)} digits it has not seen: {accuracy:.3f}")
+images, labels = next(iter(DataLoader(test, batch_size=len(test))))
+with mn.no_grad():
+    logits = model(images)
+print("accuracy", (logits.argmax(1) == labels).float().mean().item())
 
 mn.save(model.state_dict(), "digits.safetensors")
-minorm.onnx.export(model, images, "digits.onnx")
-print(minorm.onnx.verify("digits.onnx", [images], [model(images)]))
+minorm.onnx.export(model, images, "digits.onnx", verify=True)  # runs the file in onnxruntime and compares

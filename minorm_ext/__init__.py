@@ -28,10 +28,13 @@ if _spin:
 try:
     machine = importlib.import_module("minorm_ext.baseline.machine")
 except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("minorm_ext"):
+        raise
     raise ImportError(
-        "minorm_ext: the kernels are not compiled; run `pip install -e .` in the checkout, "
-        "or `python setup.py build_ext --inplace` where Cython and setuptools are installed"
-    ) from error
+        f"minorm_ext: the kernels are not compiled in {os.path.dirname(__file__)}; run `pip install -e .` in the "
+        "checkout, or `python setup.py build_ext --inplace` where Cython and setuptools are installed; "
+        "a minorm that was installed without -e is found from every other folder"
+    ) from None
 finally:
     if _spin:
         os.unsetenv("GOMP_SPINCOUNT")

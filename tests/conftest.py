@@ -1,8 +1,9 @@
-"""What every test shares: the checkout on the path, a generator with a fixed seed, quick hypothesis settings."""
+"""What every test shares: a generator with a fixed seed, quick hypothesis settings, and a list of what was skipped."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,38 @@ settings.register_profile(
     "minorm", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("minorm")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--list-skipped", metavar="FILE", help="write there what was skipped, one a line; `pytest @FILE` tries it again"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (file := config.getoption("list_skipped")) and not hasattr(config, "workerinput"):  # a worker of xdist has that
+        config.pluginmanager.register(Skipped(Path(file)))
+
+
+class Skipped:
+    """Notes tests, and modules that skip themselves as a whole."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.names = file, dict[str, None]()  # each once, in order
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.note(report)
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            # A parameter of which there was none may have got values where what was missing is there.
+            self.names[report.nodeid.removesuffix("[NOTSET]")] = None
+
+    def pytest_sessionfinish(self) -> None:
+        self.file.write_text("".join(f"{name}\n" for name in self.names))
 
 
 @pytest.fixture

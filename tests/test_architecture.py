@@ -6,6 +6,7 @@ The table is the one of docs/architecture.md. A package may always import from i
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,12 @@ def part_of(module: str) -> str | None:
     return None
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def sources() -> list[Path]:
     return sorted(p for folder in ("minorm", "minorm_ext") for p in (ROOT / folder).rglob("*.py"))
 
@@ -127,6 +134,11 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
         pending.extend(ast.iter_child_nodes(node))
 
 
+@functools.cache
+def imported(path: Path) -> list[tuple[int, str]]:
+    return list(imports(parsed(path)))
+
+
 def test_the_table_only_points_upward_in_the_list() -> None:
     seen: set[str] = set()
     for part, allowed in MAY_IMPORT.items():
@@ -141,7 +153,7 @@ def test_imports_point_downward(path: Path) -> None:
         return
     assert part in MAY_IMPORT, f"{part} has no line in the table of this test and of docs/architecture.md"
     allowed = MAY_IMPORT[part] | EVERYWHERE | {part}
-    for line, name in imports(ast.parse(path.read_text())):
+    for line, name in imported(path):
         target = part_of(name)
         if target == "__init__" and name != "minorm":
             target = part_of(name + ".")
@@ -166,7 +178,7 @@ def test_imports_point_downward(path: Path) -> None:
 def test_a_foreign_package_is_named_only_where_it_belongs(package: str, where: tuple[str, ...]) -> None:
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
-        for line, name in imports(ast.parse(path.read_text())):
+        for line, name in imported(path):
             if name.split(".")[0] == package:
                 assert relative.startswith(where or ("nowhere",)), f"{relative}:{line} imports {package}"
 
@@ -179,7 +191,7 @@ def test_no_import_of_ours_hides_inside_a_function() -> None:
     for path in sources():
         if owner(path) in TOP or path == SELECT:
             continue
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(parsed(path)):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for line, name in imports(function):
                     assert part_of(name) is None, f"{path.name}:{line} imports {name} inside {function.name}"
@@ -218,7 +230,7 @@ def test_no_print_and_no_environment_variable_in_the_library() -> None:
     """One exception: minorm_ext/__init__.py, for libgomp's spin count (no other way in) and MINORM_MAX_LEVEL."""
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
                 assert relative.startswith(("minorm/cli", "minorm/config.py")), f"{relative}:{node.lineno} prints"
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):

@@ -19,7 +19,7 @@
 # You write the judge (a distance and float64 formulas), a machine that makes failing models small, and then you hunt:
 # six planted bugs first, and after that real ones, in the tools that are installed on your machine. They are there.
 #
-# You need lab 1, and `pip install "minorm[onnx]"`; lab 10 helps. Time: about 90 minutes.
+# You need lab 1, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 90 minutes.
 
 # %%
 import numpy as np

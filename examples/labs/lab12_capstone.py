@@ -20,7 +20,7 @@
 # Everything comes together: a normalization kernel of your own, a training loop, a checkpoint, a file, and fine-tuning.
 # What should be equal is compared bit for bit, and what should be good on images nobody trained on.
 #
-# You need labs 1, 3 and 5, and `pip install "minorm[onnx]"`; lab 10 helps. Time: about 90 minutes.
+# You need labs 1, 3 and 5, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 90 minutes.
 
 # %%
 import os

@@ -55,9 +55,9 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is found and the verdicts; returns 1 if one is a failure."""
-    extras.need("onnx", "onnx")
+    extras.need("onnx")
     if not args.json:
-        extras.need("demo", "rich")
+        extras.need("rich")
     from minorm.onnx.checking.inspection import inspect
 
     found = inspect(args.model, args.max_bytes)

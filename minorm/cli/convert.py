@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, and say what became of the normalizations."""
-    extras.need("onnx", "onnx")
+    extras.need("onnx")
     import onnx
 
     import minorm.onnx

@@ -64,7 +64,7 @@ class Check:
 
 def run(args: argparse.Namespace) -> int:
     """The whole demo; returns 1 if a check failed."""
-    extras.need("demo", "rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
+    extras.need("rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
     from rich.console import Console
 
     if args.epochs < 1 or args.seeds < 1:

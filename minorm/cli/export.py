@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
-    extras.need("onnx", "onnx")
+    extras.need("onnx")
     from minorm.onnx import verify
     from minorm.onnx.exporting import tracing
     from minorm.training.run import CHECKPOINT

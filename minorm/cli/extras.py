@@ -7,8 +7,8 @@ import importlib.util
 INSTALL = {"sklearn": "scikit-learn"}  # where the name to install is not the name to import
 
 
-def need(extra: str, *names: str) -> None:
+def need(*names: str) -> None:
     """ImportError, which `main` shows as one sentence, unless every package of `names` can be imported."""
     missing = [INSTALL.get(name, name) for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise ImportError(f'needs {" and ".join(missing)}; install with: pip install "minorm[{extra}]"')
+        raise ImportError(f"needs {' and '.join(missing)}; install with: pip install {' '.join(missing)}")

@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train; returns 0, or raises what `main` turns into a message."""
-    extras.need("demo", "rich")
+    extras.need("rich")
     from rich.console import Console
 
     from minorm.progress import TrainingBar

@@ -12,8 +12,9 @@ def load_digits() -> ArrayDataset:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise ImportError("load_digits: the digits come with scikit-learn, which is not installed; "
-                          "pip install 'minorm[demo]'") from error  # fmt: skip
+        raise ImportError(
+            "load_digits: the digits come with scikit-learn, which is not installed; pip install scikit-learn"
+        ) from error
     found = datasets.load_digits()
     images = (found.images / 16).astype(np.float32)[:, np.newaxis]
     return ArrayDataset(images, found.target.astype(np.int64))

@@ -1,4 +1,4 @@
-"""The NVIDIA driver of this machine, asked without CuPy, and which of minorm's extras goes with it."""
+"""The NVIDIA driver of this machine, asked without CuPy, and which CuPy goes with it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def version() -> int | None:
         return None
 
 
-def extra(driver: int) -> str | None:
-    """The extra with the CuPy for this driver; None where it is too old for both."""
-    return "cuda13" if driver >= 13000 else "cuda12" if driver >= 12000 else None
+def package(driver: int) -> str | None:
+    """The CuPy for this driver, as pip takes it and as pyproject.toml has it; None where the driver is too old."""
+    return "cupy-cuda13x[ctk]>=14.2" if driver >= 13000 else "cupy-cuda12x[ctk]>=14.2" if driver >= 12000 else None
 
 
 def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
@@ -33,12 +33,12 @@ def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
     if driver is None:
         return (
             f"cuda: no NVIDIA driver was found ({LIBRARY} cannot be loaded); install the driver of the GPU, then "
-            "minorm[cuda12] or minorm[cuda13], as the driver is; or compute on 'cpu'"
+            "cupy-cuda12x[ctk] or cupy-cuda13x[ctk], as the driver is; or compute on 'cpu'"
         )
-    fitting = extra(driver)
+    fitting = package(driver)
     if fitting is None:
         return f"cuda: the NVIDIA driver is for CUDA {name(driver)}; expected 12.0 or newer; update the driver"
-    install = f"pip install 'minorm[{fitting}]'"
+    install = f"pip install '{fitting}'"
     if missing is not None:
         return f"cuda: CuPy is not there ({missing}); the NVIDIA driver is for CUDA {name(driver)}: {install}"
     if runtime // 1000 > driver // 1000:

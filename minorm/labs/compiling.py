@@ -85,7 +85,7 @@ def _translate(source: Path) -> None:
     try:
         main: Any = importlib.import_module("Cython.Compiler.Main")
     except ImportError as error:
-        raise ImportError("building Cython needs Cython: pip install 'minorm[labs]'") from error
+        raise ImportError("building Cython needs Cython: pip install Cython") from error
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         result = main.compile_single(str(source), main.CompilationOptions(main.default_options), source.stem)

@@ -1,5 +1,6 @@
 // CUDA for g++: a block's threads are fibers, each running up to its next barrier or shuffle, in an order that a seed
-// decides. What stands here is what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more.
+// decides. What stands here is what kernels of one-dimensional blocks use; minorm/labs/cuda.py tells more. With SHIM_APART
+// the second half, which no kernel needs to see, is left out: who compiles hundreds of kernels compiles it once.
 
 #include <ucontext.h>
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 #define __global__
@@ -27,7 +27,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-dim3 threadIdx, blockIdx, blockDim, gridDim;
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 const int warpSize = 32;
 using std::min; using std::max;
 inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
@@ -37,14 +37,41 @@ template <class T> T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
 namespace shim {
 enum State { READY, BLOCK, WARP, DONE };
 struct Fiber { ucontext_t context; State state; int line; double slot; };
+extern std::vector<Fiber> fibers;
+extern int current;
+extern unsigned long long random_state;
+
+inline int lane() { return current % 32; }
+void wait(State state, int line);
+
+template <class T> T exchange(T v, int from, int line) {
+    int mine = current, source = mine / 32 * 32 + from;
+    static_assert(sizeof(T) <= sizeof(double), "shuffles carry 4 or 8 bytes");
+    std::memcpy(&fibers[mine].slot, &v, sizeof v);
+    wait(WARP, line);
+    if (from >= 0 && from < 32 && source < (int)fibers.size()) std::memcpy(&v, &fibers[source].slot, sizeof v);
+    wait(WARP, line);
+    return v;
+}
+
+int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void* kernel);
+
+template <class Kernel> int run(dim3 grid, int threads, unsigned seed, Kernel kernel) {
+    return run_blocks(grid, threads, seed, [](void* k) { (*static_cast<Kernel*>(k))(); }, &kernel);
+}
+}
+
+#ifndef SHIM_APART
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace shim {
 std::vector<Fiber> fibers;
 ucontext_t scheduler;
-std::function<void()> body;
+void (*body)(void*);
+void* argument;
 int current, barriers;
 char message[300];
 unsigned long long random_state;
-
-int lane() { return current % 32; }
 
 unsigned dice(unsigned n) {  // xorshift
     random_state ^= random_state << 13; random_state ^= random_state >> 7; random_state ^= random_state << 17;
@@ -57,17 +84,7 @@ __attribute__((noinline)) void wait(State state, int line) {
     swapcontext(&fibers[mine].context, &scheduler);
 }
 
-template <class T> T exchange(T v, int from, int line) {
-    int mine = current, source = mine / 32 * 32 + from;
-    static_assert(sizeof(T) <= sizeof(double), "shuffles carry 4 or 8 bytes");
-    std::memcpy(&fibers[mine].slot, &v, sizeof v);
-    wait(WARP, line);
-    if (from >= 0 && from < 32 && source < (int)fibers.size()) std::memcpy(&v, &fibers[source].slot, sizeof v);
-    wait(WARP, line);
-    return v;
-}
-
-void enter() { body(); fibers[current].state = DONE; }
+void enter() { body(argument); fibers[current].state = DONE; }
 
 bool together(int first, int last, State state) {  // do all of these wait at the same line?
     for (int t = first; t < last; t++)
@@ -130,12 +147,12 @@ int run_block(int threads, char* stacks, size_t stack) {
     }
 }
 
-int run(dim3 grid, int threads, unsigned seed, std::function<void()> kernel) {
+int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void* kernel) {
     const size_t stack = 64 << 10;
     const int blocks = grid.x * grid.y * grid.z;
     char* stacks = (char*)malloc(stack * threads);
     std::vector<int> order(blocks);
-    body = kernel; barriers = 0; message[0] = 0; random_state = 88172645463325252ull + 2654435761ull * seed;
+    body = call; argument = kernel; barriers = 0; message[0] = 0; random_state = 88172645463325252ull + 2654435761ull * seed;
     for (int i = 0; i < 10; i++) dice(2);
     for (int b = 0; b < blocks; b++) order[b] = b;
     for (int i = blocks - 1; i > 0; i--) std::swap(order[i], order[dice(i + 1)]);
@@ -150,3 +167,4 @@ int run(dim3 grid, int threads, unsigned seed, std::function<void()> kernel) {
 }
 }
 extern "C" const char* shim_message() { return shim::message; }
+#endif

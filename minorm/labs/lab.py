@@ -116,7 +116,7 @@ class Lab:
     def missing(self) -> str:
         """What the lab needs and this machine lacks, in words; empty where there is all."""
         lacking = [PIP.get(name, name) for name in self.packages if importlib.util.find_spec(name) is None]
-        words = [f"{' and '.join(lacking)} (pip install 'minorm[labs]')"] if lacking else []
+        words = [f"{' and '.join(lacking)} (pip install {' '.join(lacking)})"] if lacking else []
         if self.programs and not any(shutil.which(program, path=PATH) for program in self.programs):
             words.append(f"a compiler, {' or '.join(self.programs)}")
         return f"lab {self.number} needs {' and '.join(words)}, which this machine lacks" if words else ""

@@ -1,4 +1,4 @@
-"""minorm.onnx: models out to ONNX and in. Needs the extra: pip install "minorm[onnx]".
+"""minorm.onnx: models out to ONNX and in. Needs: pip install onnx onnxruntime.
 
 minorm.onnx.export(model, x, "model.onnx")
 model = minorm.onnx.load("model.onnx")
@@ -7,7 +7,7 @@ model = minorm.onnx.load("model.onnx")
 try:
     import onnx as _onnx  # the package, not this one
 except ImportError as error:
-    raise ImportError("minorm.onnx needs the onnx package; install it with: pip install 'minorm[onnx]'") from error
+    raise ImportError("minorm.onnx needs the onnx package; install it with: pip install onnx onnxruntime") from error
 
 from minorm.onnx.checking.verification import Report, verify
 from minorm.onnx.conversion.convert import convert

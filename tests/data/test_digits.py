@@ -34,7 +34,5 @@ def test_the_split_is_the_seeds_and_shares_nothing() -> None:
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(
-        ImportError, match=r"load_digits: the digits come with scikit-learn.*pip install 'minorm\[demo\]'"
-    ):
+    with pytest.raises(ImportError, match=r"load_digits: the digits come with scikit-learn.*pip install scikit-learn"):
         load_digits()

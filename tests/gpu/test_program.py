@@ -70,7 +70,7 @@ def test_what_brings_the_compiler_is_told(cuda: Any, monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match=r"cuda_fp16.h") as error:
         program.Program("norm_rows.cu").kernel(*KEY)
     assert "row_forward<__nv_bfloat16" in error.value.__notes__[0]
-    assert "pip install 'minorm[cuda12]'" in error.value.__notes__[0]
+    assert "pip install 'cupy-cuda12x[ctk]>=14.2'" in error.value.__notes__[0]
 
 
 class Loaded:

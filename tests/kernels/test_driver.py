@@ -1,4 +1,4 @@
-"""Without a GPU to compute on, the message says what this machine lacks and which extra goes with its driver."""
+"""Without a GPU to compute on, the message says what this machine lacks and which CuPy goes with its driver."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from minorm.kernels import driver
 @pytest.mark.parametrize(
     ("found", "missing", "runtime", "expected"),
     [
-        (None, "No module named 'cupy'", 0, r"no NVIDIA driver was found .* minorm\[cuda12\] or minorm\[cuda13\]"),
+        (
+            None,
+            "No module named 'cupy'",
+            0,
+            r"no NVIDIA driver was found .* cupy-cuda12x\[ctk\] or cupy-cuda13x\[ctk\]",
+        ),
         (None, None, 12090, "no NVIDIA driver was found"),
-        (12080, "No module named 'cupy'", 0, r"CUDA 12.8: pip install 'minorm\[cuda12\]'"),
-        (13000, "No module named 'cupy'", 0, r"CUDA 13.0: pip install 'minorm\[cuda13\]'"),
-        (14020, "No module named 'cupy'", 0, r"pip install 'minorm\[cuda13\]'"),
+        (12080, "No module named 'cupy'", 0, r"CUDA 12.8: pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
+        (13000, "No module named 'cupy'", 0, r"CUDA 13.0: pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
+        (14020, "No module named 'cupy'", 0, r"pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
         (11080, "No module named 'cupy'", 0, "is for CUDA 11.8; expected 12.0 or newer; update the driver"),
-        (12040, None, 13000, r"pip uninstall cupy-cuda13x, then pip install 'minorm\[cuda12\]'"),
+        (12040, None, 13000, r"pip uninstall cupy-cuda13x, then pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
         (12080, None, 12090, "shows no GPU; nvidia-smi should list one"),
     ],
 )

@@ -40,11 +40,11 @@ def test_the_cpu_needs_nothing() -> None:
         assert xp is np
 
 
-def test_without_cupy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupy_the_error_names_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(select, "_found", [])
     monkeypatch.setattr(driver, "version", lambda: 12080)
-    with pytest.raises(RuntimeError, match=r"pip install 'minorm\[cuda12\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install 'cupy-cuda12x\[ctk\]>=14.2'"):
         select.to_device(np.ones(3), "cuda")
 
 
@@ -60,5 +60,5 @@ def test_a_cupy_without_a_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "cupy", idle)
     monkeypatch.setattr(select, "_found", [])
     monkeypatch.setattr(driver, "version", lambda: 12080)
-    with pytest.raises(RuntimeError, match=r"pip uninstall cupy-cuda13x, then pip install 'minorm\[cuda12\]'"):
+    with pytest.raises(RuntimeError, match=r"pip uninstall cupy-cuda13x, then pip install 'cupy-cuda12x\[ctk\]>=14.2'"):
         select.library()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from minorm.cli import main
 from minorm.labs import catalogue
+from tests.test_installing import strangers
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
-    pytest.importorskip("setuptools")
+    pytest.importorskip("setuptools", minversion="77")
     pytest.importorskip("Cython")
     if not (ROOT / "setup.py").exists():
         pytest.skip("needs a checkout")
@@ -26,6 +28,13 @@ def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
     found = {path.name: path.read_text() for path in (tmp_path / "lib/minorm/labs/notebooks").iterdir()}
     assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
     assert not list((tmp_path / "lib").rglob("*solution*"))
+    assert not [path for path in (tmp_path / "lib").rglob("*") if path.is_file() and strangers(path.read_text())]
+
+
+def test_the_test_extra_brings_what_a_build_needs() -> None:
+    """Tests run setup.py in the environment of the README's test line, and nothing else is installed there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["build-system"]["requires"]) <= set(project["project"]["optional-dependencies"]["test"])
 
 
 def test_the_readmes_line_starts_lab_0(tmp_path: Path) -> None:

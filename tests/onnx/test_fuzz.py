@@ -1,4 +1,7 @@
-"""The fuzz of tests/onnx/fuzz: 20,000 broken models here; `python tests/onnx/fuzz --cases 200000` runs more by hand."""
+"""The fuzz of tests/onnx/fuzz: the first 4,000 broken models, and 20,000 with -m slow.
+
+`python tests/onnx/fuzz --cases 200000` runs more by hand.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,16 @@ def fuzz(*arguments: str, program: str | None = None) -> subprocess.CompletedPro
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it forks, and reads from /proc what memory a case takes")
-def test_broken_models_load_and_run_or_say_why_not() -> None:
-    done = fuzz("--cases", "20000")
+@pytest.mark.parametrize("cases", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_broken_models_load_and_run_or_say_why_not(cases: int) -> None:
+    done = fuzz("--cases", str(cases))
     print(done.stdout[-3000:])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     numbers = re.search(r"(\d+) differentiated, (\d+) load, (\d+) ran, (\d+) run; 0 failures", done.stdout)
     assert numbers is not None, done.stdout
     differentiated, refused, ran, failed = map(int, numbers.groups())
-    assert differentiated + refused + ran + failed > 19_900
-    assert min(differentiated, refused, ran, failed) > 1500  # it reaches what there is to reach
+    assert differentiated + refused + ran + failed > 0.995 * cases
+    assert min(differentiated, refused, ran, failed) > 0.075 * cases  # it reaches what there is to reach
 
 
 BROKEN = """

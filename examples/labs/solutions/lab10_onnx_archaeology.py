@@ -19,7 +19,7 @@
 # You write a small reader: it finds a node's version, its attributes and its mode, and computes what that version says.
 # At the end it reads a zoo of models from ten years, six versions of BatchNormalization and two of GroupNormalization.
 #
-# You need labs 1 and 4, and `pip install "minorm[onnx]"`. Time: about 90 minutes.
+# You need labs 1 and 4, and `pip install onnx onnxruntime`. Time: about 90 minutes.
 
 # %%
 import numpy as np
