@@ -195,7 +195,7 @@ def test_cython_sources_never_cimport_numpy_and_no_flag_breaks_floats() -> None:
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:
-    """One exception: libgomp takes its spin count from the environment alone, as minorm_ext/__init__.py explains."""
+    """One exception: minorm_ext/__init__.py respects OpenMP's variables and MINORM_MAX_LEVEL; it explains both."""
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
