@@ -201,20 +201,13 @@ class _Sum:
         self.owned = True
 
 
-# Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One lock,
-# taken once a walk, costs a walk a tenth of a microsecond; a lock for each tensor cost it more. A signal's handler may
-# walk a graph of its own meanwhile, hence RLock. A forked child has none of the threads that may hold it: it gets a new
-# one.
+# Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
+# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
+# walk a graph of its own meanwhile, hence RLock. A fork waits for it: held by a thread that the child does not have, it
+# would stay so there.
 _adding = threading.RLock()
-
-
-def _renew_lock() -> None:
-    global _adding
-    _adding = threading.RLock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_adding.release)
 
 
 def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:

@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
-_generator: np.random.Generator | None = None
+_made: list[np.random.Generator] = []  # the generator, once there is one
 _making = threading.RLock()
 
 
 def generator() -> np.random.Generator:
     """The generator itself, for whatever draws; made when first asked for, as numpy.random is slow to import."""
-    global _generator
-    if _generator is None:
+    if not _made:
         with _making:
-            if _generator is None:
-                _generator = np.random.Generator(np.random.PCG64())
-    return _generator
+            if not _made:
+                _made.append(np.random.Generator(np.random.PCG64()))
+    return _made[0]
 
 
 def manual_seed(seed: int) -> None:
@@ -55,13 +54,13 @@ def set_state(state: dict[str, Any]) -> None:
 
 def _before_fork() -> None:
     _making.acquire()
-    if _generator is not None:
-        _generator.bit_generator.lock.acquire()
+    for made in _made:
+        made.bit_generator.lock.acquire()
 
 
 def _after_fork() -> None:
-    if _generator is not None:
-        _generator.bit_generator.lock.release()
+    for made in _made:
+        made.bit_generator.lock.release()
     _making.release()
 
 

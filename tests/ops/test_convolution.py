@@ -59,7 +59,7 @@ def test_like_pytorch(function: Any, x: Any, w: Any, options: Any, dtype: Any) -
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), **tolerance)
 
 
-# stride, dilation, output_padding: every output_padding from a stride on that a dilation up to 5 allows, and four below it
+# stride, dilation, output_padding: every output_padding from a stride on that a dilation up to 5 allows, and four less
 SPREAD = [(s, d, extra) for d in range(1, 6) for s in range(1, 5) for extra in range(s, d)]
 SPREAD += [(2, 1, 1), (3, 2, 2), (3, 1, 0), (4, 2, 3)]
 

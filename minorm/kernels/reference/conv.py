@@ -48,8 +48,8 @@ def checked(
     """
     if w[1] * groups != x[1] or w[0] % groups or not len(x) == len(w) == len(padding) + 2:
         raise ValueError(
-            f"{operation}: w.shape is {w}, x.shape is {x}, groups={groups}; expected w.shape[1] * groups == x.shape[1], "
-            f"w.shape[0] a multiple of groups, and {len(padding)} spatial axes"
+            f"{operation}: w.shape is {w}, x.shape is {x}, groups={groups}; expected w.shape[1] * groups == "
+            f"x.shape[1], w.shape[0] a multiple of groups, and {len(padding)} spatial axes"
         )
     y = (x[0], w[0], *output_shape(x[2:], w[2:], stride, padding, dilation))
     how = f"x.shape is {x}, w.shape is {w}, stride={stride}, padding={padding}, dilation={dilation}"
