@@ -34,6 +34,11 @@ def set_num_threads(n: int) -> None:
     minorm_ext.set_num_threads(n)
 
 
+def environment() -> dict[str, str]:
+    """The variables by which a process that is started with an environment of its own computes as this one does."""
+    return {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
+
+
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
     """Print what this installation was built for and found, as `numpy.show_config` does.
 

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-import minorm_ext
+from minorm import config
 from minorm.labs.wire import Line
 
 KEPT = 4000  # characters of what is printed
@@ -54,7 +54,7 @@ class Process:
                     "LANG": "C.UTF-8",
                     "MPLBACKEND": "Agg",
                     "LAB_MARK": self.mark,
-                    **({"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL} if minorm_ext.MAX_LEVEL else {}),
+                    **config.environment(),
                 },
                 start_new_session=True,
             )

@@ -20,7 +20,8 @@ import minorm.functional as F
 from minorm.onnx.batch_statistics import batch_axes, batch_norm, moments, node, put
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.graph_module import Layer
+from minorm.onnx.instance_norm import InstanceNormalization
+from minorm.onnx.layer import StatisticsLayer
 from minorm.onnx.precision import same_type
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import lowers, reads, writes
@@ -149,7 +150,7 @@ def lower(
 # Reading
 
 
-class BatchNormalization(Layer):
+class BatchNormalization(StatisticsLayer):
     """The operator in all its versions. It owns its running statistics where the file holds them, else it has none.
 
     Owned, `training` decides: in training x is normalized with its own statistics, which are blended into the running
@@ -167,18 +168,23 @@ class BatchNormalization(Layer):
         self.training = self.form = trains
         self.owned = bool(node.statistics)
         self.updates = self.owned and node.updates
-        self.momentum, self.eps = float(node["momentum"]), float(node["epsilon"])
+        self.statistics = how = node.described
+        self.momentum: float | None = how.momentum if how else node["momentum"]
+        self.unbiased = how is not None and how.unbiased
+        self.eps = node["epsilon"]
         self.wants = tuple(node.wants(place) for place in range(5))
         self.images = node.since == 1
 
-    def forward(self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, batches: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """y, and where somebody reads them the running mean and variance, and the batch's."""
         if x.ndim == 0 or (self.images and x.ndim != 4):
             raise ValueError(
                 f"x has shape {x.shape}; expected {'(N, C, H, W)' if self.images else '(N, C, *positions)'}"
             )
         if x.ndim == 1:  # a single axis is the batch; there is one channel
-            y, *statistics = self.forward(x.reshape(-1, 1), scale, bias, mean, var)
+            y, *statistics = self.forward(x.reshape(-1, 1), scale, bias, mean, var, batches)
             return y.reshape(x.shape), *statistics
         data, scale, bias = same_type(x, scale, bias)
         trains = self.training and not self.frozen if self.owned else self.form
@@ -186,10 +192,14 @@ class BatchNormalization(Layer):
             y = F.batch_norm(data, mean, var, scale, bias, False, self.momentum, self.eps)
             return y.to(x.dtype), *self._snapshot(mean, var), mean, var
         axes = batch_axes(data, scale)
-        if self.updates and math.prod(x.shape[axis] for axis in axes) != 1:
-            y = F.batch_norm(data, mean, var, scale, bias, True, self.momentum, self.eps)
+        if self.updates and (self.statistics is not None or math.prod(x.shape[axis] for axis in axes) != 1):
+            y = F.batch_norm(
+                data, mean, var, scale, bias, True, self.momentum, self.eps,
+                num_batches_tracked=batches, unbiased_running_var=self.unbiased,
+            )  # fmt: skip
             new = self._snapshot(mean, var)
         else:
+            assert self.momentum is not None  # only a node that is described has none
             y, new_mean, new_var = batch_norm(data, scale, bias, mean, var, self.momentum, self.eps)
             new = new_mean, new_var
             if self.updates:
@@ -227,7 +237,9 @@ def _fixed(node: Node) -> tuple[int, ...]:
 
 # `spatial` of 1 to 7 is read off the shapes of the parameters: its wording was inverted on the way.
 @reads("BatchNormalization", since=(1, 6, 7, 9, 14, 15), fixed=_fixed)
-def read(node: Node) -> BatchNormalization:
+def read(node: Node) -> BatchNormalization | InstanceNormalization:
+    if node.described is not None and node.described.per_sample:
+        return InstanceNormalization(node, trains=False)
     if node.since >= 14 and not trains(node) and any(node.outputs[1:]):
         raise ValueError(f"it has {len(node.outputs)} outputs and training_mode=0; expected 1, or training_mode=1")
     return BatchNormalization(node, trains(node))

@@ -15,7 +15,8 @@ from minorm.autograd import no_grad
 from minorm.nn import Module, Parameter
 from minorm.onnx import branch, registry, roles, versions
 from minorm.onnx.errors import LoadError, Unsupported
-from minorm.onnx.graph_module import GraphModule, Input, Layer, Step, layer_of, place_layers
+from minorm.onnx.graph_module import GraphModule, Input, Step, layer_of, place_layers
+from minorm.onnx.layer import Layer
 from minorm.onnx.reading import Node
 from minorm.onnx.scope import Scope
 from minorm.onnx.tensors import Budget
@@ -148,7 +149,7 @@ class Builder:
         names = [_before(name) if name in self.roles.snapshots else name for name in node.inputs]
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
-        for place, name in zip(roles.STATISTICS.get(node.operator, ()), node.statistics, strict=False):
+        for place, name in zip(roles.places(node), node.statistics, strict=False):
             names[place] = name
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
@@ -166,7 +167,7 @@ class Builder:
         if not any(made):
             return
         conditions = [(self._slot(name), value) for name, value in guards]
-        scope = Scope(_scope(node)) if _scope(node) else None
+        scope = Scope(node.scope) if node.scope else None
         step = Step(
             operation, inputs, outputs, str(node), silent, scope, conditions,
             precise=_precise(node), operator=_checked(node),
@@ -217,8 +218,8 @@ def _precise(node: Node) -> tuple[int, ...]:
 
 
 def _checked(node: Node) -> str:
-    """The operator whose inputs are checked for their kinds; ours, a form of If, has others than ONNX's."""
-    return "" if node.operator == "If" else node.operator
+    """The operator whose inputs are checked for their kinds; ours, a form of If, and what the metadata adds are not."""
+    return "" if node.operator == "If" or node.described is not None else node.operator
 
 
 def _before(name: str) -> str:
@@ -231,8 +232,8 @@ def _path(node: Node, ours: bool) -> str:
     prefixes = {name.rpartition(".")[0] for name in (*node.statistics, *node.inputs[1:3]) if name}
     if len(prefixes) == 1 and (prefix := prefixes.pop()):
         return prefix
-    if ours and _scope(node):
-        return _scope(node)
+    if ours and node.scope:
+        return node.scope
     return node.name.replace(".", "_") or f"{node.operator}_{next(filter(None, node.outputs), '')}".replace(".", "_")
 
 
@@ -251,11 +252,6 @@ def _set_modes(
     for path, module in model.named_modules():
         module.frozen = path in frozen
     for node, layer in layers:
-        layer.frozen |= _scope(node) in frozen
+        layer.frozen |= node.scope in frozen
     for name, parameter in parameters.items():
         parameter.requires_grad = name.rpartition(".")[0] not in frozen
-
-
-def _scope(node: Node) -> str:
-    """The path of the module that minorm exported the node from."""
-    return node.name.rpartition("/")[0]

@@ -13,7 +13,7 @@ import numpy as np
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx.graph import Graph, Value
-from minorm.onnx.graph_module import Layer
+from minorm.onnx.layer import Layer
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import reads, writes
 from minorm.tensor import Tensor

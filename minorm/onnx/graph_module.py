@@ -19,24 +19,10 @@ from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx import kinds, ledger
 from minorm.onnx.batch_statistics import put
+from minorm.onnx.layer import Layer
 from minorm.onnx.scope import Scope
 from minorm.onnx.tensors import Budget
 from minorm.tensor import Tensor
-
-
-class Layer(Module):
-    """A place in a loaded graph. It holds no tensors, but knows the Parameters that belong to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.uses: list[Parameter] = []  # those of this place, not of the places below
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Whether the Parameters of this place, and of those below it, collect gradients."""
-        for module in self.modules():
-            for parameter in module.uses if isinstance(module, Layer) else ():
-                parameter.requires_grad = requires_grad
-        return super().requires_grad_(requires_grad)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """InstanceNormalization. 1: images. 6: any rank. 22: bfloat16. It has no running statistics in any version.
 
 Inference with running statistics is what BatchNormalization does; training with them is the operator, and beside it
-the running ones as outputs `<key>.updated`.
+the running ones as outputs `<key>.updated`. In both the metadata says what the layer was, and it is read as that layer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.onnx.errors import Decline
 from minorm.onnx.graph import Graph, Value
+from minorm.onnx.layer import StatisticsLayer
 from minorm.onnx.precision import single
 from minorm.onnx.reading import Node
 from minorm.onnx.reduction import reduce
@@ -110,8 +111,34 @@ def write_running(
     return g.cast(y, x.dtype)
 
 
+class InstanceNormalization(StatisticsLayer):
+    """An InstanceNorm with running statistics, as minorm wrote it: the batch's in training, else the running ones."""
+
+    def __init__(self, node: Node, trains: bool) -> None:
+        super().__init__()
+        self.training, self.eps, self.statistics = trains, node["epsilon"], node.described
+
+    def forward(
+        self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, batches: Tensor | None = None
+    ) -> Tensor:
+        """x (N, C, ...) -> y of the same shape; in training mean, var and batches are updated in place"""
+        how = self.statistics
+        assert how is not None
+        return F.instance_norm(
+            x, mean, var, scale, bias, self.training and not self.frozen, how.momentum, self.eps,
+            num_batches_tracked=batches, unbiased_running_var=how.unbiased,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"eps={self.eps}, {self.statistics}"
+
+
 @reads("InstanceNormalization", since=(1, 6, 22))
-def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | InstanceNormalization:
+    if node.described is not None:
+        return InstanceNormalization(node, trains=True)
+
     def instance_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
         if x.ndim < 2 or (node.since == 1 and x.ndim != 4):
             raise ValueError(f"x has shape {x.shape}; expected (N, C, {'H, W' if node.since == 1 else '*positions'})")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
 
-from minorm.onnx import tensors, updates, validation
+from minorm.onnx import metadata, tensors, updates, validation
 from minorm.onnx.building import Builder, resolve
 from minorm.onnx.errors import LoadError
 from minorm.onnx.flattening import Flattener
@@ -73,8 +72,12 @@ def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole
     resolve(nodes)
     for node in nodes:
         validation.check_node(node)
-    ours = model.producer_name == "minorm"
-    return Builder(nodes, inputs, ends, initializers, updated, budget).build(_frozen(model), ours)
+    blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, ends)
+    nodes = validation.needed(nodes, [*ends, *blended.values()])
+    ours = model.producer_name == metadata.OURS
+    module = Builder(nodes, inputs, ends, initializers, blended, budget).build(metadata.frozen(model), ours)
+    module.updated_names = [name for name in updated.values() if name not in ends]
+    return module
 
 
 # The file
@@ -161,17 +164,3 @@ def _unique(inputs: Iterable[str], initializers: Mapping[str, Any]) -> list[str]
         double = next(name for name in names if not name or names.count(name) > 1)
         raise LoadError(f"load: two inputs of the graph are called {double!r}; expected every name once, and not ''")
     return names
-
-
-def _frozen(model: Any) -> list[str]:
-    """The paths of the modules that were frozen when minorm exported the model."""
-    for entry in model.metadata_props:
-        if entry.key == "minorm.frozen" and model.producer_name == "minorm":
-            try:
-                paths = json.loads(entry.value)
-            except (ValueError, RecursionError):
-                paths = None
-            if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-                raise LoadError(f"load: metadata minorm.frozen is {entry.value[:80]!r}; expected a list of names")
-            return paths
-    return []

@@ -42,6 +42,7 @@ class Node:
     budget: Budget = field(default_factory=Budget)
     guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
+    described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics
     updates: bool = True  # whether it changes them in training; else other nodes compute what they become
 
     # What rules ask
@@ -82,6 +83,11 @@ class Node:
     def works(self, *steps: int) -> None:
         """Raise unless so many multiplications (the product of `steps`) may be made: as fits, but of time."""
         self.budget.works(math.prod(steps))
+
+    @property
+    def scope(self) -> str:
+        """The path of the module that minorm exported the node from."""
+        return self.name.rpartition("/")[0]
 
     def __str__(self) -> str:
         label = f"{self.domain}.{self.operator}" if self.domain else self.operator

@@ -20,7 +20,12 @@ from minorm.onnx import kinds
 from minorm.onnx.reading import Node
 from minorm.onnx.registry import READERS
 
-STATISTICS = {"BatchNormalization": (3, 4)}  # operator -> the places of its running statistics
+
+def places(node: Node) -> Sequence[int]:
+    """Which of its inputs are a node's running statistics."""
+    if node.described is not None:  # and, where all batches weigh alike, their number
+        return range(3, len(node.inputs))
+    return (3, 4) if node.operator == "BatchNormalization" else ()
 
 
 ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast", "Identity"))
@@ -66,7 +71,7 @@ def assign(
     last: dict[str, int] = {}
     for node in owners:
         names = []
-        for place in STATISTICS[node.operator]:
+        for place in places(node):
             layer = (place, node.inputs[1:5])
             name = wish = node.inputs[place]
             number = numbers.get(layer, last.get(wish, 0))
@@ -101,7 +106,7 @@ def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
     """value -> the operators that read it, but for those that own it as their statistics."""
     readers: dict[str, set[str]] = {}
     for node in nodes:
-        held = STATISTICS[node.operator] if id(node) in owners else ()
+        held = places(node) if id(node) in owners else ()
         for place, name in enumerate(node.inputs):
             if name and place not in held:
                 readers.setdefault(name, set()).add(node.operator)
@@ -109,7 +114,7 @@ def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
 
 
 def _statistics(node: Node) -> tuple[str, ...]:
-    return tuple(node.inputs[place] for place in STATISTICS.get(node.operator, ()))
+    return tuple(node.inputs[place] for place in places(node))
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
@@ -136,7 +141,7 @@ def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], dis
         if not any(name in wanted for name in node.outputs if name):
             continue
         fixed = READERS[node.operator, node.since].fixed_inputs(node)
-        held = STATISTICS[node.operator] if id(node) in owners else ()
+        held = places(node) if id(node) in owners else ()
         wanted.update(
             name
             for place, name in enumerate(node.inputs)

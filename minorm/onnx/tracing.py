@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx import proto, versions
+from minorm.onnx import metadata, proto, versions
 from minorm.onnx.errors import ExportError, Unstable
 from minorm.onnx.external import Weights
 from minorm.onnx.graph import Graph, Value
@@ -84,7 +83,7 @@ def trace(
         graph,
         [*zip(wanted, outputs, strict=True), *new],
         type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "model"),
-        _metadata(model, training),
+        metadata.written(model, training) if isinstance(model, Module) else {},
         fixed=[*(input_names or ()), *(output_names or ())],
         weights=weights,
     )
@@ -191,12 +190,3 @@ def _labels(model: Callable[..., Any]) -> dict[int, str]:
         for name, value in vars(module).items()
         if isinstance(value, Tensor)
     }
-
-
-def _metadata(model: Callable[..., Any], training: bool | None) -> dict[str, str]:
-    if not isinstance(model, Module):
-        return {}
-    if training is None:
-        training = any(module.training and not module.frozen for module in model.modules())
-    frozen = [path for path, module in model.named_modules() if getattr(module, "frozen", False)]
-    return {"minorm.training": json.dumps(training), **({"minorm.frozen": json.dumps(frozen)} if frozen else {})}

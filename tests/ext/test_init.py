@@ -58,13 +58,36 @@ def test_kernels_takes_the_best_level_and_remembers() -> None:
     assert minorm_ext.kernels("memory") is module
 
 
+@pytest.mark.parametrize("cap", ["baseline", "v3", "v4"])
+def test_a_cap_in_the_environment_holds_the_level_down(cap: str) -> None:
+    program = "import minorm_ext, minorm; print(*minorm_ext.levels()); minorm.show_config()"
+    free, capped = (
+        in_a_new_process("import os; os.environ.pop('MINORM_MAX_LEVEL', None)" * (not given) + "\n" + program, **given)
+        for given in ({}, {"MINORM_MAX_LEVEL": cap})
+    )
+    all_levels, levels = (run.stdout.split("\n", 1)[0].split() for run in (free, capped))
+    known = ["baseline", "v3", "v4"]
+    assert levels == [level for level in all_levels if known.index(level) <= known.index(cap)]
+    said = dict(line.split(None, 1) for line in capped.stdout.splitlines()[1:])
+    assert said["kernels"] == levels[-1]
+    assert said["usable"] == ", ".join(levels)
+    assert ("MINORM_MAX_LEVEL" in said["chosen"]) == (levels != all_levels)  # one above the processor's changes nothing
+
+
+@pytest.mark.parametrize("cap", ["v5", "", "V3", "avx2"])
+def test_a_cap_that_is_no_level_is_an_error(cap: str) -> None:
+    run = in_a_new_process("import minorm", MINORM_MAX_LEVEL=cap)
+    assert run.returncode == 1
+    assert f"MINORM_MAX_LEVEL={cap!r} in the environment; expected baseline, v3 or v4" in run.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("level", minorm_ext.levels())
 def test_kernels_of_a_given_level(level: str) -> None:
     assert minorm_ext.kernels("memory", level=level).__name__ == f"minorm_ext.{level}.memory"
 
 
 def test_unknown_level_and_module_say_what_there_is() -> None:
-    with pytest.raises(ValueError, match=r"level='v9' was not built, is beyond this processor .*; expected one of"):
+    with pytest.raises(ValueError, match=r"level='v9' was not built, is beyond this processor or .*; expected one of"):
         minorm_ext.kernels("memory", level="v9")
     with pytest.raises(ImportError, match=r"module 'nothing' is not compiled for .*--only nothing"):
         minorm_ext.kernels("nothing")

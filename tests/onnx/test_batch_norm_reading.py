@@ -16,7 +16,7 @@ pytest.importorskip("onnx")
 
 import minorm.onnx as mo
 
-EPS, MOMENTUM = float(np.float32(1e-5)), float(np.float32(0.9))  # 0.8999999762: attributes are float32
+EPS, MOMENTUM = 1e-5, 0.9
 FLOATS = [mn.float16, mn.bfloat16, mn.float32, mn.float64]
 VERSIONS = [1, 6, 7, 9, 14, 15, 28]
 TRAINING = {
@@ -212,7 +212,7 @@ def test_three_types(t: Any, t1: Any, t2: Any, trains: bool, held: Any, one_node
         close(got.to(mn.float32) if dtype == mn.float64 and t != mn.float64 else got, want, 2)
 
 
-def test_momentum_is_what_float32_makes_of_it_and_never_warns(one_node: Any) -> None:
+def test_momentum_is_the_decimal_that_was_written_and_never_warns(one_node: Any) -> None:
     arrays = example((4, 3, 5), mn.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -224,7 +224,7 @@ def test_momentum_is_what_float32_makes_of_it_and_never_warns(one_node: Any) -> 
             one_node("BatchNormalization", arrays, 15, NAMES[:3], (3, 4), training_mode=1, momentum=0.1, epsilon=0.25)
         )
         results = low(*map(mn.Tensor, arrays[:3]))
-    expected = formula(*arrays, trains=True, eps=0.25, momentum=float(np.float32(0.1)))
+    expected = formula(*arrays, trains=True, eps=0.25, momentum=0.1)
     for got, want in zip(results, expected, strict=False):
         np.testing.assert_allclose(got.data, want, rtol=1e-13)
 
@@ -468,26 +468,26 @@ def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: An
                 for name, value in zip(names[1:], new, strict=True):
                     key = name.removesuffix(".updated")
                     np.testing.assert_allclose(value.data, state[key].data, rtol=1e-5, atol=1e-6, err_msg=name)
-            np.testing.assert_allclose(y.data, want.data, rtol=1e-5, atol=1e-5)
+            np.testing.assert_array_equal(y.data, want.data)
+            # Only where somebody wants the new statistics as results do nodes blend them, with roundings of their own.
+            exact = {"rtol": 1e-5, "atol": 1e-6} if loaded is whole else {"rtol": 0}
             for name, buffer in loaded.named_buffers():
-                np.testing.assert_allclose(
-                    buffer.data, state[name].data, rtol=1e-5, atol=1e-6, err_msg=f"{name} {step}"
-                )
+                np.testing.assert_allclose(buffer.data, state[name].data, **exact, err_msg=f"{name} {step}")
         with mn.no_stats_update():
             model(x)
     before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
+    blended = {name: buffer.data.copy() for name, buffer in whole.named_buffers()}
     model.eval()
     whole.eval()
     net.eval()
     y = model(x)
     _, *kept = whole(x)
     for name, value in zip(names[1:], kept, strict=True):
-        np.testing.assert_array_equal(value.data, before[name.removesuffix(".updated")])
+        np.testing.assert_array_equal(value.data, blended[name.removesuffix(".updated")])
     inference = mo.export(model, x, opset_version=opset)
     assert [entry.name for entry in inference.graph.output] == ["output"]
     np.testing.assert_allclose(mo.load(inference)(x).data, y.data, rtol=1e-6, atol=1e-6)
-    if isinstance(net[0], nn.BatchNorm2d | nn.BatchNorm1d):  # InstanceNormalization knows no inference
-        np.testing.assert_allclose(y.data, net(x).data, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(y.data, net(x).data)
     for name, buffer in model.named_buffers():
         np.testing.assert_array_equal(buffer.data, before[name])
 

@@ -14,7 +14,7 @@ pytest.importorskip("onnx")
 
 import minorm.onnx as mo
 
-EPS = float(np.float32(1e-5))
+EPS = 1e-5
 FLOATS = [mn.float16, mn.bfloat16, mn.float32, mn.float64]
 CODES = {mn.float32: 1, mn.float16: 10, mn.float64: 11, mn.bfloat16: 16}
 
@@ -293,7 +293,7 @@ def test_lrn_of_odd_and_even_sizes(version: int, size: int, dtype: Any, one_node
     x = draw((2, 7, 3, 4), dtype)
     y = run(one_node("LRN", [x], version, size=size, alpha=0.5, beta=0.6, bias=1.5), x)
     x64 = x.astype(np.float64)
-    alpha, beta = float(np.float32(0.5)), float(np.float32(0.6))
+    alpha, beta = 0.5, 0.6
     want = np.empty_like(x64)
     for c in range(7):
         low, high = max(0, c - (size - 1) // 2), min(6, c + -(-(size - 1) // 2))  # floor below, ceil above
@@ -307,6 +307,6 @@ def test_lrn_defaults_gradients_and_errors(one_node: Any, close: Any) -> None:
     proto = one_node("LRN", [x], 13, size=4)
     gradcheck(mo.load(proto), x)
     sums = np.stack([(x[:, max(0, c - 1) : c + 3] ** 2).sum(1) for c in range(5)], 1)
-    close(run(proto, x), x / (1 + float(np.float32(1e-4)) / 4 * sums) ** 0.75, 10)
+    close(run(proto, x), x / (1 + 1e-4 / 4 * sums) ** 0.75, 10)
     with pytest.raises(mo.LoadError, match="size is 0; expected at least 1"):
         mo.load(one_node("LRN", [x], 13, size=0))

@@ -1,0 +1,23 @@
+"""What a student's process is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import minorm_ext
+from minorm.labs.process import Process
+
+
+@pytest.mark.parametrize("cap", [None, "baseline"])
+def test_the_cap_on_the_level_is_handed_on(cap: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else lab 12 would compare the bits of two instruction sets."""
+    monkeypatch.setattr(minorm_ext, "MAX_LEVEL", cap)
+    process = Process(memory=1 << 30)
+    try:
+        variables = Path(f"/proc/{process.popen.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        process.end()
+    found = [entry for entry in variables if entry.startswith(b"MINORM_")]
+    assert found == ([] if cap is None else [b"MINORM_MAX_LEVEL=baseline"])
