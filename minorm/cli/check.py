@@ -16,7 +16,7 @@ import minorm as mn
 from minorm.cli import extras, shapes
 
 if TYPE_CHECKING:
-    from minorm.onnx.inspection import Inspection
+    from minorm.onnx.checking.inspection import Inspection
 
 SECONDS = 120.0
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx", "onnx")
     if not args.json:
         extras.need("demo", "rich")
-    from minorm.onnx.inspection import inspect
+    from minorm.onnx.checking.inspection import inspect
 
     found = inspect(args.model, args.max_bytes)
     verdicts = judge(found, args.model, shapes.parse(args.shape), args.seconds)
@@ -84,14 +84,15 @@ def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
 
 def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], seconds: float) -> list[Verdict]:
     """minorm, the checker, onnxruntime, and whether the two agree."""
-    from minorm.onnx import checking, examples, sandbox
+    from minorm.onnx.checking import sandbox, verification
+    from minorm.onnx.conversion import examples
 
     args, results, verdict = _run(found, given)
     if args is None and found.inputs:  # onnxruntime may run what minorm does not
         args = examples.exact(found.inputs, given)
     names = [entry.name for entry in found.inputs]
     arrays = None if args is None else {name: value.data for name, value in zip(names, args, strict=True)}
-    how = checking.how_to_check(found.proto)
+    how = verification.how_to_check(found.proto)
     answer = sandbox.ask(path, arrays, checker=how, seconds=seconds)
     verdicts = [verdict, _checker(how, answer)]
     if not answer["checker"].passed and how:  # it stopped there; onnxruntime may think otherwise
@@ -103,8 +104,8 @@ def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], secon
 
 
 def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict]:
-    from minorm.onnx import examples
-    from minorm.onnx.recording import untouched
+    from minorm.onnx.conversion import examples
+    from minorm.onnx.exporting.recording import untouched
 
     model = found.module
     if model is None:
@@ -134,7 +135,7 @@ def _time(seconds: float) -> str:
 
 
 def _checker(how: str, answer: Any) -> Verdict:
-    from minorm.onnx import sandbox
+    from minorm.onnx.checking import sandbox
 
     name = sandbox.version("onnx")
     if not how:
@@ -145,7 +146,7 @@ def _checker(how: str, answer: Any) -> Verdict:
 
 
 def _runtime(answer: Any, fed: bool) -> Verdict:
-    from minorm.onnx import sandbox
+    from minorm.onnx.checking import sandbox
 
     if answer.failure is not None:
         return Verdict("onnxruntime", "FAILED", answer.failure[1].text)
@@ -158,8 +159,8 @@ def _runtime(answer: Any, fed: bool) -> Verdict:
 
 
 def _comparison(found: Inspection, outputs: Any, results: Any) -> Verdict:
-    from minorm.onnx import checking
-    from minorm.onnx.errors import VerifyError
+    from minorm.onnx.checking import verification
+    from minorm.onnx.graph.errors import VerifyError
 
     module = found.module
     if module is not None and any(
@@ -167,9 +168,9 @@ def _comparison(found: Inspection, outputs: Any, results: Any) -> Verdict:
     ):
         return Verdict("agreement", "-", "not compared: dropout is random")
     try:
-        worst, relative = checking.compare(found.proto, outputs, results)
+        worst, relative = verification.compare(found.proto, outputs, results)
     except VerifyError as error:
         return Verdict("agreement", "FAILED", str(error).removeprefix("verify: "))
-    names = checking.wrong_in_onnxruntime(found.proto) & {entry.name for entry in found.proto.graph.output}
+    names = verification.wrong_in_onnxruntime(found.proto) & {entry.name for entry in found.proto.graph.output}
     but = f"; not compared: {', '.join(sorted(names))}, which onnxruntime gives as 1/std" if names else ""
     return Verdict("agreement", "ok", f"largest difference {worst:.2g}, relative to max(1, |y|) {relative:.2g}{but}")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from minorm.cli.check import Verdict
-    from minorm.onnx.inspection import Inspection, Row
+    from minorm.onnx.checking.inspection import Inspection, Row
 
 YES, NO, DIM, ODD = "blue", "bold red", "dim", "yellow"
 STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}

@@ -33,7 +33,8 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
     extras.need("onnx", "onnx")
-    from minorm.onnx import tracing, verify
+    from minorm.onnx import verify
+    from minorm.onnx.exporting import tracing
     from minorm.training.run import CHECKPOINT
 
     path = os.path.join(args.checkpoint, CHECKPOINT) if os.path.isdir(args.checkpoint) else args.checkpoint

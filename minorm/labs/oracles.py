@@ -123,7 +123,7 @@ def reference(found: Mapping[str, Any]) -> list[Any]:
 
 def runtime(found: Mapping[str, Any]) -> list[Any]:
     """What onnxruntime answers."""
-    sandbox = importlib.import_module("minorm.onnx.sandbox")
+    sandbox = importlib.import_module("minorm.onnx.checking.sandbox")
     answer = sandbox.ask(model(found), _feeds(found), checker="", seconds=60.0)
     if answer.outputs is None:
         stages = [stage for stage in answer.stages.values() if not stage.passed]

@@ -9,11 +9,11 @@ try:
 except ImportError as error:
     raise ImportError("minorm.onnx needs the onnx package; install it with: pip install 'minorm[onnx]'") from error
 
-from minorm.onnx import rules  # importing it registers them
-from minorm.onnx.checking import Report, verify
-from minorm.onnx.conversion import convert
-from minorm.onnx.errors import ExportError, LoadError, VerifyError
-from minorm.onnx.exporting import export
-from minorm.onnx.loading import load
+from minorm.onnx.checking.verification import Report, verify
+from minorm.onnx.conversion.convert import convert
+from minorm.onnx.exporting.export import export
+from minorm.onnx.graph.errors import ExportError, LoadError, VerifyError
+from minorm.onnx.loading.load import load
+from minorm.onnx.operators import rules  # importing it registers them
 
 __all__ = ["ExportError", "LoadError", "Report", "VerifyError", "convert", "export", "load", "verify"]

@@ -20,9 +20,9 @@ from onnx.backend.base import Backend, BackendRep
 
 from minorm import cuda
 from minorm.autograd import no_grad
-from minorm.onnx import versions
-from minorm.onnx.graph_module import GraphModule
-from minorm.onnx.loading import load, load_whole
+from minorm.onnx.graph import versions
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.load import load, load_whole
 from minorm.tensor import Tensor
 
 

@@ -21,7 +21,8 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.onnx import checking, versions  # noqa: E402
+from minorm.onnx.checking import verification  # noqa: E402
+from minorm.onnx.graph import versions  # noqa: E402
 
 NEWEST = min(versions.NEWEST, onnx.defs.onnx_opset_version())
 OPSETS = range(versions.OLDEST_EXPORT, NEWEST + 1)
@@ -72,9 +73,9 @@ def runner(proto: Any, reference: bool) -> Callable[[Sequence[Any]], list[Any]] 
     """What computes it: onnxruntime, or the reference of onnx for opsets that refuses; None where neither does."""
     pytest.importorskip("onnxruntime")
     names = [entry.name for entry in proto.graph.input]
-    session = checking.start(proto)
+    session = verification.start(proto)
     if not isinstance(session, str):
-        return lambda arrays: checking.run(session, dict(zip(names, map(np.array, arrays), strict=True)))
+        return lambda arrays: verification.run(session, dict(zip(names, map(np.array, arrays), strict=True)))
     if proto.opset_import[0].version > RUNS and reference:
         evaluator = onnx.reference.ReferenceEvaluator(proto)
         return lambda arrays: list(evaluator.run(None, dict(zip(names, arrays, strict=True))))
@@ -112,7 +113,7 @@ def prove(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         proto = mo.export(model, args, None, opset_version=opset, **options)
-    checking.check(proto)
+    verification.check(proto)
     check_shapes(proto)
     keys = set(model.state_dict())
     for tensor in proto.graph.initializer:

@@ -20,8 +20,9 @@ from minorm.testing import gradcheck
 onnx = pytest.importorskip("onnx")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.onnx import registry, rules  # noqa: E402, F401
-from minorm.onnx.versions import PUBLISHED  # noqa: E402
+from minorm.onnx.graph import registry  # noqa: E402
+from minorm.onnx.graph.versions import PUBLISHED  # noqa: E402
+from minorm.onnx.operators import rules  # noqa: E402, F401
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(0, 2, (2, 3, 4))

@@ -18,8 +18,8 @@ from onnx.backend.test.loader import load_model_tests  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
 from minorm import dtypes  # noqa: E402
-from minorm.onnx import registry  # noqa: E402
-from minorm.onnx.tensors import DTYPES  # noqa: E402
+from minorm.onnx.graph import registry  # noqa: E402
+from minorm.onnx.graph.tensors import DTYPES  # noqa: E402
 from minorm.tensor import Tensor  # noqa: E402
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"

@@ -19,8 +19,8 @@ from onnx.backend.test.loader import load_model_tests
 import minorm as mn
 import minorm.onnx as mo
 from minorm import nn
-from minorm.onnx import registry
-from minorm.onnx.tensors import DTYPES
+from minorm.onnx.graph import registry
+from minorm.onnx.graph.tensors import DTYPES
 
 LARGEST = 20_000  # bytes of a model, and of its inputs together
 

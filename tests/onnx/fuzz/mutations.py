@@ -11,7 +11,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 from onnx import helper as h
 
-from minorm.onnx import registry
+from minorm.onnx.graph import registry
 
 Mutation = Callable[[random.Random, Any], None]
 MUTATIONS: list[Mutation] = []  # the likely ones more than once

@@ -1,0 +1,246 @@
+"""What is in a file: every node, whether minorm runs it and trains it, its parameters, and the normalizations.
+
+It looks at files that `load` refuses as well, and says of each node why.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from minorm import dtypes
+from minorm.onnx.checking import oddities
+from minorm.onnx.graph import registry, tensors, versions
+from minorm.onnx.graph.errors import LoadError, Unsupported
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading import building
+from minorm.onnx.loading.flattening import Flattener, opset_table
+from minorm.onnx.loading.graph_module import GraphModule, Input
+from minorm.onnx.loading.load import load_whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """One node. `since` is 0 where the operator is unknown; `why` says why minorm does not run it."""
+
+    node: str
+    operator: str
+    since: int
+    runs: bool
+    trains: bool  # whether gradient flows through it, to its parameters or to what comes before
+    parameters: int  # numbers in the parameters that it is the first to read
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A file: what it says about itself, its nodes and normalizations; `module` is it, loaded, with all outputs."""
+
+    facts: dict[str, Any]
+    rows: list[Row]
+    norms: list[oddities.Norm]
+    proto: onnx.ModelProto
+    inputs: list[Input]  # none, where they are no tensors of minorm's types
+    module: GraphModule | None
+    error: str = ""  # why load refused it
+    unsupported: list[Row] = field(default_factory=list)
+
+
+def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspection:
+    """Look into an ONNX file; LoadError where it is none."""
+    module, error, missing = None, "", {}
+    try:
+        module = load_whole(path, max_bytes)
+    except LoadError as reason:
+        error, missing = str(reason).removeprefix("load: "), reason.unsupported
+    proto = _read(path, max_bytes)
+    nodes = _nodes(proto, os.path.dirname(os.path.abspath(path)), max_bytes)
+    find = _Arrays(proto, nodes, os.path.dirname(os.path.abspath(path)), max_bytes)
+    rows = _rows(nodes, proto, module, missing, find)
+    unsupported = [row for row in rows if row.why]
+    norms = _norms(nodes, proto, find)
+    return Inspection(_facts(proto, path, module), rows, norms, proto, _inputs(proto), module, error, unsupported)
+
+
+def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
+    if os.path.getsize(path) > max_bytes:
+        raise LoadError(f"{os.fspath(path)!r} takes more than {max_bytes} bytes")
+    try:
+        proto = onnx.load(os.fspath(path), load_external_data=False)
+    except Exception as error:  # noqa: BLE001  DecodeError of protobuf, a package without type hints
+        raise LoadError(f"{os.fspath(path)} is not an ONNX model: {error}") from None
+    if not proto.graph.node and not proto.graph.output:
+        raise LoadError(f"{os.fspath(path)} is not an ONNX model: it has no graph")
+    return proto
+
+
+def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
+    """The nodes as `load` sees them, functions and branches written out; as they stand where that fails."""
+    try:
+        opsets = opset_table(proto.opset_import, "the model") or {"": 1}
+        nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
+    except LoadError:
+        opsets = {entry.domain.replace("ai.onnx", ""): entry.version for entry in proto.opset_import} or {"": 1}
+        nodes = [
+            Node(n.op_type, n.domain, n.name, opsets.get(n.domain, 0), tuple(n.input), tuple(n.output), {})
+            for n in proto.graph.node
+        ]
+    used = frozenset(name for node in nodes for name in node.inputs) | {entry.name for entry in proto.graph.output}
+    for node in nodes:
+        node.used = used
+        try:
+            node.since = versions.resolve(node.operator, node.opset) if not node.domain else 0
+        except LookupError:
+            node.since = building.published(node) if onnx.defs.has(node.operator) else 0
+    return nodes
+
+
+class _Arrays:
+    """Finds the array of a value that the file fixes: an initializer, a Constant, or either by another name."""
+
+    def __init__(self, proto: onnx.ModelProto, nodes: Sequence[Node], folder: str, max_bytes: int) -> None:
+        self.tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+        self.folder, self.max_bytes = folder, max_bytes
+        self.made = {n.outputs[0]: n for n in nodes if n.operator in ("Constant", "Identity") and n.outputs}
+
+    def __call__(self, name: str) -> Any:
+        for _ in range(8):  # names of names
+            node = self.made.get(name)
+            if node is None:
+                break
+            if node.operator == "Constant":
+                return next((v for v in node.attributes.values() if isinstance(v, np.ndarray)), None)
+            name = node.inputs[0] if node.inputs else ""
+        if name not in self.tensors:
+            return None
+        try:
+            return tensors.read(self.tensors[name], name, self.folder, Budget(self.max_bytes))
+        except LoadError:
+            return None
+
+
+def _rows(
+    nodes: Sequence[Node],
+    proto: onnx.ModelProto,
+    module: GraphModule | None,
+    missing: Mapping[tuple[str, ...], str],
+    find: _Arrays,
+) -> list[Row]:
+    floats = {t.name: math.prod(t.dims) for t in proto.graph.initializer if _is_float(t.data_type)}
+    parameters = floats if module is None else {name: p.data.size for name, p in module.named_parameters()}
+    active = set(parameters) | {e.name for e in proto.graph.input if _is_float(e.type.tensor_type.elem_type)}
+    rows, counted = [], set[str]()
+    for index, node in enumerate(nodes):
+        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find, refused=module is None)
+        fixed = () if why else registry.READERS[node.operator, node.since].fixed_inputs(node)
+        trains = not why and any(name in active and place not in fixed for place, name in enumerate(node.inputs))
+        if trains:
+            active.update(filter(None, node.outputs))
+        own = [name for name in dict.fromkeys(node.inputs) if name in parameters and name not in counted]
+        counted.update(own)
+        label = node.name or next(filter(None, node.outputs), str(index))
+        operator = f"{node.domain}.{node.operator}" if node.domain else node.operator
+        count = sum(parameters[name] for name in own) if trains else 0
+        rows.append(Row(label, operator, node.since, not why, trains, count, why))
+    return rows
+
+
+def _is_float(kind: int) -> bool:
+    dtype = tensors.DTYPES.get(kind)
+    return dtype is not None and bool(dtypes.is_float(dtype))
+
+
+def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
+    """Why minorm has no way to run this node, as far as it can be told from the node alone."""
+    if node.domain:
+        return f"domain {node.domain!r} is not ONNX's own, nor a function of the model"
+    if (node.operator, node.since) not in registry.READERS:
+        known = {name for name, _ in registry.READERS}
+        return "minorm has no such version" if node.operator in known else "minorm has no such operator"
+    if not refused:
+        return ""
+    node.constants = {name: array for name in node.inputs if name and (array := find(name)) is not None}
+    try:
+        registry.READERS[node.operator, node.since].rule(node)
+    except Unsupported as error:
+        return str(error)
+    except Exception:  # noqa: BLE001  the node is damaged, or wants to know more: load says what
+        return ""
+    return ""
+
+
+def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays) -> list[oddities.Norm]:
+    readers: dict[str, set[str]] = {}
+    for node in nodes:
+        for name in filter(None, node.inputs):
+            readers.setdefault(name, set()).add(node.operator)
+    outputs = {entry.name for entry in proto.graph.output}
+    found = []
+    for node in nodes:
+        if node.operator in oddities.OPERATORS and not node.domain and node.since:
+            label = node.name or next(filter(None, node.outputs), "")
+            try:
+                found.append(oddities.describe(node, label, find, readers, outputs))
+            except (KeyError, IndexError, TypeError, ValueError):  # damaged: load says so
+                continue
+    training = [norm for norm in found if norm.mode == "training"]
+    others = sum(norm.mode == "inference" for norm in found)
+    for norm in training if others and "minorm.training" not in {entry.key for entry in proto.metadata_props} else ():
+        norm.odd.append(f"it trains, while {others} other BatchNormalization(s) do inference")
+    return found
+
+
+# What the file says about itself
+
+
+def _inputs(proto: onnx.ModelProto) -> list[Input]:
+    known = {tensor.name for tensor in proto.graph.initializer}
+    found = []
+    for entry in proto.graph.input:
+        kind = entry.type.tensor_type
+        if entry.name in known:
+            continue
+        if kind.elem_type not in tensors.DTYPES:
+            return []
+        shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
+        found.append(
+            Input(entry.name, tensors.DTYPES[kind.elem_type], tuple(shape) if kind.HasField("shape") else None)
+        )
+    return found
+
+
+def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphModule | None) -> dict[str, Any]:
+    known = {tensor.name for tensor in proto.graph.initializer}
+    outside = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
+    numbers = sum(math.prod(t.dims) for t in proto.graph.initializer)
+    opsets = [f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in proto.opset_import]
+    return {
+        "file": os.fspath(path),
+        "bytes": os.path.getsize(path),
+        "external": sorted(outside),
+        "producer": f"{proto.producer_name} {proto.producer_version}".strip() or "not said",
+        "opset": ", ".join(opsets) or "not said",
+        "ir_version": proto.ir_version,
+        "inputs": [_value(entry) for entry in proto.graph.input if entry.name not in known],
+        "outputs": [_value(entry) for entry in proto.graph.output],
+        "initializers": len(proto.graph.initializer),
+        "numbers": numbers,
+        "parameters": None if module is None else sum(p.data.size for p in module.parameters()),
+    }
+
+
+def _value(entry: Any) -> str:
+    """`x: float32 [batch, 1, 8, 8]`."""
+    kind = entry.type.tensor_type
+    if not entry.type.HasField("tensor_type"):
+        return f"{entry.name}: {entry.type.WhichOneof('value') or 'of a type that is not said'}"
+    dtype = str(tensors.DTYPES.get(kind.elem_type) or onnx.TensorProto.DataType.Name(kind.elem_type).lower())
+    shape = [axis.dim_param or (str(axis.dim_value) if axis.HasField("dim_value") else "?") for axis in kind.shape.dim]
+    return f"{entry.name}: {dtype} [{', '.join(shape)}]" if kind.HasField("shape") else f"{entry.name}: {dtype}"

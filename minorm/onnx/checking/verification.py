@@ -1,0 +1,166 @@
+"""`verify`: does the file compute what the model computes? The checker and onnxruntime say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from minorm import dtypes
+from minorm.onnx.checking import sandbox, sandbox_worker
+from minorm.onnx.graph.errors import VerifyError
+
+# Largest |difference| allowed, as a share of max(1, max |expected|).
+TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, dtypes.bfloat16: 6e-2}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What verify found. `difference` is the largest |difference|; `relative` that over max(1, max |expected|)."""
+
+    checker: str  # "passed", or why it was not asked
+    runtime: str  # "onnxruntime <version>", or why it was not run
+    difference: float = 0.0
+    relative: float = 0.0
+    outputs: tuple[Any, ...] = ()
+
+    @property
+    def compared(self) -> bool:
+        """Whether a runtime computed outputs that were compared."""
+        return bool(self.outputs)
+
+    def __str__(self) -> str:
+        return f"checker: {self.checker}; {self.runtime}; largest difference {self.difference:.3g}"
+
+
+def verify(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    expected: Sequence[Any],
+    *,
+    tolerance: float | None = None,
+    training: bool = False,
+    seconds: float = sandbox.SECONDS,
+    memory: int | None = None,
+) -> Report:
+    """Check `model`, run it in onnxruntime on `inputs` and compare its first outputs with `expected`.
+
+    inputs      arrays or Tensors in the order of the graph's inputs, or by name
+    tolerance   largest difference allowed over max(1, max |expected|); default by type, 1e-4 for float32
+    training    the model is in its training form: random results (dropout) are not compared
+    seconds     checker and onnxruntime may take, which run in a process of their own
+    memory      bytes that process may take; default: 4 GiB more than model and inputs need
+
+    Raises VerifyError where the checker or onnxruntime rejects the model, crashes, hangs or wants too much memory,
+    and with the largest difference where outputs differ. Where onnxruntime is missing, or does not have an operator,
+    the report says so and nothing is compared.
+    """
+    if isinstance(model, onnx.ModelProto):
+        proto = model
+    else:
+        proto = onnx.load(os.fspath(model), load_external_data=False)
+    names = [entry.name for entry in proto.graph.input]
+    feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
+    arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in feeds.items()}
+    random = training and any(node.op_type == "Dropout" for node in proto.graph.node)
+    answer = sandbox.ask(model, None if random else arrays, checker=how_to_check(proto), seconds=seconds, memory=memory)
+    if answer.failure is not None:
+        raise VerifyError(f"verify: {answer.failure[1].text}")
+    checker = "passed" if how_to_check(proto) == "full" else f"passed ({_UNSOUND})"
+    if not answer["load"].passed:
+        return Report(checker, answer["load"].text)
+    runtime = sandbox.version("onnxruntime")
+    if answer.outputs is None:
+        return Report(checker, f"{runtime} loads it; dropout is random: not compared")
+    outputs = answer.outputs[: len(proto.graph.output)]
+    return Report(checker, runtime, *compare(proto, outputs, expected, tolerance), outputs)
+
+
+def compare(
+    proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
+) -> tuple[float, float]:
+    """The largest difference, and that over max(1, max |expected|); VerifyError where it is too large."""
+    runtime = sandbox.version("onnxruntime")
+    wanted = [np.asarray(getattr(value, "data", value)) for value in expected]
+    worst, relative = 0.0, 0.0
+    wrong = wrong_in_onnxruntime(proto)
+    for entry, got, want in zip(proto.graph.output, outputs, wanted, strict=False):
+        if entry.name in wrong:
+            continue
+        if got.shape != want.shape or got.dtype != want.dtype:
+            raise VerifyError(
+                f"verify: {entry.name} is {got.dtype}{got.shape} in {runtime}, {want.dtype}{want.shape} in the model"
+            )
+        difference, scale = _compare(got, want)
+        allowed = tolerance if tolerance is not None else TOLERANCE.get(want.dtype, 0.0)
+        if not difference <= allowed * scale:
+            raise VerifyError(
+                f"verify: {entry.name} differs by {difference:.3g} between {runtime} and the model; allowed: "
+                f"{allowed:g} * max(1, max|expected|) = {allowed * scale:.3g}"
+            )
+        worst, relative = max(worst, difference), max(relative, difference / scale)
+    return worst, relative
+
+
+def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
+    """The outputs that it computes otherwise than ONNX says: saved_var of BatchNormalization 7 and 9, as 1 / std."""
+    return {
+        node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
+    } - {""}
+
+
+def _compare(got: Any, want: Any) -> tuple[float, float]:
+    """The largest |difference| and max(1, max |want|); equal infinities and two NaN do not differ."""
+    a, b = (v.astype(np.float64) for v in (got, want))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(a - b))
+    finite = np.abs(b[np.isfinite(b)])
+    return float(difference.max(initial=0.0)), max(1.0, float(finite.max(initial=0.0)))
+
+
+# Shape inference fails inside the published body, on valid models too.
+_UNSOUND = "without shape inference, which cannot read MeanVarianceNormalization"
+
+
+def how_to_check(proto: onnx.ModelProto) -> str:
+    """What of the onnx checker is sound for this model: "full", "plain" (no shape inference), or "" (nothing)."""
+    operators = {node.op_type for node in proto.graph.node}
+    if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
+        return ""  # its schema is marked deprecated, so the checker refuses what runtimes run
+    return "plain" if "MeanVarianceNormalization" in operators else "full"
+
+
+# The same without another process: for models of our own, many at a time
+
+
+def check(proto: onnx.ModelProto) -> str:
+    """Run the onnx checker, with shape inference where that is sound."""
+    full = how_to_check(proto) == "full"
+    try:
+        onnx.checker.check_model(proto, full_check=full)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise VerifyError(f"verify: the checker of onnx {onnx.__version__} rejects the model: {error}") from error
+    return "passed" if full else f"passed ({_UNSOUND})"
+
+
+def start(proto: onnx.ModelProto) -> Any:
+    """An onnxruntime session; a sentence where onnxruntime has no kernel for the model."""
+    try:
+        return sandbox_worker.start(proto.SerializeToString())
+    except Exception as error:  # its exceptions derive from nothing more precise
+        stage = sandbox.failed("load", str(error))
+        if stage.state == "absent":
+            return stage.text
+        raise VerifyError(f"verify: {stage.text}") from error
+
+
+def run(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
+    """All outputs; bfloat16 goes in and out as itself."""
+    half = dtypes.bfloat16
+    given = {n: (np.ascontiguousarray(a), sandbox_worker.BFLOAT16 if a.dtype == half else 0) for n, a in feeds.items()}
+    return [array.view(half) if kind else array for array, kind in sandbox_worker.run(session, given)]

@@ -1,0 +1,1 @@
+"""A model at another opset."""

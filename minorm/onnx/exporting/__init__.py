@@ -1,0 +1,1 @@
+"""From a Module to a file: run it, record what it does, write that down."""

@@ -1,0 +1,139 @@
+"""Weights in a file of their own beside the model: for what does not fit into one file of 2 GiB, or on request.
+
+`model.onnx` then names, for every large initializer, the place of its bytes in `model.onnx.data`. Each begins on a
+page (4096 bytes), so that a runtime can map the file instead of reading it.
+
+The two files are replaced as one: the weights get a name that the model lying there does not use, and only when they
+are on the disk, and the model was verified, the model's file is replaced in one step and the old weights go.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import onnx
+
+from minorm import atomic
+from minorm.onnx.graph.errors import ExportError
+
+LARGEST = 2**31 - 1  # bytes, of one protobuf file
+MARGIN = 2**24  # of them for the graph itself
+PAGE = 4096  # where each tensor begins: a multiple of it
+LEAST = 1024  # bytes; smaller tensors stay in the model
+
+
+class Weights:
+    """Takes the arrays that go to the other file, and says where in it they will lie.
+
+    path     the model's file, None where there is none: then everything stays inside
+    asked    True: all tensors from 1 KiB on; None: the same, where the model would not fit into one file; False: none
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, asked: bool | None = None) -> None:
+        if asked and path is None:
+            raise ValueError("export: external_data=True needs a file name as path; the weights lie beside that file")
+        self.path, self.asked = None if path is None else os.path.realpath(os.fsdecode(path)), asked
+        self.location = _unused_name(self.path) if self.path is not None else ""
+        self.arrays: list[tuple[int, Any]] = []  # offset, array
+        self.end = 0
+        self.active = False
+
+    def decide(self, arrays: Sequence[Any]) -> None:
+        """Whether arrays go outside, seen from all that the model holds."""
+        total = sum(array.nbytes for array in arrays)
+        self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
+        if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
+            raise ExportError(
+                f"export: the weights take {total} bytes; one ONNX file holds less than 2147483648: "
+                + ("leave external_data to its default" if self.path is not None else "give a file name as path, ")
+                + ("" if self.path is not None else "so that they can lie in a file beside it")
+            )
+
+    def take(self, array: Any, tensor: Any) -> bool:
+        """Have `array` stored outside and say so in its TensorProto; False where it stays inside."""
+        if not self.active or array.nbytes < LEAST:
+            return False
+        offset = -(-self.end // PAGE) * PAGE
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", self.location), ("offset", offset), ("length", array.nbytes)):
+            tensor.external_data.add(key=key, value=str(value))
+        self.arrays.append((offset, array))
+        self.end = offset + array.nbytes
+        return True
+
+    def write(self, file: Any) -> None:
+        """The contents of the other file; never more than one array is copied."""
+        end = 0
+        for offset, array in self.arrays:
+            file.write(b"\0" * (offset - end))
+            data = np.ascontiguousarray(array)
+            if sys.byteorder == "big":
+                data = data.byteswap()
+            file.write(data.reshape(-1).view(np.uint8).data)
+            end = offset + array.nbytes
+
+
+def save(contents: bytes, weights: Weights, check: Callable[[str], None] | None) -> None:
+    """Write the model to `weights.path`; `check` is called with the path of a finished file before the old one goes."""
+    assert weights.path is not None
+    folder, name = os.path.split(weights.path)
+    old = _weights_of(weights.path)
+    beside = os.path.join(folder, weights.location)
+    if weights.arrays:
+        with atomic.replacing(beside, "export") as file:
+            weights.write(file)
+    try:
+        if check is not None and weights.arrays:
+            with _trial(folder, name, contents) as path:
+                check(path)
+        with atomic.replacing(weights.path, "export") as file:
+            file.write(contents)
+    except BaseException:
+        if weights.arrays:
+            with suppress(OSError):
+                os.unlink(beside)
+        raise
+    for path in old:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def _names(path: str) -> Iterator[str]:
+    """What the weights of a model may be called: `model.onnx.data`, `model.onnx.2.data` ..."""
+    return (f"{path}.data" if i == 1 else f"{path}.{i}.data" for i in itertools.count(1))
+
+
+def _unused_name(path: str) -> str:
+    return os.path.basename(next(name for name in _names(path) if not os.path.lexists(name)))
+
+
+def _weights_of(path: str) -> list[str]:
+    """The files of weights that the model lying at `path` uses, and that `export` gave it."""
+    found = [name for name in itertools.islice(_names(path), 9) if os.path.isfile(name)]
+    if not found or not os.path.isfile(path):
+        return []
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # noqa: BLE001  it is no model: nothing belongs to it
+        return []
+    used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}
+    return [name for name in found if os.path.basename(name) in used]
+
+
+@contextmanager
+def _trial(folder: str, name: str, contents: bytes) -> Iterator[str]:
+    """A file for a moment in the folder where the weights lie, which is where a runtime looks for them."""
+    path = os.path.join(folder, f".{name[:40]}.{os.urandom(6).hex()}.tmp")
+    try:
+        with open(path, "xb") as file:
+            file.write(contents)
+        yield path
+    finally:
+        with suppress(OSError):
+            os.unlink(path)

@@ -1,0 +1,181 @@
+"""The example a model is exported with: which arguments are inputs, their names, and which of their axes are free.
+
+From the one example come the others that the model is run on: one with other values, and for every free axis one in
+which that axis has another length.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.nn import Module
+from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.sizes import Shape, Symbols
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.tensor import Tensor
+
+Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
+
+
+@dataclass
+class Inputs:
+    """args: all arguments; input i of the graph is `args[places[i]]`, its axis a is the free axis `axes[i][a]`."""
+
+    args: tuple[Any, ...]
+    places: list[int]
+    names: list[str]
+    symbols: Symbols = field(default_factory=Symbols)
+    axes: list[dict[int, int]] = field(default_factory=list)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The arguments that are inputs."""
+        return [self.args[place] for place in self.places]
+
+    def shapes(self) -> list[Shape]:
+        """The inputs' shapes, free axes as Sizes."""
+        return [
+            tuple(self.symbols.size(axes[i]) if i in axes else n for i, n in enumerate(tensor.shape))
+            for tensor, axes in zip(self.tensors, self.axes, strict=True)
+        ]
+
+    def fixed(self) -> Inputs:
+        """The same example with no free axis."""
+        return Inputs(self.args, self.places, self.names, Symbols(), [{} for _ in self.places])
+
+    def disturbed(self) -> tuple[Any, ...]:
+        """Arguments with other values."""
+        return self._changed([disturbed(tensor) for tensor in self.tensors])
+
+    def resized(self, symbol: int) -> tuple[Any, ...]:
+        """Arguments in which one free axis has its other length."""
+        length = self.symbols.other[symbol]
+        lengths = [{axis: length for axis, own in axes.items() if own == symbol} for axes in self.axes]
+        return self._changed([resized(tensor, own) for tensor, own in zip(self.tensors, lengths, strict=True)])
+
+    def _changed(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        args = list(self.args)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            args[place] = tensor
+        return tuple(args)
+
+
+def inputs_of(
+    model: Callable[..., Any],
+    args: Any,
+    names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    dynamic_axes: Axes | None,
+) -> Inputs:
+    """The arguments of `export`, checked."""
+    args = args if isinstance(args, tuple) else (args,)
+    for i, arg in enumerate(args):
+        if not isinstance(arg, Tensor) and _holds_tensors(arg):
+            raise TypeError(
+                f"export: argument {i} is {type(arg).__name__}; expected a Tensor, or something without Tensors or "
+                "arrays in it; wrap arrays with minorm.tensor(array), and pass several inputs as args=(x, y)"
+            )
+    places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+    if not places:
+        raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
+    # Tensors of our own: the same one may be passed twice, or be a parameter of the model too.
+    args = tuple(Tensor(arg.data.copy()) if isinstance(arg, Tensor) else arg for arg in args)
+    if names is not None and len(names) != len(places):
+        raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
+    inputs = Inputs(args, places, _names(model, places) if names is None else list(names))
+    for name, tensor in zip(inputs.names, inputs.tensors, strict=True):
+        if tensor.dtype not in ELEMENT_TYPES:
+            raise TypeError(f"export: input {name!r} is {tensor.dtype}, which ONNX has no type for")
+    if dynamic_axes is None:
+        labels = _batch_axes(inputs.tensors)
+    else:
+        _check_known(dynamic_axes, inputs.names, output_names or ("output",))
+        labels = [
+            _labels(name, tensor, dynamic_axes.get(name, ()))
+            for name, tensor in zip(inputs.names, inputs.tensors, strict=True)
+        ]
+    inputs.symbols, inputs.axes = _symbols(inputs, labels)
+    return inputs
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensors(part) for part in value)
+    return isinstance(value, (Tensor, np.ndarray))
+
+
+def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
+    """The names of forward's parameters; one that is `*args` gives none. A loaded graph has names."""
+    if isinstance(model, GraphModule) and len(model.input_names) == len(places):
+        return list(model.input_names)
+    parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())
+    single = "input" if len(places) == 1 else "input_{}"
+    return [
+        parameters[place].name
+        if place < len(parameters) and parameters[place].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        else single.format(place)
+        for place in places
+    ]
+
+
+def _batch_axes(tensors: Sequence[Tensor]) -> list[dict[int, str]]:
+    """Axis 0 is the batch wherever it is as long as the first input's."""
+    batch = next((tensor.shape[0] for tensor in tensors if tensor.ndim), 0)
+    return [{0: "batch"} if tensor.ndim and tensor.shape[0] == batch > 0 else {} for tensor in tensors]
+
+
+def _check_known(asked: Axes, names: Sequence[str], output_names: Sequence[str]) -> None:
+    unknown = [name for name in asked if name not in names and name not in output_names]
+    if unknown:
+        raise ValueError(
+            f"export: dynamic_axes names {', '.join(map(repr, unknown))}; expected an input ({', '.join(names)}) "
+            "or one of output_names"
+        )
+
+
+def _labels(name: str, tensor: Tensor, asked: Mapping[int, str] | Sequence[int]) -> dict[int, str]:
+    pairs = asked if isinstance(asked, Mapping) else {axis: f"{name}_axis_{axis}" for axis in asked}
+    for axis in pairs:
+        if not -tensor.ndim <= axis < tensor.ndim:
+            raise ValueError(f"export: dynamic_axes names axis {axis} of {name!r}, whose shape is {tensor.shape}")
+    return {axis % tensor.ndim: label for axis, label in pairs.items()}
+
+
+def _symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> tuple[Symbols, list[dict[int, int]]]:
+    """One free axis a label, however many inputs share it."""
+    lengths: dict[str, int] = {}
+    for name, tensor, own in zip(inputs.names, inputs.tensors, labels, strict=True):
+        for axis, label in own.items():
+            if lengths.setdefault(label, tensor.shape[axis]) != tensor.shape[axis]:
+                raise ValueError(
+                    f"export: dynamic axis {label!r} is {lengths[label]} long in one input, but {tensor.shape[axis]} "
+                    f"in {name!r}"
+                )
+    order = list(lengths)
+    # Two more images, but twice the height: layers that halve it then still meet whole numbers.
+    leading = {label for label in order if all(axis == 0 for own in labels for axis in own if own[axis] == label)}
+    other = tuple(n + 2 if label in leading else 2 * n for label, n in lengths.items())
+    axes = [{axis: order.index(label) for axis, label in own.items()} for own in labels]
+    return Symbols(tuple(order), tuple(lengths.values()), other), axes
+
+
+def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
+    """`tensor` repeated along some axes to other lengths."""
+    array = tensor.data
+    for axis, length in lengths.items():
+        array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
+    return Tensor(np.ascontiguousarray(array))
+
+
+def disturbed(tensor: Tensor) -> Tensor:
+    """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
+    array = np.ascontiguousarray(np.flip(tensor.data)).reshape(tensor.shape)
+    return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)

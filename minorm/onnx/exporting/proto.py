@@ -1,0 +1,162 @@
+"""From a finished Graph to a ModelProto: names, shapes, contents; nodes nothing asks for are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from minorm import dtypes
+from minorm.config import __version__
+from minorm.onnx.exporting.external import Weights
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Node, Value
+
+
+class Names:
+    """Every name once: a second `Relu` becomes `Relu_1`."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def take(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1`, `wanted_2` ... where it is taken."""
+        name, number = wanted, self._next.get(wanted, 0)
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._next[wanted] = number
+        self._taken.add(name)
+        return name
+
+
+def build(
+    graph: Graph,
+    outputs: Sequence[tuple[str, Value]],
+    name: str,
+    metadata: dict[str, str],
+    fixed: Sequence[str] = (),
+    weights: Weights | None = None,
+) -> onnx.ModelProto:
+    """The model; `outputs` are (name, value) pairs. A name in `fixed` was asked for, so a clash with it is an error.
+
+    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    """
+    results = _separate(graph, outputs)
+    nodes = _needed(graph.nodes, results)
+    used = list({id(v): v for node in nodes for v in node.inputs if v is not None}.values())
+    initializers = [value for value in used if value.array is not None]
+    _give_names(graph, nodes, initializers, [n for n, _ in outputs], results, set(fixed))
+    ends = {id(value) for value in results}
+    # A floating initializer is something to train, for those who load the file; what never changes is a Constant.
+    fixed_numbers = [v for v in initializers if v.home is None and not v.trained and dtypes.is_float(v.dtype)]
+    unchanging = {id(v) for v in fixed_numbers}
+    held = [v for v in initializers if id(v) not in unchanging]
+    weights = weights or Weights(None)
+    weights.decide([value.array for value in initializers])
+    proto = helper.make_graph(
+        [_constant(value) for value in fixed_numbers] + [_node(node) for node in nodes],
+        name,
+        [_info(graph, value) for value in graph.inputs],
+        [_info(graph, value) for value in results],
+        initializer=[_tensor(value, weights) for value in sorted(held, key=lambda value: value.home is None)],
+        value_info=[_info(graph, value) for value in fixed_numbers]
+        + [
+            _info(graph, value)
+            for node in nodes
+            for value in node.outputs
+            if value is not None and id(value) not in ends
+        ],
+    )
+    model = helper.make_model(
+        proto,
+        opset_imports=[helper.make_opsetid("", graph.opset)],
+        ir_version=versions.ir_version(graph.opset),
+        producer_name="minorm",
+        producer_version=__version__,
+    )
+    helper.set_model_props(model, metadata)
+    return model
+
+
+def _separate(graph: Graph, outputs: Sequence[tuple[str, Value]]) -> list[Value]:
+    """An output must be a node's, and no other output: an Identity makes it so."""
+    results: list[Value] = []
+    taken = {id(value) for value in graph.inputs}
+    for _, value in outputs:
+        if id(value) in taken or value.array is not None:
+            value = graph.add("Identity", value)
+        taken.add(id(value))
+        results.append(value)
+    return results
+
+
+def _needed(nodes: Sequence[Node], results: Sequence[Value]) -> list[Node]:
+    """The nodes that some result depends on, in order; outputs that nobody reads are dropped where they may be."""
+    wanted = {id(value) for value in results}
+    kept = []
+    for node in reversed(nodes):
+        if any(id(value) in wanted for value in node.outputs if value is not None):
+            wanted.update(id(value) for value in node.inputs if value is not None)
+            kept.append(node)
+    return kept[::-1]
+
+
+def _give_names(
+    graph: Graph,
+    nodes: Sequence[Node],
+    initializers: Sequence[Value],
+    output_names: Sequence[str],
+    results: Sequence[Value],
+    fixed: set[str],
+) -> None:
+    """Parameters get their keys, then inputs and outputs theirs; the rest are named after module and operator."""
+    names = Names()
+    for value in initializers:
+        if value.home is not None:
+            value.name = names.take(value.home)
+    for value, wanted in [
+        *[(value, value.name or "input") for value in graph.inputs],
+        *zip(results, output_names, strict=True),
+    ]:
+        value.name = names.take(wanted)
+        if value.name != wanted and wanted in fixed:
+            raise ExportError(
+                f"export: the name {wanted!r} is taken by a parameter, an input or an output; choose another"
+            )
+    named = {id(value) for value in results}
+    for value in initializers:
+        if value.home is None:
+            value.name = names.take(value.name or "constant")
+    for node in nodes:
+        scope = f"{node.scope}/" if node.scope else ""
+        node.name = names.take(scope + node.operator)
+        for output in node.outputs:
+            if output is not None and id(output) not in named:
+                output.name = names.take(f"{node.name}_output")
+
+
+def _tensor(value: Value, weights: Weights | None = None) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
+    if weights is not None and weights.take(value.array, tensor):
+        return tensor
+    return numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape), value.name)
+
+
+def _constant(value: Value) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [value.name], value.name, value=_tensor(value))
+
+
+def _node(node: Node) -> onnx.NodeProto:
+    inputs = ["" if value is None else value.name for value in node.inputs]
+    outputs = ["" if value is None else value.name for value in node.outputs]
+    return helper.make_node(node.operator, inputs, outputs, node.name, **node.attributes)
+
+
+def _info(graph: Graph, value: Value) -> onnx.ValueInfoProto:
+    shape = [graph.symbols.describe(length) for length in value.known_shape]
+    return helper.make_tensor_value_info(value.name, ELEMENT_TYPES[value.dtype][0], shape)

@@ -1,0 +1,142 @@
+"""Running the model to see what it computes, several times, and leaving no mark on it.
+
+One run gives the operations. A run in which a free axis (the batch) has another length tells which lengths and
+numbers follow that axis; a run on other values tells what was computed from the input behind minorm's back, by
+`x.numpy()` or `x.item()`, and would silently become a constant. Modes, buffers and the random generator are put
+back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import random, trace
+from minorm.autograd import no_grad
+from minorm.nn import Module
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.scope import Scope
+from minorm.tensor import Tensor
+from minorm.trace import Call
+
+
+@dataclass
+class Run:
+    """One run: the arguments, the calls made, what came out, and the buffers as it left them."""
+
+    args: tuple[Any, ...]
+    calls: list[Call]
+    result: Any
+    buffers: dict[str, Tensor]
+
+
+def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
+    """Run `model(*args)` and write down its calls, as a tree of modules and operations."""
+    known = [a for a in args if isinstance(a, Tensor)]
+    if isinstance(model, Module):
+        known += [*model.parameters(), *model.buffers()]
+    before = {id(tensor.version): tensor.version.count for tensor in known}
+    with no_grad(), _scopes(model), trace.record() as calls:
+        result = model(*args)
+    ignored = {id(b.version) for b in model.buffers()} if isinstance(model, Module) else set()
+    for tensor in known:
+        if tensor.version.count != before[id(tensor.version)] and id(tensor.version) not in ignored:
+            raise ExportError(_CHANGED.format("an input or a parameter", tensor.shape))
+    _refuse_changes(calls, before, ignored)
+    buffers = model.named_buffers() if isinstance(model, Module) else ()
+    return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers})
+
+
+_CHANGED = (
+    "export: {} of shape {} was changed in place, which a trace cannot record; compute a new tensor instead "
+    "(minorm.where, minorm.cat, x * mask)"
+)
+
+
+def _refuse_changes(calls: list[Call], before: dict[int, int], ignored: set[int]) -> None:
+    """`x[i] = 0` leaves no trace, but it counts up the version of the tensor it changes."""
+    for call in calls:
+        for tensor in tensors_of(call.result):
+            if tensor.version.count != before.get(id(tensor.version), 0) and id(tensor.version) not in ignored:
+                raise ExportError(_CHANGED.format(f"a result of {name_of(call.target)}", tensor.shape))
+        _refuse_changes(call.children, before, ignored)
+
+
+@contextmanager
+def _scopes(model: Callable[..., Any]) -> Iterator[None]:
+    """While open, each module's forward appears in the trace as a call of its Scope."""
+    with ExitStack() as stack:
+        for path, module in model.named_modules() if isinstance(model, Module) else ():
+            stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
+            module.__dict__["forward"] = _scoped(module.forward, Scope(path))
+        yield
+
+
+def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        attributes.pop(name, None)
+    else:
+        attributes[name] = value
+
+
+def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
+    return lambda *args, **kwargs: scope.call(forward, *args, **kwargs)
+
+
+@contextmanager
+def same_random_numbers_after() -> Iterator[None]:
+    """Whatever is drawn inside, the generator then goes on as if nothing had been.
+
+    Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
+    """
+    numbers = random.get_state()
+    try:
+        yield
+    finally:
+        random.set_state(numbers)
+
+
+@contextmanager
+def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
+    """Put the model in the mode to export (None: leave it as it is); on leaving, modes and buffers are as they were."""
+    modules = list(model.modules()) if isinstance(model, Module) else []
+    modes = [(module, module.training) for module in modules]
+    buffers = [
+        (module, name, buffer, buffer.data, buffer.data.copy(), buffer.version.count)
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        if isinstance(model, Module) and training is not None:
+            model.train(training)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for module, name, buffer, array, contents, version in buffers:
+            np.copyto(array, contents)
+            buffer.data, buffer.version.count = array, version
+            if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
+                setattr(module, name, buffer)
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """The Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, Sequence) and not isinstance(result, str):
+        return [tensor for part in result for tensor in tensors_of(part)]
+    return []
+
+
+def name_of(target: Any) -> str:
+    """How an operation is called in messages."""
+    if isinstance(target, Scope):
+        return f"module {target.path or 'model'}"
+    return str(getattr(target, "__qualname__", target)).split(".")[-1]

@@ -1,0 +1,253 @@
+"""From a recorded run to a graph: walk the calls, write those a rule exists for, look inside the others.
+
+All runs of the model are walked in step. A Tensor is recognised by being the same object, or by holding the same
+array (`x.detach()`), as one seen before; one never seen before is a constant. What cannot be written does not
+stop the walk: the error at the end lists everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.onnx.exporting.recording import Run, Scope, name_of, tensors_of
+from minorm.onnx.graph import registry
+from minorm.onnx.graph.errors import Decline, ExportError, Unstable
+from minorm.onnx.graph.graph import Graph, Result, Value
+from minorm.onnx.graph.sizes import Length, Shape, Size, size_of
+from minorm.onnx.operators.shape import expand, full, reshape
+from minorm.tensor import Tensor
+from minorm.trace import Call
+
+_BEHIND = (
+    "is computed from the input's values, or drawn at random, outside minorm's operations (x.numpy(), x.item(), "
+    "NumPy): a graph would freeze what it was for this input; use Tensor operations"
+)
+
+
+class Writer:
+    """Walks the runs; `sized` of them differ in the lengths of free axes, one more at the end in the values only."""
+
+    def __init__(self, graph: Graph, sized: int, homes: dict[int, str], labels: dict[int, str]) -> None:
+        self.graph = graph
+        self.sized = sized
+        self.homes = homes  # id of an array -> its state_dict key
+        self.labels = labels  # id of an array -> the attribute of a module it is, though no parameter or buffer
+        self.known: list[dict[int, Value]] = []  # run -> id of a Tensor -> its Value
+        self.arrays: list[dict[int, Value]] = []  # run -> id of an array -> its Value
+        self.kept: list[Any] = []  # an id means something only while its object lives
+        self.failures: list[str] = []
+        self.declined: list[str] = []  # why the functions around the current call have no form of their own
+
+    def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
+        """The graph of the runs; `inputs[i]` is argument `places[i]`. Returns the Values of the results."""
+        self.known = [{} for _ in runs]
+        self.arrays = [{} for _ in runs]
+        self.kept = [runs]
+        for value, place in zip(inputs, places, strict=True):
+            self._bind(value, [run.args[place] for run in runs])
+        self._walk([run.calls for run in runs])
+        results = [tensors_of(run.result) for run in runs]
+        if len({len(r) for r in results}) > 1:
+            self._differ("the number of results", results)
+        outputs = [self._value(tensors, f"result {i}") for i, tensors in enumerate(zip(*results, strict=True))]
+        if self.failures:
+            raise ExportError(
+                f"export: {len(self.failures)} operation(s) cannot be written at opset {self.graph.opset}:\n  "
+                + "\n  ".join(self.failures)
+            )
+        return outputs
+
+    def _walk(self, runs: Sequence[list[Call]]) -> None:
+        if len({len(calls) for calls in runs}) > 1:
+            self._differ("the number of operations", [[name_of(c.target) for c in calls] for calls in runs])
+        for calls in zip(*runs, strict=True):
+            if any(call.target != calls[0].target for call in calls):
+                self._differ("the operation", [name_of(call.target) for call in calls])
+            self._call(calls)
+
+    def _differ(self, what: str, found: Sequence[Any]) -> None:
+        """Stop: a run on other values must not differ at all, one on other lengths only in lengths."""
+        where = f" in {self.graph.scope}" if self.graph.scope else ""
+        if len(found) > self.sized and found[0] != found[-1]:
+            raise ExportError(
+                f"export: {what}{where} depends on the input's values; a graph has one path for all inputs: "
+                "use minorm.where instead of Python's if"
+            )
+        raise Unstable(f"{what}{where} depends on the length of a free axis")
+
+    def _call(self, calls: Sequence[Call]) -> None:
+        first = calls[0]
+        if isinstance(first.target, Scope):
+            outer, self.graph.scope = self.graph.scope, first.target.path
+            self._walk([call.children for call in calls])
+            self.graph.scope = outer
+            return
+        results = [tensors_of(call.result) for call in calls]
+        if all(id(tensor) in self.known[0] for tensor in results[0]):
+            return  # it returned what it was given
+        reasons = self._by_rule(calls, results)
+        if reasons is None:
+            return
+        if first.children:
+            around = self.declined
+            self.declined = [*around, *reasons]
+            self._walk([call.children for call in calls])
+            self.declined = around
+            if all(self._find(tensors) is not None for tensors in zip(*results, strict=True)):
+                return
+            reasons.append("it computes outside minorm's operations")
+        self._fail(first, [*self.declined, *reasons])
+        for tensors in zip(*results, strict=True):
+            self._bind(Value(None, tensors[0].dtype), tensors)
+
+    def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
+        """Write the call by the first rule that accepts it: None. Where none does, why not."""
+        graph, first, reasons = self.graph, calls[0], []
+        rules = registry.writers(first.target, graph.opset)
+        if not rules:
+            return registry.absent(first.target, graph.opset)
+        arguments = {
+            key: self._merge([call.arguments[key] for call in calls], f"{name_of(first.target)}: {key}")
+            for key in first.arguments
+        }
+        graph.results = tuple(Result(self._shape(tensors), tensors[0].dtype) for tensors in zip(*results, strict=True))
+        for rule in rules:
+            mark = graph.mark()
+            try:
+                written = rule(graph, **arguments)
+            except Decline as decline:
+                graph.reset(mark)
+                reasons.append(str(decline))
+                continue
+            values = written if isinstance(written, tuple) else (written,)
+            for value, tensors in zip(values, zip(*results, strict=True), strict=True):
+                self._bind(value, tensors)
+            return None
+        return reasons
+
+    def _fail(self, call: Call, reasons: Sequence[str]) -> None:
+        shapes = [f"{key} {value.shape}" for key, value in call.arguments.items() if isinstance(value, Tensor)]
+        where = f" in {self.graph.scope}" if self.graph.scope else ""
+        why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ": minorm has no ONNX form for it"
+        self.failures.append(f"{name_of(call.target)}({', '.join(shapes)}){where}{why}")
+
+    # Values
+
+    def _bind(self, value: Value, tensors: Sequence[Tensor]) -> None:
+        shape = self._shape(tensors)
+        if value.shape not in (None, shape) or value.dtype != tensors[0].dtype:
+            raise AssertionError(
+                f"a rule wrote {value.dtype}{value.shape} where the model computed {tensors[0].dtype}{shape}"
+            )
+        value.shape = shape
+        for run, tensor in enumerate(tensors):
+            self.known[run][id(tensor)] = value
+            self.arrays[run].setdefault(id(tensor.data), value)
+
+    def _shape(self, tensors: Sequence[Tensor]) -> Shape:
+        shapes = [tensor.shape for tensor in tensors]
+        if len({len(shape) for shape in shapes}) > 1:
+            self._differ("the rank of a tensor", [len(shape) for shape in shapes])
+        return tuple(self._length(lengths, "the shape of a tensor") for lengths in zip(*shapes, strict=True))
+
+    def _length(self, lengths: Sequence[int], what: str) -> Length:
+        if lengths[self.sized :] and lengths[-1] != lengths[0]:
+            self._differ(what, lengths)
+        return size_of(lengths[: self.sized])
+
+    def _find(self, tensors: Sequence[Tensor]) -> Value | None:
+        found = [
+            self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.data))
+            for run, tensor in enumerate(tensors)
+        ]
+        if any(value is not found[0] for value in found):
+            self._differ("which tensor is used", [id(value) for value in found])
+        return found[0]
+
+    def _value(self, tensors: Sequence[Tensor], what: str) -> Value:
+        found = self._find(tensors)
+        if found is None:
+            found = self._constant(tensors, what)
+            self._bind(found, tensors)
+        return found
+
+    def _constant(self, tensors: Sequence[Tensor], what: str) -> Value:
+        arrays = [tensor.data for tensor in tensors]
+        base = arrays[0]
+        home = self.homes.get(id(base))
+        if home is not None:
+            return Value(base.shape, base.dtype, home, base, home)
+        if arrays[self.sized :] and not _same(base, arrays[-1]):
+            raise ExportError(f"export: {what} of shape {base.shape} {_BEHIND}")
+        arrays = arrays[: self.sized]
+        if all(_same(base, array) for array in arrays):
+            scope = f"{self.graph.scope}." if self.graph.scope else ""
+            value = Value(base.shape, base.dtype, self.labels.get(id(base), f"{scope}constant"), base)
+            value.trained = any(tensor.requires_grad for tensor in tensors)
+            return value
+        return self._filled(arrays, what)
+
+    def _filled(self, arrays: Sequence[Any], what: str) -> Value:
+        """A constant whose shape or number follows a free axis: zeros(batch, 8), or x.shape[0] as a divisor."""
+        graph = self.graph
+        numbers = [array.flat[0] for array in arrays if array.size and (array == array.flat[0]).all()]
+        if len(numbers) != len(arrays) or len({array.ndim for array in arrays}) > 1:
+            raise Unstable(f"{what} of shape {arrays[0].shape} is a constant that depends on the length of a free axis")
+        shape = tuple(size_of(lengths) for lengths in zip(*[array.shape for array in arrays], strict=True))
+        try:
+            if all(_same(n, numbers[0]) for n in numbers):
+                return full(graph, numbers[0], shape, arrays[0].dtype)
+            if any(n != int(n) for n in numbers):
+                raise Decline("is a number that depends on the length of a free axis")
+            size = size_of([int(n) for n in numbers])
+            assert isinstance(size, Size)
+            number = graph.cast(graph.length(size), arrays[0].dtype)
+            return expand(graph, reshape(graph, number, (1,) * len(shape)), shape)
+        except Decline as decline:
+            raise Unstable(f"{what}: {decline}") from None
+
+    # Arguments
+
+    def _merge(self, values: Sequence[Any], what: str) -> Any:
+        """One argument as all runs saw it: Tensors as Values, ints that follow a free axis as Sizes."""
+        first = values[0]
+        if len({type(value) for value in values}) > 1:
+            self._differ(what, [type(value).__name__ for value in values])
+        if isinstance(first, Tensor):
+            return self._value(values, what)
+        if isinstance(first, np.ndarray):
+            found = [self.arrays[run].get(id(array)) for run, array in enumerate(values)]
+            if found[0] is not None and all(value is found[0] for value in found):
+                return found[0]
+            if not all(_same(first, array) for array in values):
+                return self._value([Tensor(array) for array in values], what)
+            return first
+        if isinstance(first, (bool, np.bool_, str, type(None))):
+            return self._equal(values, what)
+        if isinstance(first, (int, np.integer)):
+            return self._length(values, what)
+        if isinstance(first, slice):
+            return slice(*[self._merge([getattr(v, part) for v in values], what) for part in ("start", "stop", "step")])
+        if isinstance(first, (tuple, list)):
+            if len({len(value) for value in values}) > 1:
+                self._differ(f"the length of {what}", [len(value) for value in values])
+            merged = [self._merge(parts, what) for parts in zip(*values, strict=True)]
+            return merged if isinstance(first, list) else tuple(merged)
+        if isinstance(first, dict):
+            return {key: self._merge([value[key] for value in values], what) for key in first}
+        return self._equal(values, what)
+
+    def _equal(self, values: Sequence[Any], what: str) -> Any:
+        first = values[0]
+        if any(value != first and (value == value or first == first) for value in values):  # NaN is equal to NaN here
+            self._differ(what, values)
+        return first
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal shapes, types and contents, NaN equal to NaN."""
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.dtype == b.dtype and (a is b or a.tobytes() == b.tobytes())

@@ -1,0 +1,122 @@
+"""What kind of value each input of a node may be: floats, integers, bools, or a sequence of Tensors.
+
+ONNX says in types, version by version. Held against a value are only the kinds that some version of the operator takes
+in that place: Relu of integers is clear, though no version before 14 has it; axes that are floats are not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from minorm import dtypes
+from minorm.onnx.graph.tensors import DTYPES
+from minorm.onnx.graph.versions import PUBLISHED
+
+_WORDS = {"f": "floats", "i": "integers", "b": "bools", "s": "a sequence"}
+
+
+def kind_of(value: Any) -> str:
+    """f, i, b or s."""
+    if isinstance(value, list):
+        return "s"
+    kind = value.dtype.kind
+    return "i" if kind == "u" else kind if kind in "ib" else "f" if dtypes.is_float(value.dtype) else kind
+
+
+@dataclass
+class Place:
+    """An input: its name, the kinds it may be of, and the letter that ONNX gives its type, "" where versions differ."""
+
+    name: str
+    kinds: frozenset[str]
+    letter: str
+
+
+@functools.cache
+def places(operator: str) -> tuple[Place, ...]:
+    """The inputs of an operator; the last stands for all that follow."""
+    found: list[Place] = []
+    for since in PUBLISHED[operator]:
+        for i, formal in enumerate(onnx.defs.get_schema(operator, since, "").inputs):
+            new = Place(formal.name, frozenset(filter(None, map(_kind_of_type, formal.types))), formal.type_str)
+            if i == len(found):
+                found.append(new)
+            else:
+                letter = new.letter if new.letter == found[i].letter else ""
+                found[i] = Place(new.name, new.kinds | found[i].kinds, letter)
+    return tuple(found)
+
+
+def _kind_of_type(name: str) -> str:
+    if name.startswith("seq("):
+        return "s"
+    inner = name.removeprefix("tensor(").rstrip(")")
+    if inner == "bool":
+        return "b"
+    if inner.startswith(("int", "uint")):
+        return "i"
+    return "f" if "float" in inner or inner == "double" else ""
+
+
+def check(operator: str, arguments: Sequence[Any]) -> None:
+    """ValueError for an argument of a kind that the operator does not take there, or not beside another."""
+    expected = places(operator)
+    seen: dict[str, tuple[int, str]] = {}
+    for i, value in enumerate(arguments):
+        if value is None:
+            continue
+        place, kind = expected[min(i, len(expected) - 1)], kind_of(value)
+        if kind not in place.kinds:
+            words = " or ".join(sorted(_WORDS[kind] for kind in place.kinds))
+            came = _WORDS.get(kind, "of another type")
+            raise ValueError(f"input {i} ({place.name}) is {came}; expected {words}")
+        first, other = seen.setdefault(place.letter, (i, kind)) if place.letter else (i, kind)
+        if kind != other:
+            raise ValueError(
+                f"input {i} ({place.name}) is {_WORDS[kind]}, input {first} is {_WORDS[other]}; expected the same"
+            )
+
+
+@functools.cache
+def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
+    """For each output the kinds it may be of, and the places of the inputs of the same type."""
+    schema = onnx.defs.get_schema(operator, since, "")
+    return tuple(
+        (
+            frozenset(filter(None, map(_kind_of_type, formal.types))),
+            tuple(i for i, given in enumerate(schema.inputs) if given.type_str == formal.type_str),
+        )
+        for formal in schema.outputs
+    )
+
+
+def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
+    """The values that are integers or bools for certain, so that no gradient passes. known: dtypes by name.
+
+    A sequence may hold floats.
+    """
+    found = {name for name, dtype in known.items() if not dtypes.is_float(dtype)}
+    for node in nodes:
+        if node.operator in ("Cast", "Constant", "ConstantOfShape", "If"):
+            if not _is_float(node):
+                found.update(node.outputs)
+            continue
+        results = _results(node.operator, node.since)
+        for place, name in enumerate(node.outputs):
+            kinds, same = results[min(place, len(results) - 1)]
+            if kinds <= {"i", "b"} or any(i < len(node.inputs) and node.inputs[i] in found for i in same):
+                found.add(name)
+    return found - {""}
+
+
+def _is_float(node: Any) -> bool:
+    """Whether the attributes of a node let its result be floats."""
+    code, value = node.attributes.get("to"), node.attributes.get("value")
+    if node.operator == "Cast":
+        return not isinstance(code, int) or code not in DTYPES or dtypes.is_float(DTYPES[code])
+    return not hasattr(value, "dtype") or dtypes.is_float(value.dtype)

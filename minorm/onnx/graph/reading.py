@@ -1,0 +1,176 @@
+"""What a reading rule is given: one node of the file, its attributes with their defaults, its constant inputs.
+
+    @reads("Elu", since=(1, 6, 22))
+    def read_elu(node):
+        alpha = node["alpha"]              # as the file says, or the default of this version of the operator
+        return lambda x: F.elu(x, alpha)   # called with the node's inputs, each time the model runs
+
+README.md, "Adding a reader", tells the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+from minorm.onnx.graph import tensors
+from minorm.onnx.graph.decimals import shortest
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.tensors import MAX_RANK, Budget
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation of the file. Absent optional inputs and outputs are ""."""
+
+    operator: str
+    domain: str
+    name: str
+    opset: int  # of the operator's domain
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]  # those the file gives
+    since: int = 0  # the version of the operator that the opset means
+    constants: Mapping[str, Any] = field(default_factory=dict)  # the arrays known when the file is loaded, by name
+    used: frozenset[str] = frozenset()  # the values that somebody reads
+    budget: Budget = field(default_factory=Budget)
+    guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
+    statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
+    described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics
+    updates: bool = True  # whether it changes them in training; else other nodes compute what they become
+
+    # What rules ask
+
+    def __getitem__(self, attribute: str) -> Any:
+        """An attribute as a Python value: what the file gives, else the version's default, else None.
+
+        A float is the shortest decimal that names the file's float32: 0.1, and not 0.10000000149011612.
+        """
+        if attribute in self.attributes:
+            return self.attributes[attribute]
+        defaults = attribute_defaults(self.operator, self.since)
+        if attribute not in defaults:
+            raise KeyError(f"{self.operator} {self.since} has no attribute {attribute}; the rule is for other versions")
+        return defaults[attribute]
+
+    def get(self, attribute: str, default: Any = None) -> Any:
+        """As node[attribute]; `default` where this version of the operator has no such attribute."""
+        known = attribute in self.attributes or attribute in attribute_defaults(self.operator, self.since)
+        return self[attribute] if known else default
+
+    def has(self, place: int) -> bool:
+        """Whether input `place` is there."""
+        return place < len(self.inputs) and self.inputs[place] != ""
+
+    def wants(self, place: int) -> bool:
+        """Whether anybody reads output `place`."""
+        return place < len(self.outputs) and self.outputs[place] in self.used
+
+    def constant(self, place: int) -> Any:
+        """The array of input `place` if it is known at load time, else None."""
+        return self.constants.get(self.inputs[place]) if self.has(place) else None
+
+    def fits(self, shape: Sequence[int], dtype: Any) -> None:
+        """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""
+        self.budget.fits(shape, dtype)
+
+    def works(self, *steps: int) -> None:
+        """Raise unless so many multiplications (the product of `steps`) may be made: as fits, but of time."""
+        self.budget.works(math.prod(steps))
+
+    @property
+    def scope(self) -> str:
+        """The path of the module that minorm exported the node from."""
+        return self.name.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        label = f"{self.domain}.{self.operator}" if self.domain else self.operator
+        place = (
+            f"node {self.name!r}" if self.name else f"the node that computes {next(filter(None, self.outputs), '')!r}"
+        )
+        since = f"since version {self.since}, " if self.since else ""
+        return f"{label} ({since}opset {self.opset}), {place}"
+
+
+def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
+    """The elements of an input that is a list of whole numbers: axes, lengths, counts. Split 1 has them as floats."""
+    if given.ndim > 1:
+        raise ValueError(f"{name} has shape {given.shape}; expected a vector")
+    if given.numel() > most:
+        raise ValueError(f"{name} has {given.numel()} elements; expected at most {most}")
+    numbers = given.data.reshape(-1).tolist()
+    if not all(n == n // 1 for n in numbers):
+        raise ValueError(f"{name} is {numbers}; expected whole numbers")
+    return [int(n) for n in numbers]
+
+
+@functools.cache
+def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
+    """Every attribute of this version of an operator with its default; None where it has none."""
+    schema = onnx.defs.get_schema(operator, since, "")
+    return {
+        name: _value(a.default_value, f"the default of {name}", None, Budget()) for name, a in schema.attributes.items()
+    }
+
+
+def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
+    """AttributeProtos by name as Python values; tensors as arrays, subgraphs as they are."""
+    return {
+        name: _value(attribute, f"attribute {name!r} of {what}", folder, budget) for name, attribute in given.items()
+    }
+
+
+_FIELDS = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.TENSOR: "t",
+    AttributeProto.GRAPH: "g",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+    AttributeProto.TENSORS: "tensors",
+    AttributeProto.GRAPHS: "graphs",
+}
+
+
+def _value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any:
+    kind = attribute.type
+    if kind == AttributeProto.UNDEFINED:  # ir_version 1 and 2 had no types: whichever field is set
+        kind = next((k for k, name in _FIELDS.items() if _is_set(attribute, name)), None)
+        if kind is None:
+            return None
+    if kind not in _FIELDS:
+        raise LoadError(f"load: {what} is {AttributeProto.AttributeType.Name(kind)}, which minorm does not read")
+    value = getattr(attribute, _FIELDS[kind])
+    if kind == AttributeProto.FLOAT:
+        return shortest(value)
+    if kind == AttributeProto.FLOATS:
+        return [shortest(number) for number in value]
+    if kind == AttributeProto.STRING:
+        return _text(value, what)
+    if kind == AttributeProto.STRINGS:
+        return [_text(s, what) for s in value]
+    if kind == AttributeProto.TENSOR:
+        return tensors.read(value, what, folder, budget)
+    if kind == AttributeProto.TENSORS:
+        return [tensors.read(t, what, folder, budget) for t in value]
+    return list(value) if kind in (AttributeProto.INTS, AttributeProto.GRAPHS) else value
+
+
+def _is_set(attribute: Any, name: str) -> bool:
+    repeated = name.endswith("s") and name != "s"
+    return bool(len(getattr(attribute, name))) if repeated else attribute.HasField(name)
+
+
+def _text(value: bytes, what: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}") from None

@@ -1,0 +1,144 @@
+"""Which code writes a call as ONNX nodes, and which reads a node back: one table for each direction.
+
+A rule carries, in its registration, the operator it is about and the since-versions it was written for. An
+operator's file holds writer and reader side by side, old versions beside new ones.
+
+    @writes(F.batch_norm, "BatchNormalization", since=(14, 15))     # used where opset's version is 14 or 15
+    def write_14(g, x, running_mean, running_var, weight, bias, training, momentum, eps): ...
+
+    @writes(F.batch_norm, "BatchNormalization", since=(7, 9))       # used at opset 7 to 13
+    def write_7(g, x, ...): ...
+
+    @lowers(F.batch_norm)                                           # tried after those, at every opset
+    def lower(g, x, ...): ...
+
+    @reads("BatchNormalization", since=(14, 15), fixed=(3, 4))      # what the importer calls for such a node
+    def read_14(node): ...
+
+A writing rule gets the graph being built and the call's arguments under the names the function itself gives
+them, with a `Value` for each Tensor; it returns the Value (or the tuple of Values) of the call's result. It
+raises `Decline` where it does not fit (an option ONNX has no word for); then the next rule is tried: first those
+of `writes` in the order they stand, then those of `lowers`. Where all decline, the writer descends into the
+calls made inside this one.
+
+A reading rule gets a `reading.Node` and returns what computes it: a function or Module that takes the node's inputs
+as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs
+that no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds
+nothing else stays a constant and does not become a Parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from minorm.onnx.graph import versions
+
+Rule = Callable[..., Any]
+
+
+class Every:
+    """Stands for all inputs of a node."""
+
+    def __contains__(self, place: object) -> bool:
+        return True
+
+
+EVERY = Every()
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A rule that writes calls of `target`: as `operator`, at the since-versions given, or (None) in any way."""
+
+    target: Any
+    operator: str | None
+    since: tuple[int, ...]
+    rule: Rule
+
+    def fits(self, opset: int) -> bool:
+        """Whether the operator's version in force at `opset` is one the rule was written for."""
+        if self.operator is None:
+            return True
+        return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.since
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A rule that reads nodes; `fixed`: the places of inputs without a gradient, or a function of the node for them."""
+
+    rule: Rule
+    fixed: Container[int] | Callable[[Any], Container[int]] = ()
+
+    def fixed_inputs(self, node: Any) -> Container[int]:
+        """The inputs of `node` through which no gradient flows."""
+        return self.fixed(node) if callable(self.fixed) else self.fixed
+
+
+WRITERS: dict[Any, list[Writer]] = {}
+READERS: dict[tuple[str, int], Reader] = {}
+
+
+def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
+    """Register a rule that writes calls of `target` as `operator`, at these of its since-versions."""
+    _check(operator, since)
+    return _register(target, operator, since)
+
+
+def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
+    """Register a rule that writes calls of `target` with whatever operators the opset has."""
+    return _register(target, None, ())
+
+
+def _register(target: Any, operator: str | None, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
+    def add(rule: AnyRule) -> AnyRule:
+        WRITERS.setdefault(target, []).append(Writer(target, operator, since, rule))
+        return rule
+
+    return add
+
+
+def reads(
+    operator: str, since: tuple[int, ...], fixed: Container[int] | Callable[[Any], Container[int]] = ()
+) -> Callable[[AnyRule], AnyRule]:
+    """Register the rule that reads nodes of `operator` at these of its since-versions."""
+    _check(operator, since)
+
+    def add(rule: AnyRule) -> AnyRule:
+        for version in since:
+            if (operator, version) in READERS:
+                raise ValueError(
+                    f"{operator} {version} has a reader already: {READERS[operator, version].rule.__name__}"
+                )
+            READERS[operator, version] = Reader(rule, fixed)
+        return rule
+
+    return add
+
+
+def _check(operator: str, since: tuple[int, ...]) -> None:
+    unknown = set(since) - set(versions.PUBLISHED.get(operator, ()))
+    if unknown or not since:
+        raise ValueError(f"{operator}: {sorted(unknown)} are no since-versions of it; see minorm/onnx/versions.py")
+
+
+def writers(target: Any, opset: int) -> list[Rule]:
+    """The rules for a call of `target` at `opset`, in the order they are to be tried."""
+    found = [writer for writer in WRITERS.get(target, ()) if writer.fits(opset)]
+    return [w.rule for w in found if w.operator is not None] + [w.rule for w in found if w.operator is None]
+
+
+def absent(target: Any, opset: int) -> list[str]:
+    """Which operators a call of `target` would be, had the opset these versions of them."""
+    found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
+    return [f"it is {w.operator} of opset {min(w.since)} on; the model's opset is {opset}" for w in found]
+
+
+def reader(operator: str, opset: int) -> Reader:
+    """The reader of nodes of `operator` at `opset`; LookupError where there is none."""
+    since = versions.resolve(operator, opset)
+    if (operator, since) not in READERS:
+        raise LookupError(f"{operator}, version {since} (opset {opset}), has no reader")
+    return READERS[operator, since]

@@ -1,0 +1,133 @@
+"""Lengths of axes that are not fixed: a Size is what was seen in every run of the model.
+
+A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs
+several times, with one free axis (the batch) of another length each time, and every length is kept as the
+tuple of what it was in each run:
+
+    batch 4, then 6:      (4, 6)  is `batch`       (64, 96)  is `16*batch`       64  is fixed, a plain int
+
+Sizes add, multiply and divide element by element, so a rule computes with lengths as if they were ints.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from minorm.onnx.graph.errors import Decline
+
+
+@dataclass(frozen=True)
+class Size:
+    """A length that differs between the runs: `values[r]` is what it was in run r."""
+
+    values: tuple[int, ...]
+
+    def _with(self, other: Length, operation: Callable[[int, int], int]) -> Length:
+        others = other.values if isinstance(other, Size) else (other,) * len(self.values)
+        return size_of([operation(a, b) for a, b in zip(self.values, others, strict=True)])
+
+    def __add__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: a - b)
+
+    def __mul__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: a * b)
+
+    def __floordiv__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: a // b)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: b - a)
+
+    def __rfloordiv__(self, other: Length) -> Length:
+        return self._with(other, lambda a, b: b // a)
+
+    def __index__(self) -> int:
+        raise Decline(f"needs a fixed length where it is {' or '.join(map(str, self.values))} with the free axes")
+
+
+Length = int | Size
+Shape = tuple[Length, ...]
+
+
+def size_of(values: Sequence[int]) -> Length:
+    """A plain int where all runs agree, else the Size."""
+    return int(values[0]) if len(set(values)) == 1 else Size(tuple(int(v) for v in values))
+
+
+def product(lengths: Iterable[Length]) -> Length:
+    """The number of elements under these axes."""
+    return math.prod(lengths, start=1)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """NumPy's broadcasting: aligned from the last axis, a length of 1 stretches."""
+    rank = max(map(len, shapes))
+    result = []
+    for lengths in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
+        wide = {n for n in lengths if n != 1}
+        if len(wide) > 1:
+            raise ValueError(f"shapes {shapes} do not broadcast")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A Size in terms of the free axes: constant + sum of factor[name] * name, or factor * the product of names."""
+
+    constant: int = 0
+    terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        parts = ["*".join(([str(factor)] if factor != 1 else []) + list(names)) for factor, names in self.terms]
+        return "+".join(parts + ([str(self.constant)] if self.constant else [])).replace("+-", "-")
+
+
+@dataclass
+class Symbols:
+    """The free axes: `names[i]` was `base[i]` long in every run but run i + 1, where it was `other[i]`."""
+
+    names: tuple[str, ...] = ()
+    base: tuple[int, ...] = ()
+    other: tuple[int, ...] = ()
+    _fresh: dict[Size, str] = field(default_factory=dict)
+
+    def size(self, index: int) -> Length:
+        """The free axis `index` itself."""
+        values = [self.base[index]] * (len(self.names) + 1)
+        values[index + 1] = self.other[index]
+        return size_of(values)
+
+    def formula(self, size: Size) -> Formula | None:
+        """`size` in terms of the free axes, None where it is not that simple (a strided length)."""
+        first, *rest = size.values
+        moved = [i for i, value in enumerate(rest) if value != first]
+        divisor = math.prod(self.base[i] for i in moved)
+        proportional = all(rest[i] * self.base[i] == first * self.other[i] for i in moved)
+        if proportional and divisor and first % divisor == 0:
+            return Formula(0, ((first // divisor, tuple(self.names[i] for i in moved)),))
+        terms, constant = [], first
+        for i in moved:
+            factor, remainder = divmod(rest[i] - first, self.other[i] - self.base[i])
+            if remainder or len(moved) > 1:
+                return None
+            terms.append((factor, (self.names[i],)))
+            constant -= factor * self.base[i]
+        return Formula(constant, tuple(terms))
+
+    def describe(self, length: Length) -> int | str:
+        """How a length is written in the file: a number, or a name such as `batch` or `16*batch`."""
+        if not isinstance(length, Size):
+            return length
+        formula = self.formula(length)
+        if formula is not None:
+            return str(formula)
+        return self._fresh.setdefault(length, f"dim_{len(self._fresh)}")

@@ -1,0 +1,197 @@
+"""TensorProto -> array: nothing is allocated before type, shape and byte count have been checked against each other.
+
+Where the contents lie in a file of their own, that file must be an ordinary one inside the model's folder.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PureWindowsPath
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from minorm import dtypes
+from minorm.onnx.graph import ledger
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.graph import ELEMENT_TYPES
+
+DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
+MAX_RANK = ledger.MAX_RANK
+WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
+
+# The field that holds the elements where raw_data does not, and the type they have there.
+_FIELDS = {
+    dtypes.float32: "float_data",
+    dtypes.float64: "double_data",
+    dtypes.int64: "int64_data",
+    dtypes.uint32: "uint64_data",
+    dtypes.uint64: "uint64_data",
+}
+_ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+
+
+class Budget:
+    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error."""
+
+    def __init__(self, limit: int = 2 << 30) -> None:
+        self.limit = limit
+        self.taken = 0  # by what the file holds
+        self.computed = 0  # by what was computed of it when it was loaded
+
+    def take(self, nbytes: int, what: str) -> None:
+        """Count `nbytes` that stay allocated."""
+        if self.taken + nbytes > self.limit:
+            raise LoadError(
+                f"load: {what} takes {nbytes} bytes, which together with {self.taken} bytes before it is more than "
+                f"max_bytes={self.limit}; pass a larger max_bytes if you trust the file"
+            )
+        self.taken += nbytes
+
+    def fits(self, shape: Sequence[int], dtype: Any) -> None:
+        """Raise unless an array of this shape and type may be allocated on its own."""
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
+        nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
+        current = ledger.active() or ledger.Ledger(self.limit, self.limit)
+        current.expect(nbytes, f"a result of shape {tuple(shape)}")
+
+    def works(self, steps: int) -> None:
+        """Raise unless a node may take so many multiplications."""
+        (ledger.active() or ledger.Ledger(self.limit, self.limit)).works(steps)
+
+    def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
+        """Around a run, which may hold as much as ledger.py says."""
+        return ledger.run(self.limit, self.computed, inputs, weights)
+
+
+def text(value: Any, what: str) -> str:
+    """`value` itself; protobuf hands out the bytes of what should be text and is no UTF-8."""
+    if not isinstance(value, str):
+        raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}")
+    return value
+
+
+def element_type(code: int, what: str) -> np.dtype[Any]:
+    """The dtype of an element type of ONNX; LoadError where minorm has none."""
+    if code not in DTYPES:
+        known = code in TensorProto.DataType.values()
+        name = TensorProto.DataType.Name(code) if known else f"element type {code}, which ONNX does not define"
+        raise LoadError(f"load: {what} is {name}; minorm reads bool, 8- to 64-bit integers and 16- to 64-bit floats")
+    return DTYPES[code]
+
+
+def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
+    """The contents of a TensorProto as a new array. `folder`: where external data may lie; None forbids it."""
+    dtype = element_type(tensor.data_type, what)
+    shape = tuple(tensor.dims)
+    if any(n < 0 for n in shape) or len(shape) > MAX_RANK:
+        raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
+    count = math.prod(shape)
+    # NumPy multiplies the other lengths, though one is 0.
+    if not count and math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
+        raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, though it is empty")
+    if tensor.HasField("segment"):
+        raise LoadError(f"load: {what} is stored in segments, which minorm does not read")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        budget.take(count * dtype.itemsize, what)
+        return _external(tensor, what, folder, dtype, shape)
+    used = [name for name in _ALL_FIELDS if len(getattr(tensor, name))]
+    raw = tensor.raw_data
+    if len(used) + bool(raw) > 1:
+        raise LoadError(f"load: {what} stores its elements twice, in {' and '.join([*used, 'raw_data'])}")
+    if used and used[0] != _FIELDS.get(dtype, "int32_data"):
+        raise LoadError(f"load: {what} is {dtype}, but stores its elements in {used[0]}")
+    found, expected = (len(getattr(tensor, used[0])), count) if used else (len(raw), count * dtype.itemsize)
+    if found != expected:
+        unit = "elements" if used else "bytes"
+        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {expected} {unit}; the file holds {found}")
+    budget.take(count * dtype.itemsize, what)
+    return _typed(getattr(tensor, used[0]), dtype, shape, what) if used else _from_bytes(raw, dtype, shape)
+
+
+def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    if dtype == dtypes.bool:
+        return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
+    stored = np.dtype(f"<u{dtype.itemsize}")
+    native = np.frombuffer(raw, stored).astype(stored.newbyteorder("="), copy=isinstance(raw, bytes))
+    return native.view(dtype).reshape(shape)
+
+
+def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:
+    if dtype in (dtypes.float32, dtypes.float64):
+        return np.array(values, dtype).reshape(shape)
+    wide = np.array(values, np.uint64 if _FIELDS.get(dtype) == "uint64_data" else np.int64)
+    if dtype == dtypes.bool:
+        return (wide != 0).reshape(shape)
+    held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as their bits
+    narrow = wide.astype(held)
+    if (narrow.astype(wide.dtype) != wide).any():
+        raise LoadError(f"load: {what} is {dtype}, but stores elements that this type cannot hold")
+    return narrow.view(dtype).reshape(shape)
+
+
+# External data
+
+
+def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    given = {text(e.key, "a key"): text(e.value, f"external data of {what}") for e in tensor.external_data}
+    location = given.get("location", "")
+    if folder is None:
+        raise LoadError(
+            f"load: {what} lies in another file, {location!r}; expected the path of the model, whose folder holds it"
+        )
+    nbytes = math.prod(shape) * dtype.itemsize
+    offset, length = (
+        _whole(given.get(key), default, key, what) for key, default in (("offset", 0), ("length", nbytes))
+    )
+    if length != nbytes:
+        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {nbytes} bytes; the file says {length}")
+    path = _inside(folder, location, what)
+    try:
+        # Opened without following a link or waiting for a pipe, and looked at only then: nobody can swap it meanwhile.
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                raise LoadError(f"load: {what} lies in {location!r}, which is a link, or no ordinary file")
+            if offset + nbytes > status.st_size:
+                raise LoadError(
+                    f"load: {what} lies at bytes {offset} to {offset + nbytes} of {location!r}, which holds "
+                    f"{status.st_size}"
+                )
+            file.seek(offset)
+            raw = np.fromfile(file, np.uint8, nbytes)
+    except OSError as error:
+        raise LoadError(f"load: {what} lies in {location!r}, which cannot be read: {error.strerror}") from error
+    return _from_bytes(raw, dtype, shape)
+
+
+def _whole(text: str | None, default: int, key: str, what: str) -> int:
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise LoadError(f"load: {what} has external data with {key}={text[:40]!r}; expected a whole number")
+    return int(text)
+
+
+def _inside(folder: str, location: str, what: str) -> str:
+    """The path of an external file, which must lie below `folder` without a link or a way up."""
+    windows = PureWindowsPath(location)
+    parts = location.split("/")
+    strange = "\\" in location or "\0" in location or windows.drive or windows.root
+    if strange or any(part in ("", ".", "..") for part in parts):
+        raise LoadError(
+            f"load: {what} lies in {location!r}; expected a file inside the model's folder, named by a relative path"
+        )
+    path = folder
+    for part in parts:
+        path = os.path.join(path, part)
+        if os.path.islink(path):
+            raise LoadError(f"load: {what} lies in {location!r}, which is a link; expected an ordinary file")
+    return path

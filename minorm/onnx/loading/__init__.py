@@ -1,0 +1,1 @@
+"""From a file to a Module that runs and trains."""

@@ -1,0 +1,301 @@
+"""A loaded graph as a Module: it runs its nodes in order and drops every value after its last use.
+
+The graph lists all Parameters and buffers under their initializers' names, whatever characters these have. The
+modules below it are places: nodes that have a mode (BatchNormalization, Dropout), and one for every dotted prefix of
+a Parameter's name, so that `model.get_submodule("layer1.0.bn1").freeze()` means what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, running, trace
+from minorm.nn import Module, Parameter
+from minorm.nn.attributes import BUFFER, PARAMETER
+from minorm.onnx.graph import kinds, ledger
+from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.scope import Scope
+from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.operators.batch_statistics import put
+from minorm.tensor import Tensor
+
+
+@dataclass
+class Input:
+    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | str, ...] | None  # None: of any rank
+
+    def check(self, given: Any, converted_to: Any = None) -> Tensor:
+        """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
+        if not isinstance(given, (Tensor, np.ndarray)):
+            raise TypeError(f"input {self.name!r} is {type(given).__name__}; expected a Tensor")
+        x = given if isinstance(given, Tensor) else Tensor(given)
+        wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
+        if x.dtype != wanted:
+            graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
+            raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")
+        shape = self.shape
+        if shape is not None and (
+            len(shape) != x.ndim or any(isinstance(n, int) and n != m for n, m in zip(shape, x.shape, strict=True))
+        ):
+            raise ValueError(
+                f"input {self.name!r} has shape {x.shape}; the graph declares ({', '.join(map(str, shape))})"
+            )
+        return x
+
+
+@dataclass
+class Step:
+    """One node to run: values live in numbered slots; None stands for an absent one."""
+
+    operation: Callable[..., Any]
+    inputs: list[int | None]
+    outputs: list[int | None]
+    label: str
+    silent: bool  # computes with shapes alone: export sees the integers, not how they came about
+    scope: Scope | None = None  # the path that the node's name begins with
+    guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
+    dropped: Sequence[int] = ()  # slots that nobody reads after this step
+    precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
+    operator: str = ""
+    together: bool = False  # all arguments on one device: found out at the first run on a GPU
+
+    def run(self, values: list[Any], dtype: Any = None) -> None:
+        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
+
+        dtype    of the float inputs, where the graph was converted after loading
+        """
+        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.guards):
+            self._compute(values, None if self.silent else dtype)
+        for slot in self.dropped:
+            values[slot] = None
+
+    def _compute(self, values: list[Any], dtype: Any) -> None:
+        arguments = [None if slot is None else values[slot] for slot in self.inputs]
+        if dtype is not None:
+            arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
+        given = ledger.active()
+        try:
+            if self.operator:
+                kinds.check(self.operator, arguments)
+            if given is not None:
+                given.before(arguments)
+            results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
+            if results is None:
+                compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
+                results = self._together(compute, arguments)
+            if given is not None:
+                given.after(arguments, results)
+        except Exception as error:  # whatever goes wrong, the message must say in which node
+            raise ValueError(f"{self.label}: {error}") from error
+        for slot, value in zip(self.outputs, results, strict=False):
+            if slot is not None:
+                values[slot] = value
+
+    def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
+        """The results; constants go to the GPU where another argument is there and the operation wants them to.
+
+        Those that it reads itself, as shapes and axes, stay on the CPU.
+        """
+        if not self.together:
+            try:
+                return _as_tuple(compute(*arguments))
+            except trace.DeviceError:
+                self.together = True
+        device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
+        return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
+
+    def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
+        """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
+        outer, trace.state.calls = trace.state.calls, None
+        try:
+            results = _as_tuple(self.operation(*arguments))
+        finally:
+            trace.state.calls = outer
+        return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
+
+
+def converted(value: Any, dtype: Any) -> Any:
+    """A float Tensor in this type; anything else as it is."""
+    different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
+    return value.to(dtype) if different else value
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+class GraphModule(Module):
+    """What `minorm.onnx.load` returns: `model(*inputs)` runs the graph, and gives its output, or a tuple of several.
+
+    input_names, output_names    in the order of the file
+    inputs                       what the file declares of each input
+
+    `to(mn.float16)` converts it as any Module: from then on inputs are of that type, and every float that a node reads
+    is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize) stays.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        output_names: Sequence[str],
+        ends: Sequence[str],
+        steps: Sequence[Step],
+        slots: Mapping[str, int],
+        state: Mapping[str, Tensor],
+        constants: Mapping[str, Tensor],
+        budget: Budget,
+    ) -> None:
+        super().__init__()
+        self.inputs = list(inputs)
+        self.input_names = [entry.name for entry in inputs]
+        self.output_names = list(output_names)
+        self.updated_names = [name for name in ends if name not in set(output_names)]  # they become buffers' contents
+        self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
+        self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
+        self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
+        self._budget = budget
+        self._state = dict(state)
+        self._steps = list(steps)
+        self._size = len(slots)
+        self._given = [(slots[name], tensor) for name, tensor in {**constants, **state}.items() if name in slots]
+        self._input_slots = [slots[name] for name in self.input_names]
+        self._output_slots = [slots[name] for name in output_names]
+        floats = (tensor for tensor in self._state.values() if dtypes.is_float(tensor.dtype))
+        self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
+        self._first: Any = next(((tensor, tensor.dtype) for tensor in floats), None)
+        _mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
+
+    def forward(self, *inputs: Any) -> Any:
+        """The graph's outputs for these inputs."""
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(self.input_names)
+            raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
+        dtype = self._converted_to()
+        given = [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
+        values: list[Any] = [None] * self._size
+        for slot, tensor in self._tensors(dtype):
+            values[slot] = tensor
+        for slot, x in zip(self._input_slots, given, strict=True):
+            values[slot] = x
+        for buffer, slot in self.snapshots:
+            values[slot] = buffer.clone()
+        weights = {id(tensor) for _, tensor in self._tensors(dtype)}
+        # Dividing by 0 has a value in ONNX, and is no news.
+        with self._budget.run(given, weights), np.errstate(all="ignore"):
+            for step in self._steps:
+                step.run(values, dtype)
+        for buffer, slot, layer in self.updates:
+            if layer.training and not layer.frozen and running.is_updating():
+                put(buffer, values[slot])
+            elif not layer.training or layer.frozen:
+                values[slot] = buffer.clone()  # nothing is blended in
+        results = tuple(values[slot] for slot in self._output_slots)
+        return results[0] if len(results) == 1 else results
+
+    def _converted_to(self) -> Any:
+        """The type of the parameters, if `to` has changed it since the file was read (perhaps of a module around)."""
+        if self._first is None:
+            return None
+        tensor, before = self._first
+        return None if tensor.dtype == before else tensor.dtype
+
+    def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
+        """The slots that are filled before a run; constants in `dtype`, where the graph was converted."""
+        if dtype is None:
+            return self._given
+        if self._as_converted is None or self._as_converted[0] != dtype:
+            kept = {step.inputs[place] for step in self._steps for place in step.precise}
+            given = [(slot, x if slot in kept else converted(x, dtype)) for slot, x in self._given]
+            self._as_converted = dtype, given
+        return self._as_converted[1]
+
+    def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
+        """The tensors of the graph under their initializers' names, then what Module holds: the places."""
+        for name, tensor in self._state.items():
+            if (PARAMETER if isinstance(tensor, Parameter) else BUFFER) in kinds:
+                yield name, tensor
+        yield from super()._own(*kinds)
+
+    def extra_repr(self) -> str:
+        """Inputs, outputs and the number of nodes."""
+        inputs = ", ".join(self.input_names)
+        return f"{inputs} -> {', '.join(self.output_names)}; {len(self._steps)} nodes"
+
+
+def _mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
+    seen = set(kept)
+    for step in reversed(steps):
+        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.guards))
+        used = {slot for slot in slots if slot is not None}
+        step.dropped = sorted(used - seen)
+        seen |= used
+
+
+# Places
+
+
+MAX_DEPTH = 16  # of the tree: names with more dots than that get no places
+
+
+def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parameters: Mapping[str, Parameter]) -> None:
+    """Put each layer at its wished path below `root`, and a plain Layer wherever a Parameter's name has a prefix."""
+    taken: dict[str, int] = {}  # how often a path was asked for
+    for path, layer in layers:
+        parent: Module = root
+        name = path.replace(".", "_") or type(layer).__name__
+        before, _, last = path.rpartition(".")
+        place = root if not before else _at(root, before)
+        if place is not None and _free(place, last):
+            parent, name = place, last
+        number = taken.get(path, 0)
+        unique = f"{name}_{number}" if number else name
+        while not _free(parent, unique):
+            number += 1
+            unique = f"{name}_{number}"
+        taken[path] = number
+        parent.add_module(unique, layer)
+    for name, parameter in parameters.items():
+        path = name.rpartition(".")[0]
+        if path and (place := _at(root, path)) is not None and all(p is not parameter for p in place.uses):
+            place.uses.append(parameter)
+
+
+def layer_of(root: GraphModule, name: str) -> Module:
+    """The place that a tensor's dotted name belongs to, as far as it exists."""
+    module: Module = root
+    for part in name.split(".")[:-1]:
+        child = vars(module).get(part)
+        if not isinstance(child, Module):
+            break
+        module = child
+    return module
+
+
+def _free(parent: Module, name: str) -> bool:
+    return bool(name) and not hasattr(parent, name)
+
+
+def _at(root: Module, path: str) -> Layer | None:
+    """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
+    module: Module = root
+    names = path.split(".")
+    if len(names) > MAX_DEPTH:
+        return None
+    for name in names:
+        child = vars(module).get(name)
+        if not isinstance(child, Layer):
+            if not _free(module, name):
+                return None
+            child = Layer()
+            module.add_module(name, child)
+        module = child
+    return module if isinstance(module, Layer) else None

@@ -1,0 +1,167 @@
+"""`load`: an ONNX model in, a Module that runs, differentiates and trains out."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from minorm.onnx.graph import tensors
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.tensors import Budget, text
+from minorm.onnx.loading import metadata, updates, validation
+from minorm.onnx.loading.building import Builder, resolve
+from minorm.onnx.loading.flattening import Flattener
+from minorm.onnx.loading.graph_module import GraphModule, Input
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
+
+
+def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 2 << 30) -> GraphModule:
+    """Read an ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
+
+    source     a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path.
+    outputs    names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs
+               that only that needs. Default: the graph's outputs
+    max_bytes  what the file, its weights together, or one intermediate result that the file asks for may take
+
+    `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. Every floating initializer
+    through which gradient can reach an output is a Parameter under its name; the running statistics of a
+    BatchNormalization are buffers under theirs. Each layer is in the mode its node says, train() and eval() switch
+    all but those that are frozen, and those that were frozen when minorm exported them are so again.
+
+    Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
+    changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
+
+    Raises LoadError (a ValueError): for a damaged file, or one error that lists every node that cannot be imported.
+    """
+    return _module(source, outputs, max_bytes, whole=False)
+
+
+def load_whole(source: Source, max_bytes: int = 2 << 30) -> GraphModule:
+    """As `load`, but the module returns every output of the file, what running statistics become among them."""
+    return _module(source, None, max_bytes, whole=True)
+
+
+def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool) -> GraphModule:
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
+    model, folder = _parse(source, max_bytes)
+    budget = Budget(max_bytes)
+    opsets = validation.opsets_of(model)
+    initializers = _initializers(model, folder, budget)
+    inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
+    nodes = Flattener(model, opsets, folder, budget).nodes()
+    ends = _outputs(model, outputs)
+    given = _unique([entry.name for entry in inputs], initializers)
+    if outputs is not None:
+        _check_asked(ends, [*given, *(name for node in nodes for name in node.outputs)])
+    validation.check_order(nodes, given, ends)
+    updated = updates.of(model, initializers)
+    if outputs is not None:
+        updated = updates.still_computed(nodes, given, ends, updated)
+    elif not whole:
+        state = set(updated.values())
+        ends = [name for name in ends if name not in state] or ends
+    nodes = validation.needed(nodes, [*ends, *updated.values()])
+    if outputs is not None:
+        read = {name for node in nodes for name in node.inputs} | set(ends)
+        inputs = [entry for entry in inputs if entry.name in read]
+    resolve(nodes)
+    for node in nodes:
+        validation.check_node(node)
+    blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, ends)
+    nodes = validation.needed(nodes, [*ends, *blended.values()])
+    ours = model.producer_name == metadata.OURS
+    module = Builder(nodes, inputs, ends, initializers, blended, budget).build(metadata.frozen(model), ours)
+    module.updated_names = [name for name in updated.values() if name not in ends]
+    return module
+
+
+# The file
+
+
+def _parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
+    """The model, and the folder where its weights may lie if they lie outside."""
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    folder = None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        contents = bytes(source)
+        if len(contents) > max_bytes:
+            raise LoadError(f"load: the model takes {len(contents)} bytes, more than max_bytes={max_bytes}")
+    elif isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise LoadError(f"load: {path!r} is no ordinary file")
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise LoadError(f"load: {path!r} takes {size} bytes, more than max_bytes={max_bytes}")
+            contents = file.read(max_bytes + 1)
+        folder = os.path.dirname(os.path.abspath(path))
+    else:
+        raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(contents)
+    except Exception as error:  # DecodeError of protobuf, a package without type hints
+        raise LoadError(f"load: this is no ONNX model, or a damaged one: {error}") from error
+    return model, folder
+
+
+def _initializers(model: Any, folder: str | None, budget: Budget) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for tensor in model.graph.initializer:
+        if not text(tensor.name, "the name of an initializer") or tensor.name in found:
+            raise LoadError(f"load: two initializers are called {tensor.name!r}; expected every name once, and not ''")
+        found[tensor.name] = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)
+    return found
+
+
+def _input(entry: Any) -> Input:
+    text(entry.name, "the name of an input")
+    kind = entry.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise LoadError(f"load: input {entry.name!r} is a {kind or 'value without type'}; minorm reads tensors alone")
+    dtype = tensors.element_type(entry.type.tensor_type.elem_type, f"input {entry.name!r}")
+    if not entry.type.tensor_type.HasField("shape"):
+        return Input(entry.name, dtype, None)
+    if len(entry.type.tensor_type.shape.dim) > tensors.MAX_RANK:
+        raise LoadError(f"load: input {entry.name!r} declares more than {tensors.MAX_RANK} axes")
+    lengths: list[int | str] = []
+    for length in entry.type.tensor_type.shape.dim:
+        fixed = length.WhichOneof("value") == "dim_value"
+        if fixed and length.dim_value < 0:
+            raise LoadError(f"load: input {entry.name!r} declares a length of {length.dim_value}")
+        lengths.append(length.dim_value if fixed else text(length.dim_param, "a length") or "?")
+    return Input(entry.name, dtype, tuple(lengths))
+
+
+def _outputs(model: Any, asked: Sequence[str] | None) -> list[str]:
+    if asked is None:
+        names = [text(entry.name, "the name of an output") for entry in model.graph.output]
+        if not names:
+            raise LoadError("load: the graph has no outputs")
+        return names
+    if isinstance(asked, str) or not asked:
+        raise TypeError(f"load: outputs is {asked!r}; expected a list of names of values of the graph")
+    return list(asked)
+
+
+def _check_asked(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in set(names) - set(known):
+        near = difflib.get_close_matches(str(name)[:100], [n for n in known[:1000] if 0 < len(n) < 100], n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`minorm check` lists the nodes"
+        raise LoadError(f"load: outputs asks for {name!r}, which no node computes; {hint}")
+
+
+def _unique(inputs: Iterable[str], initializers: Mapping[str, Any]) -> list[str]:
+    names = [*inputs, *initializers]
+    if len(set(names)) != len(names) or "" in names:
+        double = next(name for name in names if not name or names.count(name) > 1)
+        raise LoadError(f"load: two inputs of the graph are called {double!r}; expected every name once, and not ''")
+    return names

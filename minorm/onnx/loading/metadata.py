@@ -1,0 +1,87 @@
+"""What a file of minorm says beside its graph, in `metadata_props`: what ONNX has no word for, written and read here.
+
+minorm.training      whether a layer was in training mode when the file was written
+minorm.frozen        the paths of frozen modules
+minorm.statistics    path of a layer -> how it keeps running statistics, where no operator says so: those of an
+                     InstanceNorm, momentum=None, an unbiased variance. In the graph other nodes blend them; a layer
+                     that is loaded does it itself, to the bits of the layer that was written
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from minorm.nn import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Module
+from minorm.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.layer import Statistics, StatisticsLayer
+
+PREFIX = "minorm."
+OURS = "minorm"  # producer_name
+
+
+def written(module: Module, training: bool | None) -> dict[str, str]:
+    """The entries for a module that is written in training form, in inference form, or (None) as it stands."""
+    if training is None:
+        training = any(part.training and not part.frozen for part in module.modules())
+    named = dict(module.named_modules())
+    frozen = [path for path, part in named.items() if getattr(part, "frozen", False)]
+    kept = {path: asdict(found) for path, part in named.items() if (found := _statistics(part)) is not None}
+    entries = {"training": training, "frozen": frozen, "statistics": kept}
+    return {f"{PREFIX}{key}": json.dumps(value) for key, value in entries.items() if key == "training" or value}
+
+
+def _statistics(module: Module) -> Statistics | None:
+    if isinstance(module, StatisticsLayer):
+        return module.statistics
+    per_sample = isinstance(module, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))
+    if not per_sample and not isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
+        return None
+    usual = not per_sample and module.momentum is not None and not module.unbiased_running_var
+    if module.running_mean is None or usual:
+        return None
+    return Statistics(
+        per_sample, None if module.momentum is None else float(module.momentum), module.unbiased_running_var
+    )
+
+
+def frozen(model: Any) -> list[str]:
+    """The paths of the modules that were frozen when minorm exported the model."""
+    paths = _entry(model, "frozen", [])
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise LoadError(f"load: metadata minorm.frozen is {str(paths)[:80]!r}; expected a list of names")
+    return paths
+
+
+def statistics(model: Any) -> dict[str, Statistics]:
+    """path -> how that layer keeps its running statistics."""
+    given = _entry(model, "statistics", {})
+    try:
+        found = {path: Statistics(**fields) for path, fields in given.items()}
+        if not all(map(_legal, found.values())):
+            raise ValueError
+    except (AttributeError, TypeError, ValueError):
+        raise LoadError(
+            f"load: metadata minorm.statistics is {str(given)[:80]!r}; "
+            "expected per_sample, momentum and unbiased for each layer"
+        ) from None
+    return found
+
+
+def _legal(found: Statistics) -> bool:
+    momentum = found.momentum
+    number = momentum is None or (isinstance(momentum, (int, float)) and 0 <= momentum <= 1)
+    return number and isinstance(found.per_sample, bool) and isinstance(found.unbiased, bool)
+
+
+def _entry(model: Any, key: str, default: Any) -> Any:
+    """An entry's value, of a file that minorm wrote; the text itself where it is no JSON."""
+    for entry in model.metadata_props:
+        if entry.key == PREFIX + key and model.producer_name == OURS:
+            try:
+                return json.loads(entry.value)
+            except (ValueError, RecursionError):
+                return entry.value
+    return default

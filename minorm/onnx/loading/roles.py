@@ -1,0 +1,150 @@
+"""What an initializer becomes: a Parameter, a buffer, or a constant.
+
+A Parameter is every floating initializer through which gradient can reach an output, whatever lies between. It is
+found by walking backwards from the outputs through all inputs that have a gradient. Running statistics are buffers:
+the mean and variance of a BatchNormalization that the file itself holds. Everything else (shapes, indices, bounds,
+scales of a Resize) is a constant.
+
+Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
+that share scale and bias too are one layer, called twice; others get statistics of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minorm import dtypes
+from minorm.onnx.graph import kinds
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import READERS
+
+
+def places(node: Node) -> Sequence[int]:
+    """Which of its inputs are a node's running statistics."""
+    if node.described is not None:  # and, where all batches weigh alike, their number
+        return range(3, len(node.inputs))
+    return (3, 4) if node.operator == "BatchNormalization" else ()
+
+
+ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast", "Identity"))
+
+
+@dataclass
+class Roles:
+    """parameters: names of initializers. buffers: a buffer's name -> the value it starts from.
+
+    updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
+    snapshots    buffers that a layer changes in place, while other nodes want what they were before
+    """
+
+    parameters: set[str] = field(default_factory=set)
+    buffers: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, str] = field(default_factory=dict)
+    snapshots: set[str] = field(default_factory=set)
+
+
+def assign(
+    nodes: Sequence[Node],
+    inputs: Mapping[str, Any],
+    initializers: Mapping[str, Any],
+    outputs: Iterable[str],
+    updated: Mapping[str, str],
+) -> Roles:
+    """Decide, and tell each node the buffers it owns (`node.statistics`, `node.updates`).
+
+    inputs     the types of the graph's inputs, by name
+    updated    initializer -> the output that is its next value, as minorm writes training graphs
+    """
+    origin = _origins(nodes, initializers)
+    owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
+    discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
+    wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
+    floats = {name for name in wanted if name in initializers and dtypes.is_float(initializers[name].dtype)}
+    readers = _readers(nodes, {id(node) for node in owners})
+    roles = Roles(floats - set(updated), dict.fromkeys(updated, ""), dict(updated))
+    for node in owners:  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
+        roles.parameters -= {name for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
+    taken: dict[str, Any] = dict.fromkeys(roles.parameters)
+    numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
+    last: dict[str, int] = {}
+    for node in owners:
+        names = []
+        for place in places(node):
+            layer = (place, node.inputs[1:5])
+            name = wish = node.inputs[place]
+            number = numbers.get(layer, last.get(wish, 0))
+            while taken.setdefault(f"{wish}_{number}" if number else wish, layer) != layer:
+                number += 1
+            numbers[layer] = last[wish] = number
+            name = f"{wish}_{number}" if number else wish
+            roles.buffers[name] = origin[wish]
+            names.append(name)
+        node.statistics = tuple(names)
+        node.updates = _updates(node, nodes, updated)
+        if node.updates:
+            roles.updates = {name: new for name, new in roles.updates.items() if name not in names}
+            roles.snapshots |= {name for name in names if name in readers}
+    roles.buffers |= {name: name for name, start in roles.buffers.items() if not start}
+    return roles
+
+
+def _updates(node: Node, nodes: Sequence[Node], updated: Mapping[str, str]) -> bool:
+    """Whether the node's own running statistics are what the file keeps (and not what other nodes make of them)."""
+    same = {n.outputs[0]: n.inputs[0] for n in nodes if n.operator == "Identity"} if updated else {}
+    for name, new in zip(node.statistics, node.outputs[1:3], strict=False):
+        found = updated.get(name, new)
+        while found != new and found in same:
+            found = same[found]
+        if found != new:
+            return False
+    return True
+
+
+def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
+    """value -> the operators that read it, but for those that own it as their statistics."""
+    readers: dict[str, set[str]] = {}
+    for node in nodes:
+        held = places(node) if id(node) in owners else ()
+        for place, name in enumerate(node.inputs):
+            if name and place not in held:
+                readers.setdefault(name, set()).add(node.operator)
+    return readers
+
+
+def _statistics(node: Node) -> tuple[str, ...]:
+    return tuple(node.inputs[place] for place in places(node))
+
+
+def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
+    """value -> the initializer or constant that it is, perhaps under another name (Identity).
+
+    What is made of constants without a gradient, by ConstantOfShape say, is a constant too.
+    """
+    origin = {name: name for name in initializers}
+    for node in nodes:
+        fixed = READERS[node.operator, node.since].fixed_inputs(node)
+        if node.operator == "Constant":
+            origin[node.outputs[0]] = node.outputs[0]
+        elif node.operator == "Identity" and node.inputs[0] in origin:
+            origin[node.outputs[0]] = origin[node.inputs[0]]
+        elif node.inputs and all(place in fixed and name in origin for place, name in enumerate(node.inputs)):
+            origin |= {name: name for name in node.outputs if name}
+    return origin
+
+
+def _wanted(nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]) -> set[str]:
+    """The values through which gradient can reach an output; none passes those that are discrete."""
+    wanted = set(outputs) - discrete
+    for node in reversed(nodes):
+        if not any(name in wanted for name in node.outputs if name):
+            continue
+        fixed = READERS[node.operator, node.since].fixed_inputs(node)
+        held = places(node) if id(node) in owners else ()
+        wanted.update(
+            name
+            for place, name in enumerate(node.inputs)
+            if name and place not in fixed and place not in held and name not in discrete
+        )
+    return wanted

@@ -1,0 +1,80 @@
+"""Outputs that are what a buffer becomes: `<name>.updated`, as minorm writes training graphs.
+
+A graph of ONNX changes nothing, so its new running statistics are outputs. Loaded again they are the module's state,
+not what it returns. A graph that is cut keeps those whose layers it still computes: what blends them in lies beside
+the way from inputs to outputs, and would be lost with it.
+
+Where `minorm.statistics` in the metadata says what a layer was, the layer that is built updates its statistics itself,
+and the nodes that blended them are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from minorm.onnx.graph.layer import Statistics
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading import metadata, validation
+
+ENDING = ".updated"
+
+# What statistics are taken and blended with. A layer in between means that the cut has left it out.
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Cast", "Identity", "Constant", "ReduceMean", "ReduceProd", "ReduceSum")
+_LENGTHS = ("Shape", "Size", "Gather", "Slice", "Concat", "Reshape", "Squeeze", "Unsqueeze")
+_BLENDING = frozenset(_ARITHMETIC + _LENGTHS)
+
+
+def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
+    """initializer -> the output that is its next value, in a file that minorm wrote."""
+    if model.producer_name != metadata.OURS:
+        return {}
+    kept = {f"{name}{ENDING}": name for name in initializers}
+    return {kept[entry.name]: entry.name for entry in model.graph.output if entry.name in kept}
+
+
+def still_computed(
+    nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
+) -> dict[str, str]:
+    """Those of `updated` that follow from what `outputs` need; of one layer all or none.
+
+    given    the inputs and initializers of the graph
+    """
+    there = set(given)
+    needed = {id(node) for node in validation.needed(nodes, outputs)}
+    for node in nodes:
+        if id(node) in needed or (node.operator in _BLENDING and all(name in there for name in node.inputs if name)):
+            there.update(node.outputs)
+    lost = {_layer(name) for name, new in updated.items() if new not in there}
+    return {name: new for name, new in updated.items() if _layer(name) not in lost}
+
+
+def adopted(
+    nodes: Sequence[Node],
+    described: Mapping[str, Statistics],
+    initializers: Container[str],
+    updated: Mapping[str, str],
+    outputs: Collection[str],
+) -> dict[str, str]:
+    """Give each described normalization its statistics as inputs 3 and on; returns what is left of `updated`.
+
+    outputs    what the module returns: a layer whose new statistics are among it keeps its nodes
+    """
+    left = dict(updated)
+    for path, how in described.items():
+        names = ["running_mean", "running_var", *(["num_batches_tracked"] if how.momentum is None else [])]
+        keys = [f"{path}.{name}" if path else name for name in names]
+        if not all(key in initializers for key in keys) or any(updated.get(key) in outputs for key in keys):
+            continue
+        operator = "InstanceNormalization" if how.per_sample and keys[0] in updated else "BatchNormalization"
+        owners = [node for node in nodes if node.operator == operator and node.scope == path]
+        if any(list(node.inputs[3:5]) not in ([], keys[:2]) for node in owners):
+            continue
+        for node in owners:
+            node.inputs, node.described = (*node.inputs[:3], *keys), how
+            left = {name: new for name, new in left.items() if name not in keys}
+    return left
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]

@@ -1,0 +1,140 @@
+"""Is this a model at all? What is checked before anything of it is believed, computed or allocated.
+
+The checker of the onnx package has no part in this: it is C++ that reads a foreign file in this process, with shape
+inference a small one can crash it (SECURITY.md), and it refuses some models that are right (GroupNormalization 18).
+What it asks of nodes, names and attributes is asked here; `minorm check` runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.defs import OpSchema
+
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.flattening import opset_table
+
+
+def opsets_of(model: Any) -> dict[str, int]:
+    """domain -> opset of the model, its header checked."""
+    newest = onnx.IR_VERSION
+    if not 1 <= model.ir_version <= newest:
+        raise LoadError(
+            f"load: ir_version is {model.ir_version}; expected 1 to {newest}; is this an ONNX model, and written for "
+            f"onnx {onnx.__version__} or an older one?"
+        )
+    if not model.HasField("graph"):
+        raise LoadError("load: the model has no graph")
+    opsets = opset_table(model.opset_import, "the model")
+    if not opsets and model.ir_version < 3:
+        return {"": 1}
+    if not opsets:
+        raise LoadError("load: the model does not say which opset it is of (opset_import is empty)")
+    if "" in opsets and not 1 <= opsets[""] <= versions.NEWEST:
+        raise LoadError(f"load: the model is of opset {opsets['']}; minorm knows opsets 1 to {versions.NEWEST}")
+    if model.graph.sparse_initializer:
+        raise LoadError("load: the model has sparse initializers, which minorm does not read")
+    return opsets
+
+
+def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str]) -> None:
+    """Every value is computed once, and before it is read: so there is no cycle."""
+    known = set(given)
+    computed = {name for node in nodes for name in node.outputs}
+    for node in nodes:
+        for name in (*node.inputs, *(guard for guard, _ in node.guards)):
+            if name and name not in known:
+                why = (
+                    "is computed later: the nodes are out of order, or form a cycle"
+                    if name in computed
+                    else ("nothing computes: it is no input, no initializer and no node's output")
+                )
+                raise LoadError(f"load: {node} reads {name!r}, which {why}")
+        for name in filter(None, node.outputs):
+            if name in known:
+                raise LoadError(f"load: {node} computes {name!r}, which exists already; expected every name once")
+            known.add(name)
+    for name in outputs:
+        if name not in known:
+            raise LoadError(f"load: {name!r} is an output of the graph, but nothing computes it")
+
+
+def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
+    """The nodes that an output depends on, in order."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if any(name in wanted for name in node.outputs if name):
+            wanted.update(node.inputs, (guard for guard, _ in node.guards))
+            kept.append(node)
+    return kept[::-1]
+
+
+# A node against its schema
+
+
+@functools.cache
+def schema_of(operator: str, since: int) -> Any:
+    """The schema of this version of an operator."""
+    return onnx.defs.get_schema(operator, since, "")
+
+
+_KINDS: dict[Any, tuple[type, type]] = {
+    OpSchema.AttrType.FLOAT: (float, object),
+    OpSchema.AttrType.INT: (int, object),
+    OpSchema.AttrType.STRING: (str, object),
+    OpSchema.AttrType.TENSOR: (np.ndarray, object),
+    OpSchema.AttrType.FLOATS: (list, float),
+    OpSchema.AttrType.INTS: (list, int),
+    OpSchema.AttrType.STRINGS: (list, str),
+}
+
+# The least that an attribute may be, by name; for a list, each of its numbers.
+_LEAST = {
+    **dict.fromkeys(("kernel_shape", "strides", "dilations", "group", "blocksize", "num_groups", "num_outputs"), 1),
+    **dict.fromkeys(("size", "output_shape"), 1),
+    **dict.fromkeys(("split", "output_padding"), 0),
+}
+_MOST = 2**31 - 1  # of the same, and of paddings
+
+
+def check_node(node: Node) -> None:
+    """The numbers of inputs and outputs, and the attributes: known, of their type, in range; LoadError otherwise."""
+    if node.operator == "If":  # in a form of our own, see flattening.py
+        return
+    schema = schema_of(node.operator, node.since)
+    for kind, names, formal, least, most in (
+        ("input", node.inputs, schema.inputs, schema.min_input, schema.max_input),
+        ("output", node.outputs, schema.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            raise LoadError(f"load: {node} has {len(names)} {kind}s; expected {least} to {most}")
+        for place, name in enumerate(names):
+            option = formal[min(place, len(formal) - 1)].option
+            if not name and kind == "input" and option != OpSchema.FormalParameterOption.Optional:
+                raise LoadError(f"load: {node} lacks input {place}, {formal[min(place, len(formal) - 1)].name}")
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in node.attributes:
+            raise LoadError(f"load: {node} lacks the attribute {name!r}")
+    for name, value in node.attributes.items():
+        if name not in schema.attributes:
+            known = ", ".join(sorted(schema.attributes)) or "none"
+            raise LoadError(f"load: {node} has an attribute {name!r}, which this version lacks; it has: {known}")
+        expected, each = _KINDS.get(schema.attributes[name].type, (object, object))
+        if not isinstance(value, expected) or (isinstance(value, list) and not all(isinstance(v, each) for v in value)):
+            raise LoadError(f"load: {node}: attribute {name!r} is {value!r:.80}; expected {expected.__name__}")
+        _check_range(node, name, value)
+
+
+def _check_range(node: Node, name: str, value: Any) -> None:
+    least = _LEAST.get(name)
+    if name == "pads":
+        least = -_MOST if node.operator == "Pad" else 0
+    numbers = value if isinstance(value, list) else [value]
+    if least is not None and not all(isinstance(n, int) and least <= n <= _MOST for n in numbers):
+        raise LoadError(f"load: {node}: {name} is {value}; expected at least {least} and at most {_MOST}")

@@ -1,0 +1,24 @@
+"""If, as flattening.py leaves it: the condition, then the results of one branch, then those of the other.
+
+Only the nodes of the branch that is taken have run; the results of the other are absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads
+
+
+@reads("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), fixed=(0,))
+def read_if(node: Node) -> Callable[..., Any]:
+    half = (len(node.inputs) - 1) // 2
+    return lambda condition, *results: results[:half] if bool(condition) else results[half:]
+
+
+def without_the_other(inputs: Sequence[str], condition: bool) -> list[str]:
+    """The inputs of an If whose condition is known, the results of the branch that is never taken left out."""
+    half = (len(inputs) - 1) // 2
+    return [name if place == 0 or (place <= half) == condition else "" for place, name in enumerate(inputs)]

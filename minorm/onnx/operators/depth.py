@@ -1,0 +1,58 @@
+"""DepthToSpace and SpaceToDepth: blocks of pixels become channels, and channels blocks of pixels.
+
+Mode DCR counts channels as (block row, block column, channel), CRD as (channel, block row, block column).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads
+from minorm.tensor import Tensor
+
+
+def _by_channel(node: Node, since: int) -> bool:
+    mode = node["mode"] if node.since >= since else "DCR"
+    if mode not in ("DCR", "CRD"):
+        raise ValueError(f"mode is {mode!r}; expected DCR or CRD")
+    return bool(mode == "CRD")
+
+
+@reads("DepthToSpace", since=(1, 11, 13, 28))  # 11: mode
+def read_depth_to_space(node: Node) -> Callable[[Tensor], Tensor]:
+    b, by_channel = node["blocksize"], _by_channel(node, 11)
+
+    def spread(x: Tensor) -> Tensor:
+        n, c, h, w = _image(x)
+        if c % (b * b):
+            raise ValueError(f"x has {c} channels; expected a multiple of blocksize^2 = {b * b}")
+        if by_channel:
+            blocks = x.reshape(n, c // (b * b), b, b, h, w).permute(0, 1, 4, 2, 5, 3)
+        else:
+            blocks = x.reshape(n, b, b, c // (b * b), h, w).permute(0, 3, 4, 1, 5, 2)
+        return blocks.reshape(n, c // (b * b), h * b, w * b)
+
+    return spread
+
+
+@reads("SpaceToDepth", since=(1, 13, 28))  # 28: mode
+def read_space_to_depth(node: Node) -> Callable[[Tensor], Tensor]:
+    b, by_channel = node["blocksize"], _by_channel(node, 28)
+
+    def gather(x: Tensor) -> Tensor:
+        n, c, h, w = _image(x)
+        if h % b or w % b:
+            raise ValueError(f"x is {h} by {w}; expected multiples of blocksize={b}")
+        blocks = x.reshape(n, c, h // b, b, w // b, b).permute(
+            *((0, 1, 3, 5, 2, 4) if by_channel else (0, 3, 5, 1, 2, 4))
+        )
+        return blocks.reshape(n, c * b * b, h // b, w // b)
+
+    return gather
+
+
+def _image(x: Tensor) -> tuple[int, ...]:
+    if x.ndim != 4:
+        raise ValueError(f"x has shape {x.shape}; expected (N, C, H, W)")
+    return x.shape

@@ -1,0 +1,84 @@
+"""Dropout: nothing in the inference form; in the training form the operator, whose mode each version says its own way.
+
+1 and 6: training unless `is_test`. 7 and 10 have no mode: a runtime that does inference ignores them. 12: `ratio` and
+`training_mode` are inputs. `seed` is not obeyed: all draws come from minorm's generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads, writes
+from minorm.tensor import Tensor
+
+
+@writes(F.dropout, "Dropout", since=(7, 10))
+def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
+    g.warn("before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity")
+    return g.add("Dropout", x, ratio=float(p))
+
+
+@writes(F.dropout, "Dropout", since=(12, 13, 22))
+def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
+    ratio = g.constant(p, dtypes.float32, "ratio")
+    return g.add("Dropout", x, ratio, g.constant(training, np.bool_, "training_mode"), shape=x.shape)
+
+
+class Dropout(Layer):
+    """Its mode is the node's after loading, then what train() and eval() say; where the graph computes it, the graph's.
+
+    The second output, where it is read, is true where an element was kept; before version 10 it is 1 there.
+    """
+
+    def __init__(self, node: Node, trains: bool) -> None:
+        super().__init__()
+        self.training = trains
+        self.ratio: Any = node["ratio"] if node.since < 12 else _known_ratio(node)
+        self.computed = node.has(2) and node.constant(2) is None
+        self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
+
+    def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
+        """x with some elements 0 and the others larger, or x itself."""
+        p = self.ratio if ratio is None else float(ratio.item())
+        trains = bool(training_mode) if self.computed and training_mode is not None else self.training
+        trains = trains and not self.frozen
+        if not self.masks:
+            return F.dropout(x, p, trains)
+        factor = F.dropout(Tensor(np.ones(x.shape, x.dtype)).to(x.device), p, trains)
+        kept = factor != 0
+        return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
+
+    def extra_repr(self) -> str:
+        """The probability, where the file says it."""
+        return "" if self.ratio is None else f"p={self.ratio:g}"
+
+
+def _known_ratio(node: Node) -> float | None:
+    """The ratio from version 12 on: 0.5 where it is left out, None where the graph computes it."""
+    ratio = node.constant(1)
+    if ratio is not None and ratio.size == 1:
+        return float(ratio.item())
+    return None if node.has(1) else 0.5
+
+
+@reads("Dropout", since=(1, 6))
+def read_1(node: Node) -> Dropout:
+    return Dropout(node, not node["is_test"])
+
+
+@reads("Dropout", since=(7, 10))
+def read_7(node: Node) -> Dropout:
+    return Dropout(node, False)
+
+
+@reads("Dropout", since=(12, 13, 22), fixed=(1, 2))
+def read_12(node: Node) -> Dropout:
+    mode = node.constant(2)
+    return Dropout(node, mode is not None and bool(mode))

@@ -1,0 +1,56 @@
+"""Shape, Size, ConstantOfShape, Range: tensors that come of shapes and numbers, with no gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.graph.tensors import MAX_RANK
+from minorm.tensor import Tensor
+
+
+@reads("Shape", since=(1, 13, 15, 19, 21, 23, 24, 25), fixed=EVERY)  # 15: a part of it
+def read_shape(node: Node) -> Callable[[Tensor], Tensor]:
+    part = slice(node["start"], node["end"]) if node.since >= 15 else slice(None)
+    return lambda x: Tensor(np.array(x.shape[part], dtypes.int64))
+
+
+@reads("Size", since=(1, 13, 19, 21, 23, 24, 25), fixed=EVERY)
+def read_size(node: Node) -> Callable[[Tensor], Tensor]:
+    return lambda x: Tensor(np.array(x.numel(), dtypes.int64))
+
+
+@reads("ConstantOfShape", since=(9, 20, 21, 23, 24, 25), fixed=EVERY)
+def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
+    value = np.zeros(1, dtypes.float32) if node["value"] is None else node["value"]
+    if value.size != 1:
+        raise ValueError(f"value has shape {value.shape}; expected one element")
+
+    def constant(shape: Tensor) -> Tensor:
+        lengths = integers(shape, "shape", MAX_RANK)
+        if any(n < 0 for n in lengths):
+            raise ValueError(f"the shape is {lengths}; expected lengths of at least 0")
+        node.fits(lengths, value.dtype)
+        return Tensor(np.full(lengths, value.reshape(()), value.dtype))
+
+    return constant
+
+
+@reads("Range", since=(11, 27), fixed=EVERY)  # 27: 16-bit floats, counted in float32
+def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def numbers(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+        first, last, step = (x.item() for x in (start, limit, delta))
+        if not (step != 0 and all(map(math.isfinite, (first, last, step)))):
+            raise ValueError(f"start is {first}, limit {last}, delta {step}; expected numbers, delta not 0")
+        whole = isinstance(step, int)
+        count = max(0, -((first - last) // step) if whole else math.ceil((last - first) / step))
+        node.fits((count,), dtypes.float64)
+        wide = dtypes.int64 if whole else dtypes.float64
+        return Tensor((np.arange(count, dtype=wide) * wide.type(step) + wide.type(first)).astype(start.dtype))
+
+    return numbers

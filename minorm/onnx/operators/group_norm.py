@@ -1,0 +1,100 @@
+"""GroupNormalization. 18 has one scale a *group* and is withdrawn; 21 has one a channel.
+
+Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.instance_norm import instance
+from minorm.onnx.operators.precision import stash_type, widest
+from minorm.onnx.operators.shape import channels, expand, reshape
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, zeros
+from minorm.tensor import Tensor
+
+
+@writes(F.group_norm, "GroupNormalization", since=(21,))
+def write_21(
+    g: Graph,
+    x: Value,
+    num_groups: int,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
+        raise Decline("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
+    size = int(x.known_shape[1])
+    scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
+    shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
+    return g.add("GroupNormalization", x, scale, shift, shape=x.shape, num_groups=num_groups, epsilon=eps)
+
+
+def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
+    """(G) numbers as (C), each repeated for the channels of its group."""
+    groups = int(parameter.known_shape[0])
+    if groups == size:
+        return parameter
+    return reshape(g, expand(g, reshape(g, parameter, (groups, 1)), (groups, size // groups)), (size,))
+
+
+@lowers(F.group_norm)
+def lower(
+    g: Graph,
+    x: Value,
+    num_groups: int,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    if is_usual(x, compute_dtype, weight, bias):
+        return group(g, x, num_groups, weight, bias, eps)
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    return g.cast(group(g, data, num_groups, scale, shift, eps), x.dtype)
+
+
+def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:
+    """Groups of channels as instances; scale and bias one a group, or one a channel."""
+    groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
+    per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
+    if x.dtype == dtypes.float64:  # no runtime has an InstanceNormalization of float64
+        y = standardize(g, groups, (2,), eps)
+        y = affine(g, y, *[None if p is None else channels(g, groups, p) for p in (scale, bias)]) if per_group else y
+    else:
+        y = instance(g, groups, scale if per_group else None, bias if per_group else None, eps)
+    y = reshape(g, y, x.known_shape)
+    if per_group:
+        return y
+    scale, bias = (None if p is None else channels(g, x, p) for p in (scale, bias))
+    return affine(g, y, scale, bias)
+
+
+@reads("GroupNormalization", since=(18, 21))
+def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    groups = node["num_groups"]
+    stash = stash_type(node) if node.since >= 21 else dtypes.float32
+
+    def group_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        numbers, what = (groups, "group") if node.since == 18 else (x.shape[1] if x.ndim > 1 else 0, "channel")
+        for name, p in (("scale", scale), ("bias", bias)):
+            if p.shape != (numbers,):
+                raise ValueError(
+                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number a {what}; "
+                    f"x.shape is {x.shape}"
+                )
+        return F.group_norm(x, groups, scale, bias, node["epsilon"], compute_dtype=widest(x, stash=stash))
+
+    return group_norm

@@ -1,0 +1,82 @@
+"""LayerNormalization, from opset 17 on; before, the formula. It computes in float32: float64 takes the formula too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.operators import precision
+from minorm.onnx.operators.precision import in_type, stash_type, widest
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
+
+
+def first_axis(x: Value, normalized_shape: Any) -> int:
+    """Where the normalized axes, which are the last ones, begin."""
+    return x.ndim - (len(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else 1)
+
+
+@writes(F.layer_norm, "LayerNormalization", since=(17,))
+def write_17(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
+        raise Decline("LayerNormalization has one type for all, and computes in float32")
+    axis = first_axis(x, normalized_shape)
+    scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
+    return g.add("LayerNormalization", x, scale, bias, shape=x.shape, axis=axis, epsilon=eps)
+
+
+@lowers(F.layer_norm)
+def lower(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
+    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), eps)
+    return g.cast(affine(g, y, scale, shift), x.dtype)
+
+
+@reads("LayerNormalization", since=(17,))
+def read_17(node: Node) -> Callable[..., Any]:
+    stash, eps = stash_type(node), node["epsilon"]
+
+    def layer_norm(x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
+        first = axis_of("LayerNormalization", node["axis"], x)
+        tail = x.shape[first:]
+        plain = scale.shape == tail and (bias is None or bias.shape == tail)
+        wide = widest(x, scale, bias, stash=stash)
+        if plain:
+            y = F.layer_norm(x, tail, scale, bias, eps, compute_dtype=wide)
+        else:
+            data, factor, shift = in_type(wide, x, scale, bias)
+            y = precision.affine(F.layer_norm(data, tail, eps=eps), factor, shift).to(x.dtype)
+        if not (node.wants(1) or node.wants(2)):
+            return y
+        axes, data = tuple(range(first, x.ndim)), x.to(wide)
+        mean = data.mean(axes, keepdim=True)
+        centred = data - mean
+        inverse = 1 / ((centred * centred).mean(axes, keepdim=True) + eps).sqrt()
+        return y, mean.to(stash), inverse.to(stash)
+
+    return layer_norm

@@ -1,0 +1,40 @@
+"""MeanVarianceNormalization 9 and 13: 1e-9 is added to the standard deviation, always. Other eps take the formula.
+
+So do float16 and float64, for which the published function body is ill-typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.statistics import computed, is_usual, standardize
+from minorm.tensor import Tensor
+
+
+@writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
+def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+    if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
+        raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
+    if product(x.known_shape[axis] for axis in axes) == 1:
+        raise Decline("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
+    return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
+
+
+@lowers(F.mean_variance_norm)
+def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+    y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)
+    return g.cast(y, x.dtype)
+
+
+@reads("MeanVarianceNormalization", since=(9, 13))
+def read_9(node: Node) -> Callable[[Tensor], Tensor]:
+    axes = tuple(node["axes"])
+    return lambda x: F.mean_variance_norm(x, axes)

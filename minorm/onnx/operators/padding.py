@@ -1,0 +1,87 @@
+"""Pad. 1: `paddings`; 2: `pads`; 11: pads and value are inputs; 18: axes are one; 19: mode wrap.
+
+Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.sizes import Length
+from minorm.ops import shape as ops
+from minorm.ops.operands import axes_of
+from minorm.tensor import Tensor
+
+MODES = ("constant", "reflect", "edge", "wrap")
+
+
+@writes(ops.Pad, "Pad", since=(2,))  # amounts and value are attributes
+def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
+    return pad(g, x, widths, value)
+
+
+@writes(ops.Pad, "Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))  # they are inputs; 11: integers
+def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
+    return pad(g, x, widths, value)
+
+
+def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
+    """widths[i] = (before, after) elements of `value` around axis i, in the form of the opset."""
+    amounts = [low for low, _ in widths] + [high for _, high in widths]
+    shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
+    if not g.has("Pad", 11):
+        return g.add("Pad", x, shape=shape, mode="constant", pads=[int(n) for n in amounts], value=float(value))
+    return g.add("Pad", x, g.vector(tuple(amounts)), g.scalar(value, x), shape=shape, mode="constant")
+
+
+@reads("Pad", since=(1, 2))
+def read_pad_1(node: Node) -> Callable[[Tensor], Tensor]:
+    mode, amounts = _mode(node), node["paddings" if node.since == 1 else "pads"]
+    return lambda x: padded(node, x, amounts, range(x.ndim), mode, node["value"])
+
+
+@reads("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25), fixed=(1, 2, 3))
+def read_pad_11(node: Node) -> Callable[..., Tensor]:
+    mode = _mode(node)
+
+    def pad(x: Tensor, pads: Tensor, value: Tensor | None = None, axes: Tensor | None = None) -> Tensor:
+        places = range(x.ndim) if axes is None else axes_of("pad", tuple(integers(axes, "axes")), x)
+        return padded(node, x, integers(pads, "pads"), places, mode, 0 if value is None else value.item())
+
+    return pad
+
+
+def _mode(node: Node) -> str:
+    mode = str(node["mode"])
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
+    return mode
+
+
+def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
+    """x with so many elements before (the first half of `amounts`) and after each of `axes`; negative ones cut."""
+    if len(amounts) != 2 * len(axes):
+        raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
+    widths = [(0, 0)] * x.ndim
+    for i, axis in enumerate(axes):
+        widths[axis] = amounts[i], amounts[i + len(axes)]
+    for n, (low, high) in zip(x.shape, widths, strict=True):
+        if n + min(low, 0) + min(high, 0) < 0:
+            raise ValueError(f"pads is {list(amounts)}: it cuts more than x has, which has shape {x.shape}")
+    node.fits([n + max(low, 0) + max(high, 0) for n, (low, high) in zip(x.shape, widths, strict=True)], x.dtype)
+    if mode == "constant":
+        return ops.Pad.apply(x, widths=tuple(widths), value=value)
+    for axis, (low, high) in enumerate(widths):
+        if (low, high) == (0, 0):
+            continue
+        if x.shape[axis] == 0:
+            raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
+        node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)
+        places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
+        x = x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]
+    return x

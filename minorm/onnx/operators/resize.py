@@ -1,0 +1,227 @@
+"""Resize and Upsample: every axis on its own, by a matrix (linear, cubic) or by picking elements (nearest).
+
+Element i of the result looks at a coordinate x of the input (`coordinates`). What it takes there are the elements j
+near x, each with weight kernel(j - x), the weights of a row adding up to one: a matrix of `resized` by `length`.
+Elements beyond the ends are those at the ends, or, with exclude_outside, none.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.joining import where
+from minorm.onnx.graph.errors import Unsupported
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import reads
+from minorm.onnx.graph.tensors import MAX_RANK
+from minorm.ops.operands import axes_of
+from minorm.tensor import Tensor
+
+REACH = {"linear": 1, "cubic": 2}  # how far the kernel goes
+SMALL = 1 << 18  # elements of a matrix that is kept for the next run
+
+
+def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
+    """Where in an axis of n elements each of m elements of the result looks; start and end: of the region, 0 to 1."""
+    i = np.arange(m, dtype=dtype)
+    if kind == "asymmetric":
+        return i / scale
+    if kind == "tf_half_pixel_for_nn":
+        return (i + 0.5) / scale
+    if kind == "align_corners":  # scale * n is the length of the result before it is rounded
+        return i * 0 if m == 1 else i * (n - 1) / (scale * n - 1)
+    if kind == "tf_crop_and_resize":
+        return i * 0 + (start + end) * (n - 1) / 2 if m == 1 else (start + i * (end - start) / (m - 1)) * (n - 1)
+    x = (i + 0.5) / scale - 0.5
+    if kind == "pytorch_half_pixel" and m == 1:
+        return i * 0
+    if kind == "half_pixel_symmetric":
+        return x + n / 2 * (1 - m / (scale * n))
+    return x
+
+
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
+ROUNDINGS: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _up(x: Any) -> Any:
+    """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
+    return np.ceil(x)
+
+
+def kernel(mode: str, distance: Any, a: float) -> Any:
+    """The weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981, 10.1109/TASSP.1981.1163711)."""
+    d = abs(distance)
+    if mode == "linear":
+        return np.maximum(1 - d, 0)
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
+    """Row i weighs the n elements of the axis for a result that looks at x[i]. antialias: wider kernel to shrink."""
+    shrink = min(scale, 1.0) if antialias else 1.0
+    reach = _reach(mode, scale, antialias)
+    nearest = np.floor(x).astype(np.intp)[:, None] + np.arange(1 - reach, reach + 1)
+    weights = kernel(mode, (nearest - x[:, None]) * shrink, a)
+    if exclude_outside:
+        weights = np.where((nearest >= 0) & (nearest < n), weights, 0)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    result = np.zeros((len(x), n))
+    np.add.at(result, (np.arange(len(x))[:, None], nearest.clip(0, n - 1)), weights)
+    return result
+
+
+def _reach(mode: str, scale: float, antialias: bool) -> int:
+    """To how many elements on either side a result may look."""
+    return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1
+
+
+class Sampling:
+    """What the attributes of a node say about how to look at an axis."""
+
+    def __init__(self, node: Node) -> None:
+        resize = node.operator == "Resize" and node.since >= 11
+        self.node = node
+        self.mode = {"bilinear": "linear"}.get(node["mode"], node["mode"])
+        self.kind = node.get("coordinate_transformation_mode", "asymmetric")
+        self.rounding = node["nearest_mode"] if resize else "floor"
+        self.shrinks_up = node.operator == "Resize" and not resize
+        self.a = node.get("cubic_coeff_a", -0.75)
+        self.exclude_outside = bool(node.get("exclude_outside", 0))
+        self.antialias = bool(node.get("antialias", 0))
+        self.outside = float(node.get("extrapolation_value", 0.0))
+        self.policy = node.get("keep_aspect_ratio_policy", "stretch")
+        self.axes = node.get("axes", None)
+        for name, value, known in (
+            ("mode", self.mode, ("nearest", "linear", "cubic")),
+            ("coordinate_transformation_mode", self.kind, COORDINATES),
+            ("nearest_mode", self.rounding, ROUNDINGS),
+            ("keep_aspect_ratio_policy", self.policy, ("stretch", "not_larger", "not_smaller")),
+        ):
+            if value not in known:
+                raise Unsupported(f"{name} is {value!r}; minorm reads {', '.join(known)}")
+        self.coordinates = functools.partial(coordinates, self.kind)
+        self.matrix = functools.lru_cache(maxsize=16)(self._matrix)
+
+    def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
+        """x with each of `axes` brought to a length: `sizes`, or scale * length rounded down."""
+        axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
+        if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
+            raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")
+        if sizes is None:
+            if not all(s > 0 and math.isfinite(s) for s in scales):
+                raise ValueError(f"scales is {list(scales)}; expected numbers above 0")
+            sizes = [math.floor(x.shape[axis] * s) for axis, s in zip(axes, scales, strict=True)]
+        else:
+            sizes, scales = self._sizes(x, axes, sizes)
+        shape = list(x.shape)
+        for axis, m in zip(axes, sizes, strict=True):
+            if min(m, x.shape[axis]) < 1 and m != x.shape[axis]:
+                raise ValueError(f"the result would have {m} elements of {x.shape[axis]}; expected at least 1 of 1")
+            shape[axis] = m
+            self.node.fits((m, 4), dtypes.float64)  # the coordinates, and what is computed of them
+        self.node.fits(shape, x.dtype)
+        crops, beyond = self.kind == "tf_crop_and_resize", np.zeros((), np.bool_)
+        compute = dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64
+        y = x if self.mode == "nearest" else x.to(compute)
+        for i, (axis, m, scale) in enumerate(zip(axes, sizes, scales, strict=True)):
+            n = x.shape[axis]
+            region = (roi[i], roi[i + len(axes)]) if crops else (0.0, 1.0)
+            if n and (crops or (m, scale) != (n, 1)):  # an axis that keeps its length, as batch and channels do, stays
+                y = self._along(y, axis, n, m, scale, region)
+            if crops:
+                at = self.coordinates(n, m, scale, *region)
+                beyond = beyond | ((at < 0) | (at > n - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
+        if np.any(beyond):
+            y = where(Tensor(np.broadcast_to(beyond, y.shape)).to(y.device), self.outside, y)
+        return y.to(x.dtype)
+
+    def _sizes(self, x: Tensor, axes: Sequence[int], sizes: Sequence[int]) -> tuple[Sequence[int], Sequence[float]]:
+        lengths = [max(1, x.shape[axis]) for axis in axes]
+        scales = [m / n for n, m in zip(lengths, sizes, strict=True)]
+        if self.policy == "stretch":
+            return sizes, scales
+        scale = min(scales) if self.policy == "not_larger" else max(scales)
+        return [math.floor(scale * n + 0.5) for n in lengths], [scale] * len(axes)
+
+    def _along(self, x: Tensor, axis: int, n: int, m: int, scale: float, region: tuple[float, float]) -> Tensor:
+        if self.mode == "nearest":
+            # In float32, as runtimes do: 1.5 / float32(0.6) is 2.5 there, so that what is meant to be a half is one.
+            at = self.coordinates(n, m, scale, *region, dtype=np.float32 if max(n, m) < 1 << 22 else np.float64)
+            rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
+            return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
+        reach = _reach(self.mode, scale, self.antialias)
+        self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
+        self.node.works(x.numel(), m)
+        key = n, m, scale, region, x.dtype
+        weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key)).to(x.device)
+        self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result
+        return (x.transpose(axis, -1) @ weights).transpose(axis, -1)
+
+    def _matrix(self, n: int, m: int, scale: float, region: tuple[float, float], dtype: Any) -> Any:
+        at = self.coordinates(n, m, scale, *region)
+        rows = matrix(self.mode, at, n, scale, self.a, self.antialias, self.exclude_outside)
+        return np.ascontiguousarray(rows.T.astype(dtype))
+
+
+@reads("Resize", since=(10,), fixed=(1,))
+@reads("Upsample", since=(9, 10), fixed=(1,))
+def read_resize_10(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    sampling = Sampling(node)
+    return lambda x, scales: sampling.resize(x, _numbers(scales, "scales"), None, ())
+
+
+@reads("Resize", since=(11, 13, 18, 19), fixed=(1, 2, 3))  # 18: antialias, axes, keep_aspect_ratio_policy
+def read_resize_11(node: Node) -> Callable[..., Tensor]:
+    sampling = Sampling(node)
+
+    def resize(
+        x: Tensor, roi: Tensor | None = None, scales: Tensor | None = None, sizes: Tensor | None = None
+    ) -> Tensor:
+        by_scale = scales is not None and scales.numel() > 0
+        by_size = sizes is not None and sizes.numel() > 0
+        if by_scale == by_size:
+            raise ValueError("expected either scales or sizes")
+        lengths = None if sizes is None or not by_size else integers(sizes, "sizes")
+        factors = [] if scales is None or not by_scale else _numbers(scales, "scales")
+        return sampling.resize(x, factors, lengths, [] if roi is None else _numbers(roi, "roi"))
+
+    return resize
+
+
+def _numbers(given: Tensor, name: str) -> list[float]:
+    if given.numel() > 2 * MAX_RANK:
+        raise ValueError(f"{name} has {given.numel()} elements; expected at most {2 * MAX_RANK}")
+    return [float(n) for n in given.data.reshape(-1)]
+
+
+@reads("Upsample", since=(1,))
+def read_upsample_1(node: Node) -> Callable[[Tensor], Tensor]:
+    sampling = Sampling(node)
+    return lambda x: sampling.resize(x, [1.0, 1.0, node["height_scale"], node["width_scale"]], None, ())
+
+
+@reads("Upsample", since=(7,))
+def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
+    sampling = Sampling(node)
+    return lambda x: sampling.resize(x, node["scales"], None, ())

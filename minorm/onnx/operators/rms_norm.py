@@ -1,0 +1,78 @@
+"""RMSNormalization, from opset 23 on; before, the formula. It computes in float32: float64 takes the formula too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.onnx.graph.decimals import shortest
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.operators import precision
+from minorm.onnx.operators.layer_norm import first_axis
+from minorm.onnx.operators.precision import in_type, stash_type, widest
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
+
+STEP = float(np.finfo(np.float32).eps)  # what eps=None is: no decimal that somebody wrote, but read as itself
+
+
+def _eps(x: Value, eps: float | None) -> float:
+    return float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
+
+
+@writes(F.rms_norm, "RMSNormalization", since=(23,))
+def write_23(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    eps: float | None,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
+        raise Decline("RMSNormalization has one type for all, and computes in float32")
+    axis = first_axis(x, normalized_shape)
+    scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
+    epsilon = _eps(x, eps)
+    return g.add(
+        "RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=shortest(STEP) if epsilon == STEP else epsilon
+    )
+
+
+@lowers(F.rms_norm)
+def lower(
+    g: Graph,
+    x: Value,
+    normalized_shape: Any,
+    weight: Value | None,
+    eps: float | None,
+    compute_dtype: Any,
+    backend: Any,
+) -> Value:
+    data, scale = cast_all(g, computed(x, compute_dtype), x, weight)
+    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), _eps(x, eps), centered=False)
+    return g.cast(affine(g, y, scale, None), x.dtype)
+
+
+@reads("RMSNormalization", since=(23,))  # the result is of the scale's type
+def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    stash, eps = stash_type(node), STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
+
+    def rms_norm(x: Tensor, scale: Tensor) -> Tensor:
+        tail = x.shape[axis_of("RMSNormalization", node["axis"], x) :]
+        wide = widest(x, scale, stash=stash)
+        if scale.shape == tail and scale.dtype == x.dtype:
+            return F.rms_norm(x, tail, scale, eps, compute_dtype=wide)
+        data, factor = in_type(wide, x, scale)
+        return precision.affine(F.rms_norm(data, tail, eps=eps), factor, None).to(scale.dtype)
+
+    return rms_norm

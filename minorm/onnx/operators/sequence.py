@@ -1,0 +1,70 @@
+"""Sequences: lists of Tensors between nodes, which PyTorch's exporter leaves behind for chunk, split and stack.
+
+Inside a graph alone: inputs and outputs of the graph are Tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from minorm.joining import cat, stack
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import EVERY, reads
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
+
+Sequence = list[Tensor]
+MAX_PIECES = 1 << 16
+
+
+@reads("SplitToSequence", since=(11, 24), fixed=(1,))
+def read_split(node: Node) -> Callable[..., Sequence]:
+    """Without lengths, pieces of 1, without the axis if keepdims=0; one number: pieces so long, the last shorter."""
+
+    def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
+        axis = axis_of("SplitToSequence", node["axis"], x)
+        size = 1 if lengths is None else int(lengths.item()) if lengths.ndim == 0 else x.shape[axis]
+        if x.shape[axis] > MAX_PIECES * max(1, size):
+            raise ValueError(f"axis {axis} has {x.shape[axis]} elements; expected at most {MAX_PIECES} pieces")
+        if lengths is None:
+            return list(x.split(1, axis) if node["keepdims"] else x.unbind(axis))
+        given = integers(lengths, "split", MAX_PIECES)
+        if lengths.ndim and min(given, default=0) < 0:
+            raise ValueError(f"split is {given}; expected lengths of at least 0")
+        return list(x.split(given if lengths.ndim else given[0], axis))
+
+    return split
+
+
+@reads("SequenceConstruct", since=(11,))
+def read_construct(node: Node) -> Callable[..., Sequence]:
+    return lambda *parts: list(parts)
+
+
+@reads("SequenceAt", since=(11,), fixed=(1,))
+def read_at(node: Node) -> Callable[[Sequence, Tensor], Tensor]:
+    def at(parts: Sequence, position: Tensor) -> Tensor:
+        place = int(position.item())
+        if not -len(parts) <= place < len(parts):
+            raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1}: so many are there")
+        return parts[place]
+
+    return at
+
+
+@reads("SequenceLength", since=(11,), fixed=EVERY)
+def read_length(node: Node) -> Callable[[Sequence], Tensor]:
+    return lambda parts: Tensor(np.array(len(parts), np.int64))
+
+
+@reads("ConcatFromSequence", since=(11,))
+def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
+    join = stack if node["new_axis"] else cat
+
+    def concat(parts: Sequence) -> Tensor:
+        node.fits((sum(x.numel() for x in parts),), parts[0].dtype)
+        return join(parts, node["axis"])
+
+    return concat

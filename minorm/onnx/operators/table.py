@@ -1,0 +1,63 @@
+"""The operators that minorm reads and writes, with their versions, as a table in Markdown.
+
+python -m minorm.onnx.operators.table docs/onnx.md       puts it between the two marks of that file
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from minorm.onnx.graph import registry
+from minorm.onnx.graph.versions import PUBLISHED
+from minorm.onnx.operators import rules  # noqa: F401  importing the rules registers them
+
+BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md -->", "<!-- end of operators -->"
+
+
+def table() -> str:
+    """A line an operator: the versions that are read, and those that a rule of its own writes."""
+    read: dict[str, set[int]] = {}
+    for operator, since in registry.READERS:
+        read.setdefault(operator, set()).add(since)
+    written: dict[str, set[int]] = {}
+    for rules_of_target in registry.WRITERS.values():
+        for writer in rules_of_target:
+            if writer.operator is not None:
+                written.setdefault(writer.operator, set()).update(writer.since)
+    lines = [
+        f"| {operator} | {_versions(read.get(operator, ()))} | {_versions(written.get(operator, ()))} |"
+        for operator in sorted(set(read) | set(written))
+    ]
+    return "\n".join(["| operator | read | written |", "|---|---|---|", *lines])
+
+
+def _versions(since: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(since)))
+
+
+def unread() -> dict[str, list[int]]:
+    """The versions of operators that minorm reads, but not in these versions."""
+    known = {operator for operator, _ in registry.READERS}
+    found = {o: [v for v in PUBLISHED[o] if (o, v) not in registry.READERS] for o in sorted(known)}
+    return {operator: versions for operator, versions in found.items() if versions}
+
+
+def page(text: str) -> str:
+    """A page with the table in it brought up to date."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+def main(path: str) -> None:
+    """Bring the table in a file up to date."""
+    file = Path(path)
+    file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

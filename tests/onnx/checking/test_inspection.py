@@ -1,0 +1,145 @@
+"""What `inspect` says of files that load and of files that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+import minorm.onnx as mo
+from minorm import nn
+from minorm.onnx.checking.inspection import inspect
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper  # noqa: E402
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.bn = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4 * 36, 2)
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        x = F.relu(self.bn(self.conv(x)))
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+def test_every_node_with_version_parameters_and_gradient(tmp_path: Path) -> None:
+    mo.export(Net(), mn.ones(2, 1, 8, 8), tmp_path / "m.onnx", opset_version=17)
+    found = inspect(tmp_path / "m.onnx")
+    rows = {row.operator: row for row in found.rows}
+    assert [row.operator for row in found.rows] == ["Conv", "BatchNormalization", "Relu", "Reshape", "Gemm"]
+    assert [row.since for row in found.rows] == [11, 15, 14, 14, 13]
+    assert all(row.runs and row.trains for row in found.rows)
+    assert [row.parameters for row in found.rows] == [40, 8, 0, 0, 4 * 36 * 2 + 2]
+    assert rows["Conv"].node == "conv/Conv"
+    assert found.module is not None
+    assert found.facts["parameters"] == sum(p.data.size for p in Net().parameters())
+    assert found.facts["inputs"] == ["x: float32 [batch, 1, 8, 8]"]
+    assert found.facts["outputs"] == ["output: float32 [batch, 2]"]
+    assert found.facts["opset"] == "ai.onnx 17"
+    assert found.facts["producer"].startswith("minorm")
+    json.dumps(found.facts)
+
+
+def test_gradient_stops_at_shapes_and_comparisons(tmp_path: Path, graph_of: Any) -> None:
+    graph = graph_of(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Cast", ["shape"], ["lengths"], to=1),
+            helper.make_node("Mul", ["x", "w"], ["a"]),
+            helper.make_node("Greater", ["a", "w"], ["larger"]),
+            helper.make_node("Where", ["larger", "a", "w"], ["y"]),
+            helper.make_node("Relu", ["lengths"], ["z"]),
+        ],
+        {"x": (np.float32, [2])},
+        ["y", "z"],
+        {"w": np.ones(2, np.float32)},
+    )
+    onnx.save(graph, tmp_path / "m.onnx")
+    rows = {row.operator: row for row in inspect(tmp_path / "m.onnx").rows}
+    assert {name for name, row in rows.items() if row.trains} == {"Mul", "Where"}
+    assert rows["Mul"].parameters == 2
+    assert rows["Where"].parameters == 0  # counted once
+
+
+def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, graph_of: Any) -> None:
+    graph = graph_of(
+        [
+            helper.make_node("Relu", ["x"], ["a"]),
+            helper.make_node("Det", ["a"], ["b"], name="det"),
+            helper.make_node("Foo", ["a"], ["c"], name="foo", domain="com.acme"),
+            helper.make_node("Add", ["b", "c"], ["y"]),
+            helper.make_node("Resize", ["x", "", "", "sizes"], ["z"], mode="cubic", axes=[0]),
+        ],
+        {"x": (np.float32, [2, 2])},
+        ["y", "z"],
+        {"w": np.ones((2, 2), np.float32), "sizes": np.array([3])},
+        opset=18,
+        domains=["com.acme"],
+    )
+    onnx.save(graph, tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert found.module is None
+    assert "2 node(s) cannot be imported" in found.error
+    reasons = {row.node: row.why for row in found.unsupported}
+    assert reasons["det"].startswith("Det is not an operator minorm knows")
+    assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, nor a function of the model"
+    rows = {row.operator: row for row in found.rows}
+    assert rows["Det"].since == 11
+    assert rows["com.acme.Foo"].since == 0
+    assert rows["Relu"].runs
+
+
+def test_a_node_that_nothing_needs_is_listed_too(tmp_path: Path, graph_of: Any) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Det", ["x"], ["unread"])]
+    onnx.save(graph_of(nodes, {"x": (np.float32, [2, 2])}, ["y"]), tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert found.module is not None
+    assert [row.runs for row in found.rows] == [True, False]
+
+
+def test_a_damaged_model_is_described_as_far_as_it_goes(tmp_path: Path, graph_of: Any) -> None:
+    graph = graph_of([helper.make_node("Relu", ["nowhere"], ["y"])], {"x": (np.float32, [2])}, ["y"])
+    onnx.save(graph, tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert found.module is None
+    assert "reads 'nowhere'" in found.error
+    assert found.unsupported == []
+    assert [row.operator for row in found.rows] == ["Relu"]
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    for contents in (b"", b"nothing of the kind"):
+        (tmp_path / "m.onnx").write_bytes(contents)
+        with pytest.raises(mo.LoadError, match="is not an ONNX model"):
+            inspect(tmp_path / "m.onnx")
+    mo.export(nn.Linear(100, 100), mn.ones(1, 100), tmp_path / "m.onnx")
+    with pytest.raises(mo.LoadError, match="takes more than 1000 bytes"):
+        inspect(tmp_path / "m.onnx", max_bytes=1000)
+
+
+def test_weights_outside_and_mixed_modes(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.BatchNorm2d(600), nn.BatchNorm2d(600))
+    net[0].running_mean.data += 1
+    mo.export(net, mn.ones(2, 600, 2, 2), tmp_path / "m.onnx", external_data=True)
+    found = inspect(tmp_path / "m.onnx")
+    assert found.facts["external"] == ["m.onnx.data"]
+    assert [bool(norm.odd) for norm in found.norms] == [False, True]  # the second was never trained
+    proto = mo.export(net, mn.ones(2, 600, 2, 2), training=True)
+    del proto.metadata_props[:]
+    del proto.graph.node[-1].output[1:]
+    del proto.graph.node[-1].attribute[:]
+    keep = [entry for entry in proto.graph.output if not entry.name.startswith("1.")]
+    del proto.graph.output[:]
+    proto.graph.output.extend(keep)
+    onnx.save(proto, tmp_path / "n.onnx")
+    assert any("it trains, while 1 other" in s for s in inspect(tmp_path / "n.onnx").norms[0].odd)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from minorm.onnx.graph import registry, versions  # noqa: E402
+
+
+@pytest.mark.parametrize("operator", sorted(versions.PUBLISHED))
+def test_every_operator_resolves_as_the_onnx_package_says_at_every_opset(operator: str) -> None:
+    for opset in range(1, min(versions.NEWEST, onnx.defs.onnx_opset_version()) + 1):
+        try:
+            expected = onnx.defs.get_schema(operator, opset, "").since_version
+        except onnx.defs.SchemaError:
+            with pytest.raises(LookupError, match=f"{operator} exists from opset"):
+                versions.resolve(operator, opset)
+            assert not versions.exists(operator, opset)
+        else:
+            assert versions.resolve(operator, opset) == expected
+            assert versions.exists(operator, opset)
+
+
+def test_the_table_knows_the_newest_opset_of_this_onnx_package() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    if newest > versions.NEWEST:
+        pytest.skip(f"the onnx package knows opset {newest}: add its versions to minorm/onnx/versions.py")
+
+
+def test_every_operator_named_by_a_rule_is_in_the_table() -> None:
+    for rules in registry.WRITERS.values():
+        for rule in rules:
+            if rule.operator is not None:
+                assert set(rule.since) <= set(versions.PUBLISHED[rule.operator])
+
+
+def test_an_operator_nobody_published_is_named() -> None:
+    with pytest.raises(LookupError, match="Frobnicate is not an operator"):
+        versions.resolve("Frobnicate", 15)
+
+
+def test_ir_versions_are_those_of_the_onnx_package() -> None:
+    for opset in range(7, min(versions.NEWEST, onnx.defs.onnx_opset_version()) + 1):
+        least = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)])
+        assert versions.ir_version(opset) == max(4, least)
+
+
+def test_the_default_opset_is_the_newest_that_onnxruntime_runs() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if not onnxruntime.__version__.startswith("1.31."):
+        pytest.skip(f"the default was chosen for onnxruntime 1.31; this is {onnxruntime.__version__}")
+    import minorm as mn
+    import minorm.onnx as mo
+    from minorm import nn
+    from minorm.onnx.checking import verification
+
+    runs = [
+        opset
+        for opset in range(7, versions.NEWEST + 1)
+        if not isinstance(verification.start(mo.export(nn.ReLU(), mn.ones(1, 2), None, opset_version=opset)), str)
+    ]
+    assert runs == list(range(7, versions.DEFAULT + 1))
