@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -200,15 +201,30 @@ class _Sum:
         self.owned = True
 
 
+# Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
+# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
+# walk a graph of its own meanwhile, hence RLock. A fork waits for it: held by a thread that the child does not have, it
+# would stay so there.
+_adding = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_adding.release)
+
+
 def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
-    """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it."""
+    """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it.
+
+    Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
+    a sum of more than two may differ in its last bits. One graph is for one thread: it is freed on the way.
+    """
     given: set[int] = {id(gradient)}
-    for leaf, array in _walk(root, gradient, retain_graph):
-        if id(array) in given or isinstance(array.base, type(array)):
-            array = _copied(array)  # no two leaves may share memory: grad is the user's to change
-        given.add(id(array))
-        total = array if leaf.grad is None else leaf.accumulate(leaf.grad.data, array, False)
-        leaf.grad = leaf.spawn(total, None, 0)
+    found = _walk(root, gradient, retain_graph)
+    with _adding:
+        for leaf, array in found:
+            if id(array) in given or isinstance(array.base, type(array)):
+                array = _copied(array)  # no two leaves may share memory: grad is the user's to change
+            given.add(id(array))
+            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.data, array, False)
+            leaf.grad = leaf.spawn(total, None, 0)
 
 
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
@@ -271,8 +287,9 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
     for index, reference in retained.items():
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
-            array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.data, array, False)
-            tensor.grad = tensor.spawn(array, None, 0)
+            with _adding:
+                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.data, array, False)
+                tensor.grad = tensor.spawn(array, None, 0)
 
 
 def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """What this installation can do and how many threads it uses: the first thing to send with a report of a problem.
 
-The number of threads is the only setting. No result depends on it.
+The number of threads is the only setting. No result depends on it; docs/threads.md has the rules.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
 
 def get_num_threads() -> int:
-    """How many threads the kernels use; at first, as many as there are processors this process may use."""
+    """How many threads the kernels use.
+
+    At first, as many as there are processors this process may use (its affinity), or OMP_NUM_THREADS where that was
+    less at import; afterwards what `set_num_threads` was told.
+    """
     return minorm_ext.get_num_threads()
 
 
 def set_num_threads(n: int) -> None:
-    """Let the kernels use n threads from now on; results stay the same to the bit. ValueError below 1."""
+    """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
+
+    ValueError below 1, TypeError for what is no integer.
+    """
     minorm_ext.set_num_threads(n)
 
 

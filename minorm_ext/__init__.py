@@ -5,14 +5,17 @@ Every `.pyx` of this folder is compiled three times on x86-64: into `baseline` (
 a wheel built on one machine runs at full speed on another. `machine` alone is compiled once: it is asked first.
 `MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes.
 
-Kernels take their number of threads as an argument; the number itself lives in `machine`.
+Kernels take their number of threads as an argument; the number itself lives in `machine`. At first it is the number of
+processors that this process may use, or OMP_NUM_THREADS where that is less; from `set_num_threads` on it is that one.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
+import re
 from collections.abc import Callable
 from types import ModuleType
 
@@ -41,13 +44,26 @@ finally:
 
 
 def _usable_processors() -> int:
-    """The processors this process may use, which can be fewer than the machine has."""
+    """The processors this process may use, which can be fewer than the machine has.
+
+    OpenMP is asked first: it may have bound this thread to a single one (OMP_PROC_BIND), and knows what was before.
+    """
+    if found := machine.processors():
+        return int(found)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-machine.set_num_threads(_usable_processors())
+def _wanted_threads() -> float:
+    """OMP_NUM_THREADS, of a list the first number; infinite where it is unset or wrong (OpenMP itself warns)."""
+    numbers = os.environ.get("OMP_NUM_THREADS", "").split(",")
+    if all(re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,17}\s*", number, re.ASCII) for number in numbers):
+        return int(numbers[0])
+    return math.inf
+
+
+machine.set_num_threads(int(min(_usable_processors(), _wanted_threads())))
 get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
 
 

@@ -9,8 +9,11 @@ from cpython.buffer cimport (
 )
 
 
-cdef inline void* address(object array, Py_ssize_t itemsize, bint writable=False) except? NULL:
-    """The address of element [0, 0, ...]; TypeError for None or another item size, ValueError for read-only memory."""
+cdef inline void* address(object array, Py_ssize_t itemsize, bint writable=False, Py_ssize_t count=0) except? NULL:
+    """The address of element [0, 0, ...], of at least `count` elements.
+
+    TypeError for None or another item size, ValueError for read-only memory or fewer elements.
+    """
     cdef Py_buffer view
     cdef void* pointer
     PyObject_GetBuffer(array, &view, PyBUF_STRIDES | (PyBUF_WRITABLE if writable else 0))
@@ -19,5 +22,9 @@ cdef inline void* address(object array, Py_ssize_t itemsize, bint writable=False
         itemsize_found = view.itemsize
         PyBuffer_Release(&view)
         raise TypeError(f"kernel: array items have {itemsize_found} bytes; expected {itemsize}")
+    if view.len < count * itemsize:
+        length_found = view.len // itemsize
+        PyBuffer_Release(&view)
+        raise ValueError(f"kernel: array has {length_found} elements; expected at least {count}")
     PyBuffer_Release(&view)
     return pointer

@@ -19,7 +19,8 @@ from libc.stdint cimport intptr_t
 
 from minorm_ext.buffers cimport address
 from minorm_ext.conv_plane cimport (
-    BLOCK_ROWS, QUAD, VECTOR_BYTES, Plan, begin_of, blocks_of, image_of, pack_segment, real, unpack_segment,
+    BLOCK_ROWS, QUAD, VECTOR_BYTES, Plan, begin_of, blocks_of, image_of, pack_segment, real, result_count, source_count,
+    unpack_segment, weight_count,
 )
 from minorm_ext.conv_weights cimport merge, weight_job
 from minorm_ext.jobs cimport NONE, Jobs, deal, take
@@ -244,17 +245,25 @@ def correlate_buffer(Layout layout, int threads):
 
 
 def correlate(Layout layout, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
-    """y = the layout's sum over x with the weights w, plus b (or None). All arrays in C order."""
-    cdef void* bias = NULL if b is None else address(b, itemsize)
-    threads = threads_for(&layout.plan, threads)
+    """y = the layout's sum over x with the weights w, plus b (or None). All arrays in C order.
+
+    ValueError where one has fewer elements than the layout reads or writes.
+    """
+    cdef const Plan* p = &layout.plan
+    cdef void* source = address(x, itemsize, False, source_count(p))
+    cdef void* weight = address(w, itemsize, False, weight_count(p))
+    cdef void* bias = NULL if b is None else address(b, itemsize, False, p.groups * p.outputs)
+    cdef void* result = address(y, itemsize, True, result_count(p))
+    cdef void* room = address(buffer, itemsize, True, correlate_buffer(layout, threads))
+    threads = threads_for(p, threads)
     if itemsize == sizeof(float):
         run_correlate[float](
-            &layout.plan, <const float*>address(x, itemsize), <const float*>address(w, itemsize), <const float*>bias,
-            <float*>address(y, itemsize, True), <float*>address(buffer, itemsize, True), transposed, threads)
+            p, <const float*>source, <const float*>weight, <const float*>bias, <float*>result, <float*>room, transposed,
+            threads)
     else:
         run_correlate[double](
-            &layout.plan, <const double*>address(x, itemsize), <const double*>address(w, itemsize), <const double*>bias,
-            <double*>address(y, itemsize, True), <double*>address(buffer, itemsize, True), transposed, threads)
+            p, <const double*>source, <const double*>weight, <const double*>bias, <double*>result, <double*>room,
+            transposed, threads)
 
 
 cdef int run_correlate(
@@ -326,17 +335,23 @@ def weight_buffer(Layout layout, int threads):
 
 
 def weight_gradient(Layout layout, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
-    """dw, and db (or None): the gradients of the layout's sum for its weights and its bias. All arrays in C order."""
-    cdef void* bias = NULL if db is None else address(db, itemsize, True)
-    threads = threads_for(&layout.plan, threads)
+    """dw, and db (or None): the gradients of the layout's sum for its weights and its bias. All arrays in C order.
+
+    ValueError where one has fewer elements than the layout reads or writes.
+    """
+    cdef const Plan* p = &layout.plan
+    cdef void* source = address(x, itemsize, False, source_count(p))
+    cdef void* gradient = address(dy, itemsize, False, result_count(p))
+    cdef void* weight = address(dw, itemsize, True, weight_count(p))
+    cdef void* bias = NULL if db is None else address(db, itemsize, True, p.groups * p.outputs)
+    cdef void* room = address(buffer, itemsize, True, weight_buffer(layout, threads))
+    threads = threads_for(p, threads)
     if itemsize == sizeof(float):
         run_weights[float](
-            &layout.plan, <const float*>address(x, itemsize), <const float*>address(dy, itemsize),
-            <float*>address(dw, itemsize, True), <float*>bias, <float*>address(buffer, itemsize, True), threads)
+            p, <const float*>source, <const float*>gradient, <float*>weight, <float*>bias, <float*>room, threads)
     else:
         run_weights[double](
-            &layout.plan, <const double*>address(x, itemsize), <const double*>address(dy, itemsize),
-            <double*>address(dw, itemsize, True), <double*>bias, <double*>address(buffer, itemsize, True), threads)
+            p, <const double*>source, <const double*>gradient, <double*>weight, <double*>bias, <double*>room, threads)
 
 
 cdef int run_weights(

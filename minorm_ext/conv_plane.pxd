@@ -51,6 +51,21 @@ cdef struct Plan:
     int tall
 
 
+cdef inline intptr_t source_count(const Plan* p) noexcept nogil:
+    """Elements of the array that a plan reads, dy for the gradient for the input."""
+    return p.images * p.groups * p.channels * p.source_size
+
+
+cdef inline intptr_t result_count(const Plan* p) noexcept nogil:
+    """Elements of the array that it computes, or reads as the gradient of its results."""
+    return p.images * p.groups * p.outputs * p.result_size
+
+
+cdef inline intptr_t weight_count(const Plan* p) noexcept nogil:
+    """Elements of the weights."""
+    return p.groups * p.outputs * p.channels * p.kernel
+
+
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:
     """How many blocks the output channels of a group are split into."""
     return (p.outputs + BLOCK_ROWS - 1) // BLOCK_ROWS

@@ -15,6 +15,17 @@ cdef extern from *:
     #ifdef MINORM_OPENMP
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
+    /* The processors of this process. OpenMP counts them as it is loaded, before it binds the thread that loads it to
+       one of them, as OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY ask; places may be fewer. */
+    static int minorm_processors(void) {
+        int processors = omp_get_num_procs();
+    #if _OPENMP >= 201511
+        int placed = 0;
+        for (int i = 0; i < omp_get_num_places(); i++) placed += omp_get_place_num_procs(i);
+        if (placed > 0 && placed < processors) processors = placed;
+    #endif
+        return processors;
+    }
     static int minorm_pause(void) { return omp_pause_resource_all(omp_pause_hard); }
     static int minorm_team(int threads) {
         int team = 1;
@@ -27,6 +38,7 @@ cdef extern from *:
     }
     #else
     static int minorm_openmp(void) { return 0; }
+    static int minorm_processors(void) { return 0; }
     static int minorm_pause(void) { return 0; }
     static int minorm_team(int threads) { return 1; }
     #endif
@@ -97,6 +109,7 @@ cdef extern from *:
     #endif
     """
     int minorm_openmp() nogil
+    int minorm_processors() nogil
     int minorm_pause() nogil
     int minorm_team(int threads) nogil
     int minorm_threads(int wanted) nogil
@@ -126,6 +139,11 @@ def openmp():
     return minorm_openmp()
 
 
+def processors():
+    """How many processors OpenMP may use, wherever the calling thread is bound; 0 in a serial build."""
+    return minorm_processors()
+
+
 def compiler():
     """Name and version of the compiler that built the kernels."""
     return (<bytes>MINORM_COMPILER).decode().strip()
@@ -141,7 +159,7 @@ def set_num_threads(int n):
 
 
 def get_num_threads():
-    """How many threads a kernel uses; at first, as many as there are processors this process may use.
+    """How many threads a kernel uses; minorm_ext/__init__.py says what they are at first.
 
     1 while a limit on memory (ulimit -v) leaves no room for the others.
     """

@@ -227,7 +227,7 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:
-    """One exception: minorm_ext/__init__.py, for libgomp's spin count (no other way in) and MINORM_MAX_LEVEL."""
+    """One exception: minorm_ext/__init__.py respects OpenMP's variables and MINORM_MAX_LEVEL; it explains both."""
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
         for node in ast.walk(parsed(path)):

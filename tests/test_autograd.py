@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -250,3 +258,102 @@ def test_a_gradient_in_another_memory_order_is_kept_as_it_is() -> None:
     x = mn.from_numpy(np.ones((2, 4, 4, 3), np.float32).transpose(0, 3, 1, 2)).requires_grad_()
     mn.functional.batch_norm(x, None, None, training=True).sum().backward()
     assert x.grad.data.strides == x.data.strides
+
+
+# Threads
+
+
+def lost_in(rounds: int, size: int) -> int:
+    """In how many rounds is something missing, of the gradients that eight threads add to four shared leaves?"""
+    lost = 0
+    together = threading.Barrier(8)
+
+    def walk(leaves: list[mn.Tensor], weight: float) -> None:
+        total = leaves[0] + leaves[1] + leaves[2] + leaves[3]
+        together.wait()
+        (total * weight).sum().backward()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for _ in range(rounds):
+                leaves = [mn.zeros(size).requires_grad_() for _ in range(4)]
+                list(threads.map(walk, [leaves] * 8, [float(1 << i) for i in range(8)]))
+                lost += any((x.grad.numpy() != 255).any() for x in leaves)
+    finally:
+        sys.setswitchinterval(interval)
+    return lost
+
+
+@pytest.mark.parametrize("size", [10, 20000])
+@pytest.mark.parametrize("rounds", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_threads_that_share_leaves_lose_no_gradient(rounds: int, size: int) -> None:
+    assert lost_in(rounds, size) == 0
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading a gradient and writing the sum, every thread gets its turn."""
+    at_once = mn.Tensor.accumulate
+
+    def accumulate(*arguments: Any) -> Any:
+        time.sleep(0.005)
+        return at_once(*arguments)
+
+    monkeypatch.setattr(mn.Tensor, "accumulate", staticmethod(accumulate))
+
+
+def test_a_slow_addition_loses_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowly(monkeypatch)
+    assert lost_in(2, 10) == 0
+
+
+def test_a_retained_gradient_is_whole_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowly(monkeypatch)
+    x = leaf(1.0, 2.0)
+    middle = x * 3.0
+    middle.retain_grad()
+    y = (middle * middle).sum()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: y.backward(retain_graph=True), range(8)))
+    np.testing.assert_array_equal(middle.grad.data, [8 * 6.0, 8 * 12.0])
+    np.testing.assert_array_equal(x.grad.data, [8 * 18.0, 8 * 36.0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("forks", [25, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_fork_beside_threads_that_add_gradients(forks: int) -> None:
+    """The lock that guards additions is held nearly always: large gradients are added again and again."""
+    program = f"""
+        import os, signal, threading, warnings
+        import minorm as mn
+
+        warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads: that is the point here
+        mn.set_num_threads(1)
+        large = [mn.zeros(1 << 20).requires_grad_() for _ in range(4)]
+
+        def add():
+            while True:
+                sum(x.sum() for x in large).backward()
+
+        for _ in range(2):
+            threading.Thread(target=add, daemon=True).start()
+        failed = False
+        for _ in range({forks}):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                x = mn.ones(3, requires_grad=True)
+                (x * 2.0).sum().backward()
+                os._exit(0 if x.grad.tolist() == [2.0] * 3 else 1)
+            failed = os.waitpid(child, 0)[1] != 0
+            if failed:
+                break
+        print("failed:", failed, flush=True)
+        os._exit(0)
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=280, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(mn.__file__).parents[1])},
+    )  # fmt: skip
+    assert result.stdout == "failed: False\n", result.stderr

@@ -227,6 +227,53 @@ def test_a_hundred_forks_after_parallel_kernels() -> None:
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("forks", [25, pytest.param(500, marks=pytest.mark.slow)])
+def test_forks_beside_threads_that_train(forks: int) -> None:
+    """Whatever the others hold at the moment, OpenMP's team, a buffer, a lock: the child computes the same."""
+    program = f"""
+        import os, signal, threading, warnings
+        import minorm as mn, minorm.functional as F
+
+        warnings.simplefilter("ignore")
+        mn.set_num_threads(3)
+
+        def tensors():
+            return [mn.randn(*size).requires_grad_() for size in ((8, 16, 20, 20), (16, 16, 3, 3), (300, 300))]
+
+        def compute(x, w, a):
+            x.grad = None
+            y = F.relu(F.batch_norm(F.conv2d(x, w, padding=1), None, None, training=True))
+            (y.sum() + (a @ a).sum()).backward()
+            return x.grad.numpy().tobytes()
+
+        def train():
+            mine = tensors()
+            while True:
+                compute(*mine)
+                F.dropout(mine[0], 0.3)
+
+        shared = tensors()
+        expected = compute(*shared)
+        for _ in range(3):
+            threading.Thread(target=train, daemon=True).start()
+        failed = False
+        for _ in range({forks}):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                F.dropout(shared[0], 0.3)
+                os._exit(0 if compute(*shared) == expected else 1)
+            failed = os.waitpid(child, 0)[1] != 0
+            if failed:
+                break
+        print("failed:", failed, flush=True)
+        os._exit(0)
+    """
+    result = in_a_new_process(program, timeout=280)
+    assert result.stdout == "failed: False\n", result.stderr
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_worker_processes_compute_the_same_bits(method: str) -> None:
     if method not in multiprocessing.get_all_start_methods():

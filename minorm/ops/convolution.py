@@ -5,7 +5,8 @@
     dW = dy * x         grad_weight(dy, x)
 
 All three are linear in each argument, so the transposed convolution needs nothing new: its forward is grad_input, the
-gradient for its input is forward, and for its weights the two sides change places.
+gradient for its input is forward, and for its weights the two sides change places. That takes a convolution which makes
+x's size of y's: see `_back_to`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm.autograd import Function
+from minorm.kernels.reference.conv import output_shape
 from minorm.kernels.select import backend
 
 Ints = tuple[int, ...]
@@ -41,12 +43,14 @@ class Convolution(Function):
 class ConvolutionTranspose(Function):
     """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
 
-    `size` is the spatial shape of the result: several sizes lead to one x when the stride is above 1.
+    `size` is the spatial shape of the result: several sizes lead to one x when the stride is above 1, and a kernel that
+    is dilated further than the stride leaves room for more.
     """
 
     def forward(
         self, x: Any, w: Any, b: Any, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
     ) -> Any:
+        padding = _back_to(x.shape[2:], size, w.shape[2:], stride, padding, dilation)
         self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
         return backend(x).conv.grad_input(x, w, (x.shape[0], w.shape[1] * groups, *size), *self.how, b)
 
@@ -60,3 +64,16 @@ class ConvolutionTranspose(Function):
         if self.needs[2]:
             db = conv.grad_bias(dy)
         return dx, dw, db
+
+
+def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
+    """The padding with which a convolution takes y_size to x_size.
+
+    An output_padding of a stride or more makes y so long that the convolution would have results beyond x. They meet
+    places that no element of x reached, so the padding at the end is less by their strides; below 0 it cuts y off.
+    """
+    results = output_shape(y_size, kernel, stride, padding, dilation)
+    return tuple(
+        (low, high - (there - wanted) * s)
+        for (low, high), there, wanted, s in zip(padding, results, x_size, stride, strict=True)
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +27,7 @@ def in_a_new_process(
         timeout=60,
         check=False,
         cwd=folder,
-        env=os.environ | environment,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))} | environment,
     )
 
 
@@ -114,6 +116,94 @@ def test_threads_respect_a_smaller_affinity() -> None:
         print(minorm_ext.get_num_threads())
     """
     assert in_a_new_process(program).stdout == "1\n"
+
+
+@functools.cache
+def usual_threads() -> int:
+    return int(in_a_new_process("import minorm_ext; print(minorm_ext.get_num_threads())").stdout)
+
+
+@pytest.mark.parametrize(
+    ("value", "threads"),
+    [("1", 1), ("1,4", 1), (" 1 , 2 ", 1), ("+1", 1), ("001", 1), ("1000000", None), ("2147483648,1", None)]
+    + [(wrong, None) for wrong in ("", "abc", "0", "-3", "0,1", "1,", ",1", "1,0", "1,abc", "1 2", "1.0", "0x1", "1_0")]
+    + [("9" * 20, None), ("\u0661", None)],
+)
+def test_the_environment_may_ask_for_fewer_threads(value: str, threads: int | None) -> None:
+    """None: what is wrong, or too much, changes nothing. libgomp says itself what it understood."""
+    program = "import minorm_ext; print(minorm_ext.get_num_threads(), minorm_ext._wanted_threads())"
+    result = in_a_new_process(program, OMP_NUM_THREADS=value, OMP_DISPLAY_ENV="true")
+    found, wanted = result.stdout.split()
+    assert int(found) == (threads or usual_threads())
+    if minorm_ext.openmp() and minorm_ext.compiler().startswith("gcc"):
+        assert ("Invalid value for environment variable OMP_NUM_THREADS" in result.stderr) == (wanted == "inf")
+        if wanted != "inf":
+            assert re.search(rf"OMP_NUM_THREADS = '{wanted}(,\d+)*'", result.stderr)
+
+
+def test_a_list_of_threads_counts_by_its_first_number() -> None:
+    result = in_a_new_process("import minorm_ext; print(minorm_ext._wanted_threads())", OMP_NUM_THREADS="4,1")
+    assert result.stdout == "4\n"
+
+
+def test_set_num_threads_wins_over_the_environment() -> None:
+    program = """
+        import minorm_ext
+        from minorm_ext.baseline import machine
+        minorm_ext.set_num_threads(3)
+        print(minorm_ext.get_num_threads(), machine.team(3))
+    """
+    expected = 3 if minorm_ext.openmp() else 1
+    assert in_a_new_process(program, OMP_NUM_THREADS="1").stdout == f"3 {expected}\n"
+
+
+BINDINGS = [("OMP_PROC_BIND", value, "") for value in ("true", "close", "spread", "false")]
+BINDINGS += [("OMP_PLACES", value, "") for value in ("threads", "cores", "sockets")]
+BINDINGS += [("GOMP_CPU_AFFINITY", "all of them", "")]
+
+
+@pytest.mark.skipif(not minorm_ext.openmp() or not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+@pytest.mark.parametrize(("name", "value", "before"), [*BINDINGS, ("OMP_PROC_BIND", "true", "torch")])
+def test_threads_that_openmp_binds_are_all_at_work(name: str, value: str, before: str) -> None:
+    """It binds the main thread to one processor as it is loaded, by us or, before us, by PyTorch, and that looks like a
+    process which may use only one."""
+    if before:
+        pytest.importorskip(before)
+    processors = sorted(os.sched_getaffinity(0))
+    program = f"""
+        import os
+        {before and "import " + before}
+        import minorm_ext
+        from minorm_ext.baseline import machine
+        threads = minorm_ext.get_num_threads()
+        team = machine.team(threads)
+        masks = [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
+        print(threads, team, sorted(set().union(*masks)))
+    """
+    value = " ".join(map(str, processors)) if name == "GOMP_CPU_AFFINITY" else value
+    result = in_a_new_process(program, **{name: value})
+    count = len(processors)
+    assert result.stdout == f"{count} {count} {processors}\n", result.stderr
+
+
+@pytest.mark.skipif(not minorm_ext.openmp() or not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+@pytest.mark.skipif(not minorm_ext.compiler().startswith("gcc"), reason="libgomp alone counts places")
+def test_places_fewer_than_processors_are_as_many_threads() -> None:
+    program = "import minorm_ext; print(minorm_ext.get_num_threads())"
+    for name, value in (("OMP_PLACES", "{%d}"), ("GOMP_CPU_AFFINITY", "%d")):
+        result = in_a_new_process(program, **{name: value % max(os.sched_getaffinity(0))})
+        assert result.stdout == "1\n", result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_a_smaller_affinity_wins_over_the_environment() -> None:
+    program = """
+        import os
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        import minorm_ext
+        print(minorm_ext.get_num_threads())
+    """
+    assert in_a_new_process(program, OMP_NUM_THREADS="2", OMP_PROC_BIND="true").stdout == "1\n"
 
 
 @pytest.mark.parametrize("n", [0, -1])

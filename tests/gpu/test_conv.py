@@ -28,6 +28,7 @@ CASES = [  # x, w, stride, padding, dilation, groups
     ((1, 2, 5, 5), (1, 2, 5, 5), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),  # one result
     ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 ]
+CUT = ((2, 4, 12, 11), (6, 2, 2, 3), (1, 2), ((0, -3), (0, -1)), (4, 3), 2)  # x is cut off, which cuDNN has not
 
 
 def needed() -> list[tuple[Any, ...]]:
@@ -98,7 +99,7 @@ def compare(gpu: Any, cuda: Any, case: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, CUT])
 def test_all_three_products(case: Any, dtype: Any, gpu: Any, cuda: Any) -> None:
     compare(gpu, cuda, case, dtype)
     assert cuda.transfers.to_host == 0
@@ -119,6 +120,21 @@ def test_channels_last_and_unaligned_arrays(gpu: Any, cuda: Any) -> None:
     spread = cuda.broadcast_to(cuda.array(dy)[:1], dy.shape)
     expected = reference.conv.grad_input(np.broadcast_to(dy[:1], dy.shape), w, x.shape, *how)
     instances.close(gpu.grad_input(spread, there, x.shape, *how), expected, 20, 2e-6)
+
+
+def test_shapes_that_do_not_belong_together(gpu: Any, cuda: Any) -> None:
+    x, w, b, dy, c = map(cuda.array, arrays(CASES[1], np.dtype(np.float32)))
+    how = CASES[1][2:]
+    with pytest.raises(ValueError, match=r"conv.grad_weight: dy.shape is \(3, 4, 6, 5\); expected \(3, 4, 6, 6\)"):
+        gpu.grad_weight(dy[..., :5], x, w.shape, *how)
+    with pytest.raises(ValueError, match=r"conv.grad_input: dy.shape is \(3, 4, 6, 5\); expected \(3, 4, 6, 6\)"):
+        gpu.grad_input(dy[..., :5], w, x.shape, *how)
+    with pytest.raises(ValueError, match=r"conv.forward: w.shape is .*, x.shape is \(3, 1, 6, 6\), groups=1"):
+        gpu.forward(x[:, :1], w, b, *how)
+    with pytest.raises(ValueError, match=r"conv.forward: b.shape is \(2,\); expected \(4,\)"):
+        gpu.forward(x, w, c, *how)
+    with pytest.raises(ValueError, match=r"conv.grad_input: b.shape is \(4,\); expected \(2,\)"):
+        gpu.grad_input(dy, w, x.shape, *how, b)
 
 
 def test_nothing_to_compute(gpu: Any, cuda: Any) -> None:

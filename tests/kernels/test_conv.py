@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +36,9 @@ CASES = [  # x, w, stride, padding, dilation, groups
     ((1, 3, 5, 6, 7), (4, 3, 2, 3, 3), (1, 2, 1), ((1, 0), (1, 1), (0, 2)), (1, 1, 2), 1),
     ((2, 2, 3, 3), (2, 2, 1, 1), (1, 1), ((2, 1), (3, 3)), (1, 1), 1),  # more padding than kernel
     ((1, 2, 5, 5), (3, 2, 5, 5), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),  # one result
+    ((2, 4, 12, 11), (6, 2, 2, 3), (1, 2), ((0, -3), (0, -1)), (4, 3), 2),  # x is cut off
+    ((3, 2, 23), (3, 2, 3), (3,), ((1, -7),), (4,), 1),
+    ((2, 3, 40, 40), (4, 3, 2, 2), (1, 1), ((0, -19), (0, -19)), (20, 20), 1),
 ]
 
 
@@ -270,3 +278,81 @@ def test_a_line_longer_than_the_cache(
         close(mine, right, 1e-11)
     for plan in (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight):
         plan.cache_clear()
+
+
+# Nothing outside the arrays
+
+
+def in_guarded_memory(*arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = (str(Path(minorm_ext.__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
+    return subprocess.run(
+        [sys.executable, Path(__file__).with_name("guarded.py"), *arguments],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through ctypes")
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_no_address_is_outside_the_arrays(level: str) -> None:
+    result = in_guarded_memory("conv", level)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through ctypes")
+@pytest.mark.parametrize("where", ["start", "end"])
+def test_a_process_that_leaves_a_guarded_array_ends(where: str) -> None:
+    result = in_guarded_memory("leave", where)
+    assert (result.returncode, result.stdout) == (-signal.SIGSEGV, "inside\n"), result.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_shapes_that_do_not_belong_together(backend: Any) -> None:
+    how = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    x, w, b, dy = arrays((2, 3, 5, 5), (4, 3, 3, 3), how)
+    for wrong in (dy[:1], dy[:, :3], dy[:, :, :4], dy[..., :4], np.repeat(dy, 2, axis=3)):
+        with pytest.raises(ValueError, match=r"conv.grad_weight: dy.shape is .*; expected \(2, 4, 5, 5\); x.shape is"):
+            backend.grad_weight(wrong, x, w.shape, *how)
+        with pytest.raises(ValueError, match=r"conv.grad_input: dy.shape is .*; expected \(2, 4, 5, 5\); x.shape is"):
+            backend.grad_input(wrong, w, x.shape, *how)
+    for call in (
+        lambda: backend.forward(x[:, :2], w, b, *how),
+        lambda: backend.grad_input(dy, w, (2, 2, 5, 5), *how),
+        lambda: backend.grad_weight(dy, x[:, :2], w.shape, *how),
+        lambda: backend.forward(x, w, b, *how[:3], 3),
+        lambda: backend.forward(x[..., 0], w, b, *how),
+    ):
+        with pytest.raises(ValueError, match=r"conv.*: w.shape is .*, x.shape is .*, groups=.; expected w.shape\[1\]"):
+            call()
+    with pytest.raises(ValueError, match=r"conv.forward: the kernel is larger than the padded x"):
+        backend.forward(x[..., :1], w, b, (1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    with pytest.raises(ValueError, match=r"conv.forward: b.shape is \(3,\); expected \(4,\)"):
+        backend.forward(x, w, b[:3], *how)
+    with pytest.raises(ValueError, match=r"conv.grad_input: b.shape is \(4,\); expected \(3,\)"):
+        backend.grad_input(dy, w, x.shape, *how, b)
+
+
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_the_kernel_itself_refuses_short_arrays(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last gate: whatever Python believes of the shapes, memory of the layout's size is there."""
+    kernel = minorm_ext.kernels("conv", level)
+    monkeypatch.setattr(conv_plan, "kernels", kernel)
+    x_shape, w_shape, *how = CASES[3]
+    x, w, b, dy = arrays(x_shape, w_shape, how)
+    for plan in (conv_plan.forward, conv_plan.grad_weight):
+        plan.cache_clear()
+    forward, _ = conv_plan.forward(x_shape, w_shape, *how, 8)
+    weights = conv_plan.grad_weight(dy.shape, x_shape, w_shape, *how, 8)
+    for plan in (conv_plan.forward, conv_plan.grad_weight):
+        plan.cache_clear()
+    room = np.empty(max(kernel.correlate_buffer(forward, 1), kernel.weight_buffer(weights, 1)))
+    for i in range(5):
+        those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((x, w, b, dy.copy()))]
+        buffer = room[: kernel.correlate_buffer(forward, 1) - (i == 4)]
+        with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
+            kernel.correlate(forward, *those, buffer, False, 8, 1)
+    for i in range(5):
+        those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((dy, x, w.copy(), b.copy()))]
+        buffer = room[: kernel.weight_buffer(weights, 1) - (i == 4)]
+        with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
+            kernel.weight_gradient(weights, *those, buffer, 8, 1)

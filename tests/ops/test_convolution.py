@@ -59,6 +59,50 @@ def test_like_pytorch(function: Any, x: Any, w: Any, options: Any, dtype: Any) -
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), **tolerance)
 
 
+# stride, dilation, output_padding: every output_padding from a stride on that a dilation up to 5 allows, and four less
+SPREAD = [(s, d, extra) for d in range(1, 6) for s in range(1, 5) for extra in range(s, d)]
+SPREAD += [(2, 1, 1), (3, 2, 2), (3, 1, 0), (4, 2, 3)]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_transpose_with_any_output_padding_is_like_pytorch(rank: int, kernel: int, padding: int, groups: int) -> None:
+    """576 settings: an output_padding of a stride or more leaves places that no element of x reaches."""
+    torch = pytest.importorskip("torch")
+    assert len(SPREAD) * 2 * 2 * 3 * 2 == 576
+    ours = (F.conv_transpose1d, F.conv_transpose2d)[rank - 1]
+    theirs = (torch.conv_transpose1d, torch.conv_transpose2d)[rank - 1]
+    rng = np.random.default_rng(5)
+    shapes = ((2, 2 * groups, *(4, 3)[:rank]), (2 * groups, 3, *[kernel] * rank), (3 * groups,))
+    for stride, dilation, extra in SPREAD:
+        how = (stride, padding, extra, groups, dilation)
+        values = [rng.standard_normal(shape) for shape in shapes]
+        mine = [Tensor(a.copy(), True) for a in values]
+        other = [torch.tensor(a, requires_grad=True) for a in values]
+        y, expected = ours(*mine, *how), theirs(*other, *how)
+        np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=0, atol=1e-12, err_msg=str(how))
+        dy = rng.standard_normal(y.shape)
+        y.backward(dy)
+        expected.backward(torch.from_numpy(dy))
+        for a, b in zip(mine, other, strict=True):
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=0, atol=1e-11, err_msg=str(how))
+
+
+def test_a_transpose_whose_weight_alone_wants_a_gradient() -> None:
+    """Where it went unnoticed that the convolution back is larger than x; the sum is written out here."""
+    rng = np.random.default_rng(6)
+    x, w = rng.standard_normal((1, 2, 9, 9)), Tensor(rng.standard_normal((2, 3, 2, 2)), True)
+    y = F.conv_transpose2d(Tensor(x), w, dilation=40, output_padding=39)
+    assert y.shape == (1, 3, 88, 88)
+    dy = rng.standard_normal(y.shape)
+    y.backward(dy)
+    for i, j in np.ndindex(2, 2):
+        seen = dy[:, :, 40 * i : 40 * i + 9, 40 * j : 40 * j + 9]
+        np.testing.assert_allclose(w.grad.numpy()[:, :, i, j], np.einsum("ncij,noij->co", x, seen), atol=1e-12)
+
+
 @pytest.mark.parametrize("function", [F.conv2d, F.conv_transpose2d])
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
 def test_only_the_gradients_that_are_wanted(function: Any, wanted: Any) -> None:

@@ -14,7 +14,7 @@ from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import output_shape
+from minorm.kernels.reference.conv import check_bias, output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 
@@ -32,6 +32,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     if not _covers(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
     how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
+    check_bias("conv.forward", b, shape[1])
     return _correlate(how, x, w, b, shape, False)
 
 
@@ -45,6 +46,7 @@ def grad_input(
     if not _covers(dy, w):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
+    check_bias("conv.grad_input", b, x_shape[1])
     return _correlate(how, dy, w, b, x_shape, True)
 
 
@@ -57,7 +59,7 @@ def grad_weight(
         return dw.astype(dy.dtype), db.astype(dy.dtype)
     if not _covers(dy, x):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
-    how = plan.grad_weight(x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
+    how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
     buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)

@@ -1,4 +1,7 @@
-"""Which layout a convolution gets, and how its work is cut: decided once for the shapes, and kept for the next call."""
+"""Which layout a convolution gets, and how its work is cut: decided once for the shapes, and kept for the next call.
+
+Shapes are checked here too, so that a known plan costs no second check.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from minorm.kernels.cpu import conv_axes
 from minorm.kernels.cpu import conv_layout as layout
 from minorm.kernels.cpu.conv_axes import Axes, Ints, Pairs
 from minorm.kernels.cpu.conv_layout import Tables
-from minorm.kernels.reference.conv import output_shape
+from minorm.kernels.reference.conv import checked
 
 kernels: Any = minorm_ext.kernels("conv")
 
@@ -108,10 +111,10 @@ def forward(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> Any:
     """The layout of y = W * x, and the shape of y."""
+    y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
     tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
-    y_shape = (x_shape[0], w_shape[0], *output_shape(x_shape[2:], w_shape[2:], stride, padding, dilation))
     return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize), y_shape
 
 
@@ -127,6 +130,7 @@ def grad_input(
     itemsize: int,
 ) -> Any:
     """The layout of dx = W^T * dy."""
+    checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[0] // groups, w_shape[1]
     tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
@@ -135,9 +139,17 @@ def grad_input(
 
 @functools.lru_cache(maxsize=256)
 def grad_weight(
-    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+    dy_shape: Ints,
+    x_shape: Ints,
+    w_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    itemsize: int,
 ) -> Any:
     """The layout of dW = dy * x."""
+    checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
     tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize, weights=True)

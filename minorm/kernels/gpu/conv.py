@@ -10,7 +10,7 @@ from minorm.kernels.gpu import conv_columns as columns
 from minorm.kernels.gpu import conv_cudnn, windows
 from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import output_shape
+from minorm.kernels.reference.conv import check_bias, checked, output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 
@@ -20,7 +20,9 @@ Pairs = tuple[tuple[int, int], ...]
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """y = W * x + b."""
-    if not _covers(x, w, x.shape[2:], output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)):
+    y_shape = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
+    check_bias("conv.forward", b, w.shape[0])
+    if not _covers(x, w, x.shape[2:], y_shape[2:]):
         return reference.forward(x, w, b, stride, padding, dilation, groups)
     y = conv_cudnn.forward(x, w, b, stride, padding, dilation)
     return columns.forward(x, w, b, stride, padding, dilation, groups) if y is None else y
@@ -30,6 +32,8 @@ def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
 ) -> Any:
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
+    check_bias("conv.grad_input", b, x_shape[1])
     if not _covers(dy, w, x_shape[2:], dy.shape[2:]):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
     dx = conv_cudnn.grad_input(dy, w, x_shape, stride, padding, dilation, b)
@@ -40,6 +44,7 @@ def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Any, Any]:
     """(dW = dy * x, db)."""
+    checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not _covers(dy, x, x.shape[2:], dy.shape[2:]):
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
     dw = conv_cudnn.grad_weight(dy, x, w_shape, stride, padding, dilation)

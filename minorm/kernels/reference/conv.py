@@ -5,7 +5,8 @@
 The two gradients are the same sum read the other ways: the gradient for the input sends each product back to the
 view it came from, the gradient for the weights multiplies the two sides that the forward pass had kept apart.
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
-pair an axis; `stride` and `dilation` are one number an axis. 16-bit floats are computed in float32 and rounded once.
+pair an axis, and a negative high one cuts x off; `stride` and `dilation` are one number an axis. 16-bit floats are
+computed in float32 and rounded once. Shapes that do not belong together are a ValueError in every backend.
 """
 
 from __future__ import annotations
@@ -31,13 +32,48 @@ def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilatio
     )
 
 
+def checked(
+    operation: str,
+    x: Ints,
+    w: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    dy: Ints | None = None,
+) -> Ints:
+    """The shape of y, for x and w of these shapes; ValueError unless they belong together, and dy is like y.
+
+    Kernels compute addresses from shapes: a mistake of a caller must end here, not in a neighbour's memory.
+    """
+    if w[1] * groups != x[1] or w[0] % groups or not len(x) == len(w) == len(padding) + 2:
+        raise ValueError(
+            f"{operation}: w.shape is {w}, x.shape is {x}, groups={groups}; expected w.shape[1] * groups == "
+            f"x.shape[1], w.shape[0] a multiple of groups, and {len(padding)} spatial axes"
+        )
+    y = (x[0], w[0], *output_shape(x[2:], w[2:], stride, padding, dilation))
+    how = f"x.shape is {x}, w.shape is {w}, stride={stride}, padding={padding}, dilation={dilation}"
+    if min(y) < 0:
+        raise ValueError(f"{operation}: the kernel is larger than the padded x; expected at most its size; {how}")
+    if dy not in (None, y):
+        raise ValueError(f"{operation}: dy.shape is {dy}; expected {y}; {how}")
+    return y
+
+
+def check_bias(operation: str, b: Any, channels: int) -> None:
+    """ValueError unless b is None or has one number a channel."""
+    if b is not None and b.shape != (channels,):
+        raise ValueError(f"{operation}: b.shape is {b.shape}; expected ({channels},)")
+
+
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """y of shape (N, groups * O, *output); `b` is None or one number an output channel."""
+    _, _, *out = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
+    check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)
-    out = output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)
-    padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
+    padded = _padded(x.astype(dtype), padding)
     y = np.zeros_like(x, dtype, shape=(x.shape[0], groups, w.shape[0] // groups, math.prod(out)))
-    for tap, view in _taps(w.shape[2:], out, stride, dilation):
+    for tap, view in _taps(w.shape[2:], tuple(out), stride, dilation):
         y += _by_group(w[tap].astype(dtype), groups) @ _flat(padded[view], groups)
     if b is not None:
         y += b.astype(dtype).reshape(groups, -1, 1)
@@ -48,9 +84,11 @@ def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
 ) -> Any:
     """dx of shape `x_shape`. With a bias per channel of x added, this is the transposed convolution of dy."""
+    checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
+    check_bias("conv.grad_input", b, x_shape[1])
     dtype = compute_type(dy.dtype)
     low = tuple(pair[0] for pair in padding)
-    size = tuple(x + sum(pair) for x, pair in zip(x_shape[2:], padding, strict=True))
+    size = tuple(low + x + max(0, high) for x, (low, high) in zip(x_shape[2:], padding, strict=True))
     padded: Any = np.zeros_like(dy, dtype, shape=(*x_shape[:2], *size))
     flat = _flat(dy.astype(dtype), groups)
     for tap, view in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
@@ -66,8 +104,9 @@ def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> tuple[Any, Any]:
     """(dw of shape `w_shape`, db with one number an output channel)."""
+    checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     dtype = compute_type(x.dtype)
-    padded = np.pad(x.astype(dtype), ((0, 0), (0, 0), *padding))
+    padded = _padded(x.astype(dtype), padding)
     flat = _flat(dy.astype(dtype), groups)
     dw = np.empty_like(x, dtype, shape=w_shape)
     for tap, view in _taps(w_shape[2:], dy.shape[2:], stride, dilation):
@@ -88,6 +127,12 @@ def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tup
             for k, o, s, d in zip(tap, out, stride, dilation, strict=True)
         )
         yield (slice(None), slice(None), *tap), (..., *view)
+
+
+def _padded(x: Any, padding: Pairs) -> Any:
+    """x with zeros around it, or without its last places where `high` is negative."""
+    kept = tuple(slice(None, min(0, high) or None) for _, high in padding)
+    return np.pad(x[(..., *kept)], ((0, 0), (0, 0), *((low, max(0, high)) for low, high in padding)))
 
 
 def _flat(x: Any, groups: int) -> Any:

@@ -1,0 +1,98 @@
+"""Arrays whose memory ends, or begins, at a page that must not be touched: one element too far ends the process.
+
+So this is a program, which test_conv.py starts:
+
+    guarded.py conv LEVEL      every case of test_conv.py, by the kernel of one instruction set
+    guarded.py leave WHERE     read one element too far: does the page do what it is there for?
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+from test_conv import CASES, arrays, close
+
+import minorm as mn
+import minorm.functional as F
+import minorm_ext
+from minorm.kernels.cpu import conv, conv_layout, conv_plan
+from minorm.kernels.reference import conv as reference
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def empty(shape: Any, dtype: Any, where: str) -> np.ndarray:
+    """An array of zeros between two forbidden pages; it ends at the one or starts at the other."""
+    dtype, page = np.dtype(dtype), mmap.PAGESIZE
+    size = math.prod(shape) * dtype.itemsize
+    room = -(-size // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for forbidden in (first, first + page + room):
+        if _libc.mprotect(ctypes.c_void_p(forbidden), ctypes.c_size_t(page), 0) != 0:
+            raise OSError(ctypes.get_errno(), "mprotect")
+    return np.frombuffer(memory, dtype, math.prod(shape), page + (room - size if where == "end" else 0)).reshape(shape)
+
+
+def guarded(array: Any, where: str) -> np.ndarray:
+    """A copy of `array` in such memory."""
+    result = empty(array.shape, array.dtype, where)
+    result[...] = array
+    return result
+
+
+def compare(case: Any, dtype: Any, where: str) -> None:
+    """The three sums, from guarded arrays and into guarded arrays."""
+    how = case[2:]
+    x, w, b, dy = (guarded(a, where) for a in arrays(*case[:2], how, dtype))
+    tolerance = 1e-12 if dtype == np.float64 else 1e-4
+    close(conv.forward(x, w, b, *how), reference.forward(x, w, b, *how), tolerance)
+    close(conv.grad_input(dy, w, x.shape, *how), reference.grad_input(dy, w, x.shape, *how), tolerance)
+    expected = reference.grad_weight(dy, x, w.shape, *how)
+    for got, right in zip(conv.grad_weight(dy, x, w.shape, *how), expected, strict=True):
+        close(got, right, tolerance)
+
+
+def transposed(dtype: Any, where: str) -> None:
+    """An output_padding of more than the stride, with the gradient for the weights alone: the sum is written out."""
+    rng = np.random.default_rng(0)
+    x, w = guarded(rng.standard_normal((1, 2, 9, 9)).astype(dtype), where), mn.ones(2, 3, 2, 2, dtype=np.dtype(dtype))
+    y = F.conv_transpose2d(mn.Tensor(x), w.requires_grad_(), dilation=60, output_padding=59)
+    dy = guarded(rng.standard_normal(y.shape).astype(dtype), where)
+    y.backward(dy)
+    for i, j in np.ndindex(2, 2):
+        seen = dy[:, :, 60 * i : 60 * i + 9, 60 * j : 60 * j + 9]
+        close(w.grad.numpy()[:, :, i, j], np.einsum("ncij,noij->co", x, seen).astype(dtype), 1e-4)
+
+
+def every_case(level: str) -> None:
+    """In both types and every layout: a tiny cache cuts planes into strips; without pixels, lanes are never images."""
+    conv._kernel = conv_plan.kernels = minorm_ext.kernels("conv", level)
+    for conv_layout.CACHE, conv_plan.MOST_PIXELS in itertools.product((1, 400000), (0, 1024)):
+        for plan in (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight):
+            plan.cache_clear()
+        for where in ("end", "start"):
+            conv.empty = lambda shape, dtype, where=where: empty(shape, dtype, where)
+            for case, dtype in itertools.product(CASES, (np.float32, np.float64)):
+                compare(case, dtype, where)
+            for dtype in (np.float32, np.float64):
+                transposed(dtype, where)
+    print("done")
+
+
+def leave(where: str) -> None:
+    """One element beyond the end, or before the start."""
+    x = empty((3,), np.float64, where)
+    assert x.sum() == 0
+    print("inside", flush=True)
+    ctypes.c_double.from_address(x.ctypes.data + (x.nbytes if where == "end" else -x.itemsize)).value += 1
+
+
+if __name__ == "__main__":
+    {"conv": every_case, "leave": leave}[sys.argv[1]](sys.argv[2])
