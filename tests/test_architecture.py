@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trace": NOTHING,
     "random": NOTHING,
     "running": NOTHING,
-    "atomic": NOTHING,
+    "opening": NOTHING,
+    "atomic": {"opening"},
     "autograd": {"trace"},
     "kernels": {"nest", "equation", "minorm_ext"},
     "ops": {"autograd", "kernels", "nest", "equation"},
@@ -39,8 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "functional": {"tensor", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
     "nn": {"functional", "tensor", "running", "random", "autograd", "kernels"},  # kernels: nn/utils.py clips gradients
     "optim": {"tensor", "kernels"},
-    "data": {"tensor", "random"},
-    "tensorfile": {"atomic"},
+    "data": {"tensor", "random", "opening"},
+    "tensorfile": {"atomic", "opening"},
     "checkpoint": {"tensor", "tensorfile", "atomic", "random", "kernels"},
     "config": {"kernels", "minorm_ext"},
     "onnx": {
@@ -52,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "trace",
         "autograd",
         "atomic",
+        "opening",
         "running",
         "random",
         "cuda",
@@ -81,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "onnx",
         "checkpoint",
         "atomic",
+        "opening",
     },
 }
 SELECT = ROOT / "minorm/kernels/select.py"

@@ -23,6 +23,7 @@ from typing import BinaryIO
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.opening import regular
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows more than this
@@ -34,9 +35,9 @@ def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
 
     max_bytes  refuse a header that asks for more
     """
-    size = os.path.getsize(path)
     try:
-        with open(path, "rb") as file:
+        with regular(path, "read_idx") as file:
+            size = os.fstat(file.fileno()).st_size
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             if not zipped:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
-from minorm.onnx import sandbox, sandbox_worker
+from minorm.onnx import encoding, sandbox, sandbox_worker
 from minorm.onnx.errors import VerifyError
 
 # Largest |difference| allowed, as a share of max(1, max |expected|).
@@ -62,7 +62,7 @@ def verify(
     if isinstance(model, onnx.ModelProto):
         proto = model
     else:
-        proto = onnx.load(os.fspath(model), load_external_data=False)
+        proto = encoding.read(model, "verify")
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
     arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in feeds.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx import examples
+from minorm.onnx import encoding, examples
 from minorm.onnx.errors import ExportError
 from minorm.onnx.exporting import Path, save
 from minorm.onnx.external import Weights
@@ -43,8 +43,8 @@ def convert(
     name of the graph, and what metadata says. Nodes get new names, and operators that the opset does not have become
     several. Raises LoadError or ExportError, with all nodes that cannot be read, or written.
     """
+    weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data, "convert")
     module = load_whole(source, max_bytes)
-    weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data)
     try:
         args = examples.example(module, shapes)
         traced = trace(
@@ -77,8 +77,8 @@ def _header(source: Source) -> Any:
     if isinstance(source, onnx.ModelProto):
         return source
     if isinstance(source, (str, os.PathLike)):
-        return onnx.load(os.fspath(source), load_external_data=False)
-    return onnx.ModelProto.FromString(bytes(source))
+        return encoding.read(source, "convert")
+    return encoding.parse(bytes(source), "convert: this")
 
 
 def _carry_over(old: Any, new: Any) -> None:

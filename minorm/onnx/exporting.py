@@ -11,9 +11,8 @@ from typing import IO, Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx import external
+from minorm.onnx import encoding, external
 from minorm.onnx.checking import verify as check_against
-from minorm.onnx.errors import ExportError
 from minorm.onnx.external import Weights
 from minorm.onnx.inputs import Axes
 from minorm.onnx.tracing import Traced, trace
@@ -104,15 +103,8 @@ def save(traced: Traced, path: Path, weights: Weights, verify: bool) -> None:
         check(traced.proto)
     if path is None:
         return
-    contents = _bytes(traced.proto)
+    contents = encoding.encode(traced.proto)
     if isinstance(path, (str, os.PathLike)):
         external.save(contents, weights, check if verify else None)
     else:
         path.write(contents)
-
-
-def _bytes(model: onnx.ModelProto) -> bytes:
-    size = model.ByteSize()
-    if size > external.LARGEST:
-        raise ExportError(f"export: the model takes {size} bytes; one ONNX file holds less than 2147483648")
-    return bytes(model.SerializeToString())

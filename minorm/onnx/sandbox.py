@@ -24,11 +24,14 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
+from minorm.onnx import encoding
+from minorm.onnx.errors import LoadError
 
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need
 WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
-_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory")
+_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory",
+              "failed to map segment")  # fmt: skip
 _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
 
 
@@ -83,7 +86,7 @@ def ask(
         if isinstance(model, onnx.ModelProto):
             path = os.path.join(folder, "model.onnx")
             with open(path, "wb") as file:
-                file.write(model.SerializeToString())
+                file.write(encoding.encode(model, "verify"))
         else:
             path = os.path.abspath(os.fspath(model))
         if memory is None:
@@ -118,8 +121,8 @@ def _size(path: str) -> int:
     if not os.path.isfile(path):
         return 0
     try:
-        tensors = onnx.load(path, load_external_data=False).graph.initializer if os.path.getsize(path) < 2**28 else ()
-    except Exception:  # noqa: BLE001  the worker will say so
+        tensors = encoding.read(path, "verify", 2**28).graph.initializer
+    except (LoadError, OSError):  # too large to look into, or the worker will say what it is
         tensors = ()
     locations = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     paths = [path, *(os.path.join(os.path.dirname(path), location) for location in locations)]
