@@ -80,9 +80,8 @@ def _size(model: onnx.ModelProto) -> int:
 def fill(tensors: Iterable[tuple[Any, Any]], operation: str = "export") -> None:
     """Put each array's elements into its TensorProto."""
     for tensor, array in tensors:
-        raw = (array.byteswap() if sys.byteorder == "big" else array).tobytes()
-        reserve(len(raw), f"{operation}: {tensor.name!r} in the model")
-        tensor.raw_data = raw
+        reserve(2 * array.nbytes, f"{operation}: {tensor.name!r} in the model")  # the bytes, and protobuf's copy
+        tensor.raw_data = (array.byteswap() if sys.byteorder == "big" else array).tobytes()
 
 
 def reserve(nbytes: int, what: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx import proto, versions
+from minorm.onnx import encoding, proto, versions
 from minorm.onnx.errors import ExportError, Unstable
 from minorm.onnx.external import Weights
 from minorm.onnx.graph import Graph, Value
@@ -25,6 +25,8 @@ from minorm.onnx.recording import Run, record, same_random_numbers_after, tensor
 from minorm.onnx.updates import ENDING
 from minorm.onnx.writer import Writer
 from minorm.tensor import Tensor
+
+LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def trace(
     opset = _opset(opset_version)
     if not callable(model):
         raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
+    encoding.reserve(LEAST, "export: running the model and writing it down")
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
     with same_random_numbers_after():
         base = _run(model, inputs.args, training)
