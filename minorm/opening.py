@@ -55,6 +55,17 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
         raise
 
 
+def exists(path: FilePath, operation: str) -> bool:
+    """Whether there is anything at `path`; OSError in words where nobody may look."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise in_words(error, f"{operation}: cannot read {os.fsdecode(path)!r}: {error.strerror}") from error
+    return True
+
+
 def _check(status: os.stat_result, name: str, operation: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise Irregular(f"{operation}: {name!r} is {kind(status.st_mode)}; expected a regular file")

@@ -39,9 +39,7 @@ def irregular(tmp_path: Path, kind: str) -> Path:
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "device"])
-def test_what_is_no_regular_file_is_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     path = irregular(tmp_path, kind)
     before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []

@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
-from minorm.opening import regular
+from minorm.opening import exists, regular
 
 RECORD = 1 + 3 * 32 * 32
 MOST = 10_000  # images a file
@@ -31,8 +31,8 @@ def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
 
 def _find(folder: str) -> str:
     for place in (folder, os.path.join(folder, "cifar-10-batches-bin")):
-        if os.path.isfile(os.path.join(place, TRAIN[0])):
-            missing = [name for name in (*TRAIN, TEST) if not os.path.isfile(os.path.join(place, name))]
+        if exists(os.path.join(place, TRAIN[0]), "load_cifar10"):
+            missing = [name for name in (*TRAIN, TEST) if not exists(os.path.join(place, name), "load_cifar10")]
             if missing:
                 raise FileNotFoundError(f"load_cifar10: {place!r} lacks {', '.join(missing)}")
             return place

@@ -144,7 +144,7 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
 
 
 def test_damage_is_not_taken_for_want_of_memory() -> None:
-    with pytest.raises(mo.LoadError, match="^x is no ONNX model, or a damaged one"):
+    with pytest.raises(mo.LoadError, match=r"^x is no ONNX model, or a damaged one"):
         encoding.parse(b"\xff" * 100, "x")
 
 
@@ -169,7 +169,7 @@ def test_protobufs_words_for_want_of_memory(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_model_of_more_than_one_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "LARGEST", 1000)
-    with pytest.raises(mo.ExportError, match="the model takes [0-9]+ bytes; one ONNX file holds less than 2147483648"):
+    with pytest.raises(mo.ExportError, match=r"the model takes [0-9]+ bytes; one ONNX file holds less than 2147483648"):
         encoding.encode(mo.export(nn.Linear(40, 40), mn.ones(1, 40)))
 
 

@@ -123,7 +123,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         with pytest.raises(mo.LoadError, match="no ONNX model"):
             inspect(tmp_path / "m.onnx")
     mo.export(nn.Linear(100, 100), mn.ones(1, 100), tmp_path / "m.onnx")
-    with pytest.raises(mo.LoadError, match="takes [0-9]+ bytes, more than max_bytes=1000"):
+    with pytest.raises(mo.LoadError, match=r"takes [0-9]+ bytes, more than max_bytes=1000"):
         inspect(tmp_path / "m.onnx", max_bytes=1000)
 
 
