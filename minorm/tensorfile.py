@@ -16,7 +16,6 @@ import json
 import math
 import os
 import reprlib
-import stat
 import struct
 import sys
 from collections.abc import Mapping
@@ -26,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
-from minorm.atomic import FilePath, replacing
+from minorm.atomic import replacing
+from minorm.opening import FilePath, regular
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -111,11 +111,10 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
 
     ValueError names the file, the entry, what is there and what was expected, for whatever is not exactly right:
     a truncated file, a wrong byte count, holes, overlaps, bytes after the end, an unknown dtype, a name twice.
+    FileNotFoundError, PermissionError, or an OSError for what is no regular file.
     """
     name = os.fsdecode(path)
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(f"load: {name!r} is a folder or a device; expected a file")
-    with open(path, "rb") as file:
+    with regular(path, "load") as file:
         try:
             return _read(file, os.fstat(file.fileno()).st_size)
         except ValueError as error:

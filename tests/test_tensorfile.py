@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import tracemalloc
 from pathlib import Path
@@ -274,10 +275,11 @@ def test_a_wrong_file_is_an_error_that_says_so(tmp_path: Path, case: str) -> Non
 
 
 def test_folders_and_devices_are_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, "/dev/zero"):
-        with pytest.raises(OSError, match="folder or a device; expected a file"):
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path, "folder"), ("/dev/zero", "device"), (tmp_path / "pipe", "pipe")):
+        with pytest.raises(OSError, match=f"load: '{path}' is a {kind}; expected a regular file"):
             read(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=f"^load: there is no file '{tmp_path / 'none'}'$"):
         read(tmp_path / "none")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import minorm
 from minorm.cli import check, convert, demo, export, labs, train
 
-EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError)
+EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError, MemoryError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         if args.traceback:
             raise
-        print(f"minorm {args.command}: {str(error).removeprefix(f'{args.command}: ')}", file=sys.stderr)
+        said = str(error) or "short of memory"  # which a bare MemoryError leaves out
+        print(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}", file=sys.stderr)
         return 1
 
 

@@ -35,9 +35,8 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert, and say what became of the normalizations."""
     extras.need("onnx")
-    import onnx
-
     import minorm.onnx
+    from minorm.onnx.graph import encoding
 
     out = args.out or f"{args.model.removesuffix('.onnx')}-opset{args.opset}.onnx"
     with warnings.catch_warnings(record=True) as notes:
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             verify=not args.no_verify,
             max_bytes=args.max_bytes,
         )
-    old = onnx.load(args.model, load_external_data=False)
+    old = encoding.read(args.model, "convert")
     opset = next((entry.version for entry in old.opset_import if entry.domain in ("", "ai.onnx")), 1)
     print(f"{args.model}, opset {opset}, {len(old.graph.node)} nodes")
     print(f"{out}, opset {args.opset}, {len(new.graph.node)} nodes, {os.path.getsize(out):,} bytes")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import minorm as mn
-from minorm import models
+from minorm import atomic, models
 from minorm.cli import extras
 from minorm.data import DataLoader
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")
     if args.threads is not None:
         mn.set_num_threads(args.threads)
-    os.makedirs(args.out, exist_ok=True)
+    atomic.make_folder(args.out, "demo")
     console = Console(highlight=False)
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
@@ -169,7 +169,8 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
         _population(run),
         run.settings.label_smoothing,
     )
-    figure.savefig(path, dpi=130)
+    with atomic.replacing(path, "demo") as file:
+        figure.savefig(file, format="png", dpi=130)
     return []
 
 

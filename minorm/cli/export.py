@@ -35,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     from minorm.onnx import verify
     from minorm.onnx.exporting import tracing
+    from minorm.onnx.graph import encoding
     from minorm.training.run import CHECKPOINT
 
+    atomic.destination(args.out, "export")  # an error now, and not after the work
     path = os.path.join(args.checkpoint, CHECKPOINT) if os.path.isdir(args.checkpoint) else args.checkpoint
     model, facts = load_model(path)
     mn.manual_seed(0)
@@ -44,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
     traced = tracing.trace(model, x, opset_version=args.opset, training=args.training)
     proto = traced.proto
     report = verify(proto, traced.inputs, traced.results, training=args.training)
+    contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
-        file.write(proto.SerializeToString())
+        file.write(contents)
     print(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
     print(report)
     return 0

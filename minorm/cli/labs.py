@@ -7,6 +7,7 @@ import json
 import os
 from typing import Any
 
+from minorm import atomic
 from minorm.labs import catalogue, cells, grading, judging
 
 
@@ -59,14 +60,14 @@ def _list(_: argparse.Namespace) -> int:
 def _start(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab)
     text = catalogue.notebook(lab)
-    os.makedirs(args.to, exist_ok=True)
+    atomic.make_folder(args.to, "labs")
     paths = [os.path.join(args.to, lab.file + ending) for ending in (".py", ".ipynb")]
     for path in paths:
-        if os.path.exists(path):
+        if os.path.lexists(path):
             raise ValueError(f"{path} is there already, with your work in it; move it away or choose another --to")
     for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(content)
+        with atomic.replacing(path, "labs") as file:
+            file.write(content.encode())
     print(f"Lab {lab.number}, {lab.title}: {lab.question}")
     print(f"Work in {paths[1]} or in {paths[0]}; then: minorm labs check {lab.number} {paths[1]}")
     if lacking := lab.missing():

@@ -10,6 +10,7 @@ import os
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.opening import exists, regular
 
 RECORD = 1 + 3 * 32 * 32
 MOST = 10_000  # images a file
@@ -30,8 +31,8 @@ def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
 
 def _find(folder: str) -> str:
     for place in (folder, os.path.join(folder, "cifar-10-batches-bin")):
-        if os.path.isfile(os.path.join(place, TRAIN[0])):
-            missing = [name for name in (*TRAIN, TEST) if not os.path.isfile(os.path.join(place, name))]
+        if exists(os.path.join(place, TRAIN[0]), "load_cifar10"):
+            missing = [name for name in (*TRAIN, TEST) if not exists(os.path.join(place, name), "load_cifar10")]
             if missing:
                 raise FileNotFoundError(f"load_cifar10: {place!r} lacks {', '.join(missing)}")
             return place
@@ -45,11 +46,13 @@ def _find(folder: str) -> str:
 
 def _read(path: str) -> Array:
     """The records of one file, uint8, N x 3073."""
-    size = os.path.getsize(path)
-    if size == 0 or size % RECORD or size > MOST * RECORD:
-        raise ValueError(f"load_cifar10: {path} has {size} bytes; "
-                         f"expected {RECORD} an image and at most {MOST} images ({MOST * RECORD} bytes)")  # fmt: skip
-    with open(path, "rb") as file:
+    with regular(path, "load_cifar10") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0 or size % RECORD or size > MOST * RECORD:
+            raise ValueError(
+                f"load_cifar10: {path} has {size} bytes; expected {RECORD} an image and at most {MOST} images "
+                f"({MOST * RECORD} bytes)"
+            )
         records = np.frombuffer(file.read(size), np.uint8)
     if records.size != size:
         raise ValueError(f"load_cifar10: {path} became shorter while it was read")

@@ -23,6 +23,7 @@ from typing import BinaryIO
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.opening import exists, regular
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows more than this
@@ -34,9 +35,9 @@ def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
 
     max_bytes  refuse a header that asks for more
     """
-    size = os.path.getsize(path)
     try:
-        with open(path, "rb") as file:
+        with regular(path, "read_idx") as file:
+            size = os.fstat(file.fileno()).st_size
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             if not zipped:
@@ -109,10 +110,8 @@ def _load_part(name: str, folder: FilePath, places: Sequence[str], part: str) ->
 
 def _find(name: str, folder: FilePath, places: Sequence[str], stem: str, ending: str) -> str:
     names = [f"{stem}-{ending}", f"{stem}.{ending}", f"{stem}-{ending}.gz", f"{stem}.{ending}.gz"]
-    for place in places:
-        for candidate in names:
-            path = os.path.normpath(os.path.join(os.fsdecode(folder), place, candidate))
-            if os.path.isfile(path):
-                return path
+    paths = [os.path.normpath(os.path.join(os.fsdecode(folder), place, file)) for place in places for file in names]
+    if found := [path for path in paths if exists(path, name)]:
+        return next(filter(os.path.isfile, found), found[0])  # some unpack a file into a folder of its name
     raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {os.fsdecode(folder)!r} nor in its folders "
                             f"{', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip

@@ -25,6 +25,7 @@ from minorm.labs import catalogue, judging
 from minorm.labs.lab import Lab
 from minorm.labs.process import ROOT
 from minorm.labs.report import MUCH, Outcome
+from minorm.opening import in_words
 
 ENDINGS = (".py", ".ipynb")
 JUDGE = (
@@ -48,7 +49,11 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
     A file of another kind has a row too, for it may be somebody's archive; a .csv has not, for it may be the grades.
     """
     found = []
-    for entry in sorted(folder.iterdir()):
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise in_words(error, f"labs: cannot list the folder {str(folder)!r}: {error.strerror}") from error
+    for entry in entries:
         if entry.name.startswith((".", "__")):
             continue
         if entry.is_dir():

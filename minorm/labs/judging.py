@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import time
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from minorm.labs import cells
 from minorm.labs.lab import Lab
 from minorm.labs.report import Report
 from minorm.labs.student import Remote
+from minorm.opening import regular
 
 SEED = 1
 LARGEST_FILE = 32 << 20
@@ -49,9 +52,11 @@ def read(path: Path) -> str:
     """The text of a submission."""
     if path.suffix not in (".py", ".ipynb"):
         raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path.name} has {path.stat().st_size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
-    try:
-        return path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not text in UTF-8") from None
+    with regular(path, "labs") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_FILE:
+            raise ValueError(f"{path.name} has {size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
+        try:
+            return io.TextIOWrapper(file, "utf-8-sig").read()  # some editors put a mark in front
+        except UnicodeDecodeError:
+            raise ValueError(f"{path.name} is not text in UTF-8") from None

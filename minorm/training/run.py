@@ -71,7 +71,7 @@ class Run:
     ) -> None:
         """Train the epochs that are left; the callbacks show progress."""
         if self.out is not None:
-            os.makedirs(self.out, exist_ok=True)
+            atomic.make_folder(self.out, "train")
             self.save(self.out)
         while self.epoch < self.settings.epochs:
             rate = self.optimizer.param_groups[0]["lr"]

@@ -155,7 +155,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for contents in (b"not a model at all", b""):
         path.write_bytes(contents)
         assert cli.main(["check", str(path)]) == 1
-        assert "is not an ONNX model" in capsys.readouterr().err
+        assert "is no ONNX model" in capsys.readouterr().err
     assert cli.main(["check", str(tmp_path / "missing.onnx")]) == 1
     assert "missing.onnx" in capsys.readouterr().err
 

@@ -71,4 +71,8 @@ def test_errors_name_the_command_once_and_write_nothing(tmp_path: Path, capsys: 
     mo.export(nn.ReLU(), mn.ones(2, 2), tmp_path / "m.onnx")
     assert cli.main(["convert", str(tmp_path / "m.onnx"), "--opset", "5"]) == 1
     assert capsys.readouterr().err.startswith("minorm convert: opset_version is 5; expected an int from 7 to ")
+    for out in ("new.onnx/", "m.onnx/"):
+        assert cli.main(["convert", str(tmp_path / "m.onnx"), "--opset", "17", "--out", f"{tmp_path}/{out}"]) == 1
+        expected = f"minorm convert: '{tmp_path}/{out}' names a folder; expected a file name\n"
+        assert capsys.readouterr().err == expected
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,57 @@ def test_errors_are_one_line_and_a_traceback_on_request(capsys: pytest.CaptureFi
     assert "nowhere.safetensors" in capsys.readouterr().err
     with pytest.raises(FileNotFoundError):
         cli.main(["export", "nowhere.safetensors", "--traceback"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["export", "nowhere"], "load: there is no file 'nowhere'"),
+        (["export", "x", "--out", "new/"], "'new/' names a folder; expected a file name"),
+        (["check", "nowhere.onnx"], "there is no file 'nowhere.onnx'"),
+        (["check", "--json", "nowhere/m.onnx"], "there is no file 'nowhere/m.onnx'"),
+        (["check", "pipe"], "'pipe' is a pipe; expected a regular file"),
+        (["check", "/dev/zero"], "'/dev/zero' is a device; expected a regular file"),
+        (["check", "."], "'.' is a folder; expected a regular file"),
+        (["convert", "nowhere.onnx", "--opset", "17"], "load: there is no file 'nowhere.onnx'"),
+        (["convert", "pipe", "--opset", "17"], "load: 'pipe' is a pipe; expected a regular file"),
+        (["export", "pipe"], "load: 'pipe' is a pipe; expected a regular file"),
+        (["train", "--resume", "--out", "nowhere"], "load: there is no file 'nowhere/checkpoint.safetensors'"),
+        (["train", "--epochs", "1", "--out", "file"], "'file' is a file; expected a folder, or a new name for one"),
+        (["demo", "--out", "file"], "'file' is a file; expected a folder, or a new name for one"),
+        (["labs", "start", "0", "--to", "file"], "'file' is a file; expected a folder, or a new name for one"),
+        (["labs", "check", "0", "nowhere.py"], "there is no file 'nowhere.py'"),
+        (["labs", "check", "0", "pipe.py"], "'pipe.py' is a pipe; expected a regular file"),
+        (["labs", "grade", "0", "nowhere"], "cannot list the folder 'nowhere': No such file or directory"),
+    ],
+)
+@pytest.mark.timeout(30)
+def test_files_that_are_not_there_or_none_are_said_in_words_at_once(
+    argv: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("onnx", "rich", "sklearn"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mkfifo("pipe.py")
+    Path("file").write_bytes(b"old")
+    assert cli.main(argv) == 1
+    assert capsys.readouterr().err == f"minorm {argv[0]}: {message}\n"
+    assert sorted(os.listdir()) == ["file", "pipe", "pipe.py"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(MemoryError(), "short of memory"), (MemoryError("a is large"), "a is large")]
+)
+def test_short_of_memory_is_one_line(
+    error: MemoryError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: argparse.Namespace) -> Any:
+        raise error
+
+    monkeypatch.setattr(cli.check, "run", run)
+    assert cli.main(["check", "x"]) == 1
+    assert capsys.readouterr().err == f"minorm check: {said}\n"
 
 
 def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_the_pickle_is_refused(tmp_path: Path, place: str) -> None:
         ValueError, match=r"load_cifar10: .* holds the version for Python: pickles.*Put the binary version there"
     ):
         load_cifar10(tmp_path)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    for name in (TEST, TRAIN[0]):
+        cifar_folder(tmp_path)
+        (tmp_path / name).unlink()
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(OSError, match=f"^load_cifar10: '{tmp_path / name}' is a pipe; expected a regular file$"):
+            load_cifar10(tmp_path)
+        (tmp_path / name).unlink()
 
 
 def test_a_folder_without_the_files(tmp_path: Path) -> None:

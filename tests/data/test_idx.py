@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import os
 import struct
 import tracemalloc
 from pathlib import Path
@@ -180,6 +182,36 @@ def test_fashion_mnist(tmp_path: Path) -> None:
     mnist_folder(tmp_path / "FashionMNIST" / "raw", "{part}-{kind}-{ending}.gz")
     train, test = load_fashion_mnist(str(tmp_path))
     assert (len(train), len(test)) == (12, 5)
+
+
+@pytest.mark.timeout(10)
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "pipe"), (tmp_path, "folder"), ("/dev/zero", "device")):
+        with pytest.raises(OSError, match=f"^read_idx: '{path}' is a {kind}; expected a regular file$"):
+            read_idx(path)
+    with pytest.raises(FileNotFoundError, match=r"^read_idx: there is no file '.*absent'$"):
+        read_idx(tmp_path / "absent")
+    mnist_folder(tmp_path)
+    (tmp_path / "train-labels-idx1-ubyte").unlink()
+    os.mkfifo(tmp_path / "train-labels-idx1-ubyte")
+    with pytest.raises(OSError, match=r"train-labels-idx1-ubyte' is a pipe; expected a regular file$"):
+        load_mnist(tmp_path)
+
+
+def test_a_folder_of_the_files_name_does_not_hide_it(tmp_path: Path) -> None:
+    mnist_folder(tmp_path / "raw")
+    (tmp_path / "train-images-idx3-ubyte").mkdir()
+    assert len(load_mnist(tmp_path)[0]) == 12
+
+
+def test_a_folder_that_nobody_may_look_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(path: Any, **_: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "stat", deny)
+    with pytest.raises(PermissionError, match=r"^load_mnist: cannot read '.*train-images.*': Permission denied$"):
+        load_mnist(tmp_path)
 
 
 def test_a_folder_without_the_files(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import onnx
 
 from minorm import dtypes
 from minorm.onnx.checking import oddities
-from minorm.onnx.graph import registry, tensors, versions
+from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
@@ -55,14 +55,14 @@ class Inspection:
 
 def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspection:
     """Look into an ONNX file; LoadError where it is none."""
+    proto, folder = _read(path, max_bytes), os.path.dirname(os.path.abspath(path))
     module, error, missing = None, "", {}
     try:
-        module = load_whole(path, max_bytes)
+        module = load_whole(proto, max_bytes, folder)
     except LoadError as reason:
         error, missing = str(reason).removeprefix("load: "), reason.unsupported
-    proto = _read(path, max_bytes)
-    nodes = _nodes(proto, os.path.dirname(os.path.abspath(path)), max_bytes)
-    find = _Arrays(proto, nodes, os.path.dirname(os.path.abspath(path)), max_bytes)
+    nodes = _nodes(proto, folder, max_bytes)
+    find = _Arrays(proto, nodes, folder, max_bytes)
     rows = _rows(nodes, proto, module, missing, find)
     unsupported = [row for row in rows if row.why]
     norms = _norms(nodes, proto, find)
@@ -70,14 +70,9 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspectio
 
 
 def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
-    if os.path.getsize(path) > max_bytes:
-        raise LoadError(f"{os.fspath(path)!r} takes more than {max_bytes} bytes")
-    try:
-        proto = onnx.load(os.fspath(path), load_external_data=False)
-    except Exception as error:  # noqa: BLE001  DecodeError of protobuf, a package without type hints
-        raise LoadError(f"{os.fspath(path)} is not an ONNX model: {error}") from None
+    proto = encoding.read(path, "check", max_bytes)
     if not proto.graph.node and not proto.graph.output:
-        raise LoadError(f"{os.fspath(path)} is not an ONNX model: it has no graph")
+        raise LoadError(f"check: {os.fspath(path)!r} is no ONNX model: it has no graph")
     return proto
 
 

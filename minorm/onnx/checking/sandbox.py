@@ -24,11 +24,15 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
+from minorm.onnx.graph import encoding
+from minorm.onnx.graph.errors import LoadError
+from minorm.opening import in_words
 
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need
 WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
-_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory")
+_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory",
+              "failed to map segment")  # fmt: skip
 _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
 
 
@@ -80,18 +84,16 @@ def ask(
     memory     bytes the process may take; default 4 GiB more than model and inputs need
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
-        if isinstance(model, onnx.ModelProto):
-            path = os.path.join(folder, "model.onnx")
-            with open(path, "wb") as file:
-                file.write(model.SerializeToString())
-        else:
-            path = os.path.abspath(os.fspath(model))
-        if memory is None:
-            memory = MEMORY + 4 * (_size(path) + sum(a.nbytes for a in (feeds or {}).values()))
-        entries = None if feeds is None else _write_feeds(folder, feeds)
-        request = {"model": path, "checker": checker, "run": run, "feeds": entries}
-        with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
-            json.dump({**request, "memory": memory, "seconds": seconds}, text)
+        try:
+            path = _write_model(folder, model) if isinstance(model, onnx.ModelProto) else os.path.abspath(model)
+            if memory is None:
+                memory = MEMORY + 4 * (_size(path) + sum(a.nbytes for a in (feeds or {}).values()))
+            entries = None if feeds is None else _write_feeds(folder, feeds)
+            request = {"model": path, "checker": checker, "run": run, "feeds": entries}
+            with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
+                json.dump({**request, "memory": memory, "seconds": seconds}, text)
+        except OSError as error:
+            raise in_words(error, f"verify: cannot write into {folder!r}: {error.strerror}") from error
         ended = _start([*worker, folder], os.path.join(folder, "errors"), seconds)
         stages = _stages(
             os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load" if run else ""
@@ -118,12 +120,19 @@ def _size(path: str) -> int:
     if not os.path.isfile(path):
         return 0
     try:
-        tensors = onnx.load(path, load_external_data=False).graph.initializer if os.path.getsize(path) < 2**28 else ()
-    except Exception:  # noqa: BLE001  the worker will say so
+        tensors = encoding.read(path, "verify", 2**28).graph.initializer
+    except (LoadError, OSError):  # too large to look into, or the worker will say what it is
         tensors = ()
     locations = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     paths = [path, *(os.path.join(os.path.dirname(path), location) for location in locations)]
     return sum(os.path.getsize(p) for p in paths if os.path.isfile(p))
+
+
+def _write_model(folder: str, model: onnx.ModelProto) -> str:
+    path = os.path.join(folder, "model.onnx")
+    with open(path, "wb") as file:
+        file.write(encoding.encode(model, "verify"))
+    return path
 
 
 def _write_feeds(folder: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import onnx
 
 from minorm import dtypes
 from minorm.onnx.checking import sandbox, sandbox_worker
+from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
 
 # Largest |difference| allowed, as a share of max(1, max |expected|).
@@ -62,7 +63,7 @@ def verify(
     if isinstance(model, onnx.ModelProto):
         proto = model
     else:
-        proto = onnx.load(os.fspath(model), load_external_data=False)
+        proto = encoding.read(model, "verify")
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
     arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in feeds.items()}

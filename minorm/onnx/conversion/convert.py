@@ -16,6 +16,7 @@ from minorm.onnx.conversion import examples
 from minorm.onnx.exporting.export import Path, save
 from minorm.onnx.exporting.external import Weights
 from minorm.onnx.exporting.tracing import trace
+from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.loading.load import Source, load_whole
 
@@ -43,8 +44,8 @@ def convert(
     name of the graph, and what metadata says. Nodes get new names, and operators that the opset does not have become
     several. Raises LoadError or ExportError, with all nodes that cannot be read, or written.
     """
+    weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data, "convert")
     module = load_whole(source, max_bytes)
-    weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data)
     try:
         args = examples.example(module, shapes)
         traced = trace(
@@ -77,8 +78,8 @@ def _header(source: Source) -> Any:
     if isinstance(source, onnx.ModelProto):
         return source
     if isinstance(source, (str, os.PathLike)):
-        return onnx.load(os.fspath(source), load_external_data=False)
-    return onnx.ModelProto.FromString(bytes(source))
+        return encoding.read(source, "convert")
+    return encoding.parse(bytes(source), "convert: this")
 
 
 def _carry_over(old: Any, new: Any) -> None:

@@ -16,7 +16,7 @@ from minorm.onnx.exporting import external
 from minorm.onnx.exporting.external import Weights
 from minorm.onnx.exporting.inputs import Axes
 from minorm.onnx.exporting.tracing import Traced, trace
-from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph import encoding
 from minorm.tensor import Tensor
 
 Path = str | os.PathLike[str] | IO[bytes] | None
@@ -104,15 +104,8 @@ def save(traced: Traced, path: Path, weights: Weights, verify: bool) -> None:
         check(traced.proto)
     if path is None:
         return
-    contents = _bytes(traced.proto)
+    contents = encoding.encode(traced.proto)
     if isinstance(path, (str, os.PathLike)):
         external.save(contents, weights, check if verify else None)
     else:
         path.write(contents)
-
-
-def _bytes(model: onnx.ModelProto) -> bytes:
-    size = model.ByteSize()
-    if size > external.LARGEST:
-        raise ExportError(f"export: the model takes {size} bytes; one ONNX file holds less than 2147483648")
-    return bytes(model.SerializeToString())

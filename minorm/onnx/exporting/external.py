@@ -13,16 +13,17 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import onnx
 
 from minorm import atomic
-from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph import encoding
+from minorm.onnx.graph.encoding import LARGEST
+from minorm.onnx.graph.errors import ExportError, LoadError
 
-LARGEST = 2**31 - 1  # bytes, of one protobuf file
 MARGIN = 2**24  # of them for the graph itself
 PAGE = 4096  # where each tensor begins: a multiple of it
 LEAST = 1024  # bytes; smaller tensors stay in the model
@@ -31,14 +32,18 @@ LEAST = 1024  # bytes; smaller tensors stay in the model
 class Weights:
     """Takes the arrays that go to the other file, and says where in it they will lie.
 
-    path     the model's file, None where there is none: then everything stays inside
-    asked    True: all tensors from 1 KiB on; None: the same, where the model would not fit into one file; False: none
+    path       the model's file, None where there is none: then everything stays inside; OSError where none can be
+    asked      True: all tensors from 1 KiB on; None: the same, where the model would not fit into one file; False: none
+    operation  who writes, for errors
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, asked: bool | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None, asked: bool | None = None, operation: str = "export"
+    ) -> None:
         if asked and path is None:
             raise ValueError("export: external_data=True needs a file name as path; the weights lie beside that file")
-        self.path, self.asked = None if path is None else os.path.realpath(os.fsdecode(path)), asked
+        self.path = None if path is None else atomic.destination(path, operation)
+        self.asked, self.operation = asked, operation
         self.location = _unused_name(self.path) if self.path is not None else ""
         self.arrays: list[tuple[int, Any]] = []  # offset, array
         self.end = 0
@@ -82,17 +87,20 @@ class Weights:
 def save(contents: bytes, weights: Weights, check: Callable[[str], None] | None) -> None:
     """Write the model to `weights.path`; `check` is called with the path of a finished file before the old one goes."""
     assert weights.path is not None
-    folder, name = os.path.split(weights.path)
+    folder = os.path.dirname(weights.path)
     old = _weights_of(weights.path)
     beside = os.path.join(folder, weights.location)
     if weights.arrays:
-        with atomic.replacing(beside, "export") as file:
+        with atomic.replacing(beside, weights.operation) as file:
             weights.write(file)
     try:
         if check is not None and weights.arrays:
-            with _trial(folder, name, contents) as path:
+            # Beside the weights, which is where a runtime looks for them.
+            with atomic.passing(weights.path, weights.operation) as (path, file):
+                file.write(contents)
+                file.flush()
                 check(path)
-        with atomic.replacing(weights.path, "export") as file:
+        with atomic.replacing(weights.path, weights.operation) as file:
             file.write(contents)
     except BaseException:
         if weights.arrays:
@@ -119,21 +127,8 @@ def _weights_of(path: str) -> list[str]:
     if not found or not os.path.isfile(path):
         return []
     try:
-        model = onnx.load(path, load_external_data=False)
-    except Exception:  # noqa: BLE001  it is no model: nothing belongs to it
+        model = encoding.read(path, "export")
+    except (LoadError, OSError):  # it is no model: nothing belongs to it
         return []
     used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}
     return [name for name in found if os.path.basename(name) in used]
-
-
-@contextmanager
-def _trial(folder: str, name: str, contents: bytes) -> Iterator[str]:
-    """A file for a moment in the folder where the weights lie, which is where a runtime looks for them."""
-    path = os.path.join(folder, f".{name[:40]}.{os.urandom(6).hex()}.tmp")
-    try:
-        with open(path, "xb") as file:
-            file.write(contents)
-        yield path
-    finally:
-        with suppress(OSError):
-            os.unlink(path)

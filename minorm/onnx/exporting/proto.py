@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from minorm import dtypes
 from minorm.config import __version__
 from minorm.onnx.exporting.external import Weights
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Node, Value
+
+NODE_BYTES = 8192  # of memory, more than one node takes with its names and shapes
 
 
 class Names:
@@ -58,12 +59,15 @@ def build(
     held = [v for v in initializers if id(v) not in unchanging]
     weights = weights or Weights(None)
     weights.decide([value.array for value in initializers])
+    # What is large goes in at the end, into its place in the model: each array is copied once.
+    large = sorted(held, key=lambda value: value.home is None)
+    encoding.reserve(NODE_BYTES * len(nodes), "export: the graph")
     proto = helper.make_graph(
         [_constant(value) for value in fixed_numbers] + [_node(node) for node in nodes],
         name,
         [_info(graph, value) for value in graph.inputs],
         [_info(graph, value) for value in results],
-        initializer=[_tensor(value, weights) for value in sorted(held, key=lambda value: value.home is None)],
+        initializer=[_tensor(value) for value in large],
         value_info=[_info(graph, value) for value in fixed_numbers]
         + [
             _info(graph, value)
@@ -80,6 +84,13 @@ def build(
         producer_version=__version__,
     )
     helper.set_model_props(model, metadata)
+    constants = [node.attribute[0].t for node in model.graph.node[: len(fixed_numbers)]]
+    encoding.fill((tensor, value.array) for tensor, value in zip(constants, fixed_numbers, strict=True))
+    encoding.fill(
+        (tensor, value.array)
+        for tensor, value in zip(model.graph.initializer, large, strict=True)
+        if not weights.take(value.array, tensor)
+    )
     return model
 
 
@@ -140,11 +151,9 @@ def _give_names(
                 output.name = names.take(f"{node.name}_output")
 
 
-def _tensor(value: Value, weights: Weights | None = None) -> onnx.TensorProto:
-    tensor = onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
-    if weights is not None and weights.take(value.array, tensor):
-        return tensor
-    return numpy_helper.from_array(np.ascontiguousarray(value.array).reshape(value.array.shape), value.name)
+def _tensor(value: Value) -> onnx.TensorProto:
+    """Name, type and shape; the elements come later."""
+    return onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
 
 
 def _constant(value: Value) -> onnx.NodeProto:

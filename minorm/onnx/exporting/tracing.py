@@ -19,13 +19,15 @@ from minorm.onnx.exporting.external import Weights
 from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
 from minorm.onnx.exporting.recording import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.exporting.writer import Writer
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.updates import ENDING
 from minorm.tensor import Tensor
+
+LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def trace(
     opset = _opset(opset_version)
     if not callable(model):
         raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
+    encoding.reserve(LEAST, "export: running the model and writing it down")
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
     with same_random_numbers_after():
         base = _run(model, inputs.args, training)

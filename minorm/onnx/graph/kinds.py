@@ -114,6 +114,28 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
     return found - {""}
 
 
+def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The dtypes of the values for which they are certain: where ONNX gives a result the type of an input, or says it.
+
+    known    dtypes by name
+    """
+    found = dict(known)
+    for node in nodes:
+        if node.operator == "If":
+            continue
+        if node.operator in ("Cast", "Constant"):
+            code, value = node.attributes.get("to"), node.attributes.get("value")
+            dtype = DTYPES.get(code) if isinstance(code, int) else getattr(value, "dtype", None)
+            found.update({name: dtype for name in node.outputs if dtype is not None})
+            continue
+        results = _results(node.operator, node.since)
+        for place, name in enumerate(node.outputs):
+            same = results[min(place, len(results) - 1)][1]
+            if same and same[0] < len(node.inputs) and node.inputs[same[0]] in found:
+                found[name] = found[node.inputs[same[0]]]
+    return found
+
+
 def _is_float(node: Any) -> bool:
     """Whether the attributes of a node let its result be floats."""
     code, value = node.attributes.get("to"), node.attributes.get("value")

@@ -38,6 +38,7 @@ class Node:
     attributes: dict[str, Any]  # those the file gives
     since: int = 0  # the version of the operator that the opset means
     constants: Mapping[str, Any] = field(default_factory=dict)  # the arrays known when the file is loaded, by name
+    types: Mapping[str, Any] = field(default_factory=dict)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
     guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
@@ -75,6 +76,10 @@ class Node:
     def constant(self, place: int) -> Any:
         """The array of input `place` if it is known at load time, else None."""
         return self.constants.get(self.inputs[place]) if self.has(place) else None
+
+    def type(self, place: int) -> Any:
+        """The dtype of input `place` if it is known at load time, else None."""
+        return self.types.get(self.inputs[place]) if self.has(place) else None
 
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise unless an array of this shape may be allocated: for results that a small file can make huge."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import PureWindowsPath
@@ -20,6 +19,7 @@ from minorm import dtypes
 from minorm.onnx.graph import ledger
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = ledger.MAX_RANK
@@ -154,12 +154,10 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
         raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {nbytes} bytes; the file says {length}")
     path = _inside(folder, location, what)
     try:
-        # Opened without following a link or waiting for a pipe, and looked at only then: nobody can swap it meanwhile.
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(path, flags), "rb") as file:
+        with regular(path, "load", follow=False) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-                raise LoadError(f"load: {what} lies in {location!r}, which is a link, or no ordinary file")
+            if status.st_nlink > 1:
+                raise LoadError(f"load: {what} lies in {location!r}, which is a link; expected an ordinary file")
             if offset + nbytes > status.st_size:
                 raise LoadError(
                     f"load: {what} lies at bytes {offset} to {offset + nbytes} of {location!r}, which holds "
@@ -167,8 +165,9 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
                 )
             file.seek(offset)
             raw = np.fromfile(file, np.uint8, nbytes)
-    except OSError as error:
-        raise LoadError(f"load: {what} lies in {location!r}, which cannot be read: {error.strerror}") from error
+    except OSError as error:  # it says what, of the path; the file names the location
+        found = str(error).removeprefix("load: ").replace(repr(path), repr(location))
+        raise LoadError(f"load: {what} lies in another file: {found}") from error
     return _from_bytes(raw, dtype, shape)
 
 

@@ -13,7 +13,7 @@ import onnx
 
 from minorm.autograd import no_grad
 from minorm.nn import Module, Parameter
-from minorm.onnx.graph import registry, versions
+from minorm.onnx.graph import kinds, registry, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
@@ -82,11 +82,11 @@ class Builder:
         self.used = frozenset(
             name for node in nodes for name in (*node.inputs, *(guard for guard, _ in node.guards))
         ) | set(self.ends)
+        declared = {entry.name: entry.dtype for entry in inputs}
+        types = kinds.types(nodes, {**declared, **{name: array.dtype for name, array in initializers.items()}})
         for node in nodes:
-            node.used = self.used
-        self.roles = roles.assign(
-            nodes, {entry.name: entry.dtype for entry in inputs}, initializers, self.ends, updated
-        )
+            node.used, node.types = self.used, types
+        self.roles = roles.assign(nodes, declared, initializers, self.ends, updated)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []

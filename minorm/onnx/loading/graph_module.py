@@ -94,6 +94,8 @@ class Step:
                 results = self._together(compute, arguments)
             if given is not None:
                 given.after(arguments, results)
+        except MemoryError as error:
+            raise MemoryError(f"{self.label}: {error}") from error
         except Exception as error:  # whatever goes wrong, the message must say in which node
             raise ValueError(f"{self.label}: {error}") from error
         for slot, value in zip(self.outputs, results, strict=False):

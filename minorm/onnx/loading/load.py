@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx.graph import tensors
+from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, updates, validation
@@ -36,20 +36,26 @@ def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
-    Raises LoadError (a ValueError): for a damaged file, or one error that lists every node that cannot be imported.
+    Raises LoadError (a ValueError): for what is no regular file, for a damaged file, or one error that lists every node
+    that cannot be imported. FileNotFoundError and PermissionError name the file; MemoryError where it does not fit.
     """
     return _module(source, outputs, max_bytes, whole=False)
 
 
-def load_whole(source: Source, max_bytes: int = 2 << 30) -> GraphModule:
-    """As `load`, but the module returns every output of the file, what running statistics become among them."""
-    return _module(source, None, max_bytes, whole=True)
+def load_whole(source: Source, max_bytes: int = 2 << 30, folder: str | None = None) -> GraphModule:
+    """As `load`, but the module returns every output of the file, what running statistics become among them.
+
+    folder     where the weights of an onnx.ModelProto may lie
+    """
+    return _module(source, None, max_bytes, whole=True, folder=folder)
 
 
-def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool) -> GraphModule:
+def _module(
+    source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool, folder: str | None = None
+) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = _parse(source, max_bytes)
+    model, folder = _parse(source, max_bytes, folder)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -84,33 +90,17 @@ def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole
 # The file
 
 
-def _parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
+def _parse(source: Source, max_bytes: int, folder: str | None) -> tuple[Any, str | None]:
     """The model, and the folder where its weights may lie if they lie outside."""
     if isinstance(source, onnx.ModelProto):
-        return source, None
-    folder = None
+        return source, folder
     if isinstance(source, (bytes, bytearray, memoryview)):
-        contents = bytes(source)
-        if len(contents) > max_bytes:
-            raise LoadError(f"load: the model takes {len(contents)} bytes, more than max_bytes={max_bytes}")
-    elif isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise LoadError(f"load: {path!r} is no ordinary file")
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > max_bytes:
-                raise LoadError(f"load: {path!r} takes {size} bytes, more than max_bytes={max_bytes}")
-            contents = file.read(max_bytes + 1)
-        folder = os.path.dirname(os.path.abspath(path))
-    else:
-        raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(contents)
-    except Exception as error:  # DecodeError of protobuf, a package without type hints
-        raise LoadError(f"load: this is no ONNX model, or a damaged one: {error}") from error
-    return model, folder
+        if memoryview(source).nbytes > max_bytes:
+            raise LoadError(f"load: the model takes {memoryview(source).nbytes} bytes, more than max_bytes={max_bytes}")
+        return encoding.parse(bytes(source), "load: this"), None
+    if isinstance(source, (str, os.PathLike)):
+        return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
+    raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
 
 
 def _initializers(model: Any, folder: str | None, budget: Budget) -> dict[str, Any]:

@@ -211,11 +211,16 @@ def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
 
 @reads("Clip", since=(1, 6))
 def read_clip_1(node: Node) -> Callable[[Tensor], Tensor]:
-    return lambda x: clipped(x, node["min"], node["max"])
+    given = node.attributes.get("min"), node.attributes.get("max")  # the defaults of version 6 are those of floats
+    _check_bounds(node.type(0), *given)
+    return lambda x: clipped(x, *((node["min"], node["max"]) if dtypes.is_float(x.dtype) else given))
 
 
 @reads("Clip", since=(11, 12, 13), fixed=(1, 2))
 def read_clip_11(node: Node) -> Callable[..., Tensor]:
+    known = [node.constant(place) for place in (1, 2)]
+    _check_bounds(node.type(0), *(b.item() if b is not None and b.size == 1 else None for b in known))
+
     def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
         return clipped(x, *[None if bound is None else bound.item() for bound in (low, high)])
 
@@ -224,9 +229,20 @@ def read_clip_11(node: Node) -> Callable[..., Tensor]:
 
 def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
     """min(max(x, low), high)"""
+    _check_bounds(x.dtype, low, high)
     if low == 0 and high == 6 and dtypes.is_float(x.dtype):
         return F.relu6(x)
     return x if low is None and high is None else x.clip(low, high)
+
+
+def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
+    """ValueError for a bound outside the integers of x. ONNX gives both one type, so only a damaged file has such."""
+    if dtype is None or dtype.kind not in "iu":
+        return
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for name, bound in (("min", low), ("max", high)):
+        if bound is not None and not least <= bound <= most:
+            raise ValueError(f"{name} is {bound}; x is {dtype}, which holds {least} to {most}")
 
 
 # Cast, Identity

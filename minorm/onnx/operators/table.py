@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from minorm import atomic
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators import rules  # noqa: F401  importing the rules registers them
@@ -55,8 +56,9 @@ def page(text: str) -> str:
 
 def main(path: str) -> None:
     """Bring the table in a file up to date."""
-    file = Path(path)
-    file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    text = page(Path(path).read_text(encoding="utf-8"))
+    with atomic.replacing(path, "table") as file:
+        file.write(text.encode())
 
 
 if __name__ == "__main__":

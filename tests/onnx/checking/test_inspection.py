@@ -120,10 +120,10 @@ def test_a_damaged_model_is_described_as_far_as_it_goes(tmp_path: Path, graph_of
 def test_what_is_no_model(tmp_path: Path) -> None:
     for contents in (b"", b"nothing of the kind"):
         (tmp_path / "m.onnx").write_bytes(contents)
-        with pytest.raises(mo.LoadError, match="is not an ONNX model"):
+        with pytest.raises(mo.LoadError, match="no ONNX model"):
             inspect(tmp_path / "m.onnx")
     mo.export(nn.Linear(100, 100), mn.ones(1, 100), tmp_path / "m.onnx")
-    with pytest.raises(mo.LoadError, match="takes more than 1000 bytes"):
+    with pytest.raises(mo.LoadError, match=r"takes [0-9]+ bytes, more than max_bytes=1000"):
         inspect(tmp_path / "m.onnx", max_bytes=1000)
 
 

@@ -48,6 +48,21 @@ def test_a_failed_export_leaves_the_old_file(tmp_path: Path) -> None:
         mo.export(net(), X, tmp_path / "nowhere" / "model.onnx")
 
 
+def test_a_name_that_means_a_folder_is_refused_before_the_model_runs(tmp_path: Path) -> None:
+    def never(x: mn.Tensor) -> mn.Tensor:
+        pytest.fail("the model ran")
+
+    (tmp_path / "there.onnx").write_bytes(b"old")
+    (tmp_path / "ring").symlink_to("ring")
+    for external in (None, True):
+        with pytest.raises(OSError, match=r"^export: '.*there.onnx/' names a folder; expected a file name$"):
+            mo.export(never, X, f"{tmp_path}/there.onnx/", external_data=external)
+        with pytest.raises(OSError, match=r"^export: cannot write '.*ring': Too many levels of symbolic links$"):
+            mo.export(never, X, tmp_path / "ring", external_data=external)
+    assert (tmp_path / "there.onnx").read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ring", "there.onnx"]
+
+
 def test_what_the_file_says_about_itself() -> None:
     model = net()
     model[0].freeze()

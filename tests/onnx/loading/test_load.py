@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ def test_path_bytes_and_proto_give_the_same(graph_of: Any, tmp_path: Path) -> No
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="source is int; expected a path, bytes"):
         mo.load(3)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"^load: there is no file '.*absent.onnx'$"):
         mo.load(tmp_path / "absent.onnx")
-    with pytest.raises(mo.LoadError, match="no ordinary file"):
-        mo.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path, "folder"), (tmp_path / "pipe", "pipe"), ("/dev/zero", "device")):
+        with pytest.raises(mo.LoadError, match=f"load: '{path}' is a {kind}; expected a regular file"):
+            mo.load(path)
     with pytest.raises(mo.LoadError, match="no ONNX model, or a damaged one"):
         mo.load(b"\xff\xff\xff\xff")
     with pytest.raises(mo.LoadError, match="ir_version is 0; expected 1 to"):

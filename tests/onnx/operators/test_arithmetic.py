@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minorm as mn
+
+onnx = pytest.importorskip("onnx")
+
+import minorm.onnx as mo  # noqa: E402  after importorskip
 
 
 @pytest.fixture
@@ -51,3 +56,54 @@ def test_other_float_types(proved: Any, x: mn.Tensor, dtype: Any) -> None:
 def test_a_scalar_that_is_the_batch_size_follows_the_batch(proved: Any, operators: Any, x: mn.Tensor) -> None:
     proto = proved(lambda x: x / x.shape[0] + x.shape[2], x)
     assert "Shape" in operators(proto)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "opset", "message"),
+    [
+        (np.int8, {"min": np.int64(0), "max": np.int64(1000)}, 13, "max is 1000; x is int8, which holds -128 to 127"),
+        (np.uint8, {"min": np.int8(-1)}, 13, "min is -1; x is uint8, which holds 0 to 255"),
+        (np.int8, {"min": np.int8(0), "max": np.float32(np.inf)}, 12, "max is inf; x is int8"),
+        (np.int8, {"min": np.float32(np.nan)}, 12, "min is nan; x is int8"),
+        (np.int32, {"max": 1e12}, 6, "max is 1000000000000.0; x is int32, which holds -2147483648 to 2147483647"),
+        (np.int32, {"min": -3e9}, 6, "min is -3000000000.0; x is int32"),
+    ],
+)
+@pytest.mark.parametrize("first", ["", "Identity", "Cast"])
+def test_a_bound_of_clip_outside_its_integers(
+    dtype: Any, bounds: dict[str, Any], opset: int, message: str, first: str, graph_of: Any
+) -> None:
+    """Found when the file is loaded, be x an input or what other nodes make of one."""
+    attributes = bounds if opset < 11 else {}
+    held = {} if opset < 11 else bounds
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [onnx.helper.make_node(first, ["x"], ["a"], **({"to": code} if first == "Cast" else {}))] if first else []
+    clip = onnx.helper.make_node("Clip", ["a" if first else "x", *held], ["y"], name="clip", **attributes)
+    given = np.float32 if first == "Cast" else dtype
+    with pytest.raises(mo.LoadError, match=f"^load: Clip .*node 'clip': {re.escape(message)}"):
+        mo.load(graph_of([*nodes, clip], {"x": (given, [3])}, ["y"], held, opset=opset))
+
+
+def test_a_bound_of_clip_outside_integers_that_are_known_only_in_the_run(graph_of: Any) -> None:
+    nodes = [
+        onnx.helper.make_node("Where", ["c", "x", "x"], ["a"]),  # its first input is a bool
+        onnx.helper.make_node("Clip", ["a", "", "high"], ["y"], name="clip"),
+    ]
+    inputs = {"c": (np.bool_, [3]), "x": (np.int8, [3])}
+    graph = graph_of(nodes, inputs, ["y"], {"high": np.int64(200)}, opset=13)
+    x = np.array([1, 2, 3], np.int8)
+    with pytest.raises(ValueError, match="node 'clip': max is 200; x is int8, which holds -128 to 127"):
+        mo.load(graph)(mn.Tensor(x > 0), mn.Tensor(x))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+def test_the_ends_of_a_type_are_bounds(dtype: Any, graph_of: Any) -> None:
+    ends = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = np.array([ends[0], 3, ends[1]], dtype)
+    node = onnx.helper.make_node("Clip", ["x", "low", "high"], ["y"])
+    held = {"low": np.array(ends[0], dtype), "high": np.array(ends[1], dtype)}
+    model = mo.load(graph_of([node], {"x": (dtype, [3])}, ["y"], held, opset=13))
+    np.testing.assert_array_equal(model(mn.Tensor(x)).data, x)
+    bare = onnx.helper.make_node("Clip", ["x"], ["y"], min=1.0)  # version 6, whose other bound is that of floats
+    model = mo.load(graph_of([bare], {"x": (dtype, [3])}, ["y"], opset=6))
+    np.testing.assert_array_equal(model(mn.Tensor(x)).data, np.maximum(x, dtype(1)))

@@ -1,0 +1,98 @@
+"""Bytes to ModelProto and back, and what that takes of memory.
+
+Where protobuf gets no memory it says that a sound file is damaged or a sound model cannot be encoded, or it copies to
+where nothing is and the process ends. So room for the large things is asked for before, and both are a MemoryError.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import onnx
+
+from minorm.onnx.graph.errors import ExportError, LoadError
+from minorm.opening import FilePath, Irregular, regular
+
+LARGEST = 2**31 - 1  # bytes, of one protobuf file
+SPARE = 1 << 20  # bytes, for what is small
+GROWTH = 5  # protobuf doubles the memory it encodes into, keeps the earlier pieces, and copies the result
+
+
+def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
+    """The model in the file at `path`, without what lies in other files.
+
+    LoadError where it is no model, no regular file, or larger than max_bytes; FileNotFoundError, PermissionError.
+    """
+    try:
+        with regular(path, operation) as file:
+            size = os.fstat(file.fileno()).st_size
+            if max_bytes is not None and size > max_bytes:
+                raise LoadError(
+                    f"{operation}: {os.fsdecode(path)!r} takes {size} bytes, more than max_bytes={max_bytes}"
+                )
+            return parse(file.read(size), f"{operation}: {os.fsdecode(path)!r}")
+    except Irregular as error:
+        raise LoadError(str(error)) from error
+
+
+def parse(contents: bytes, what: str) -> onnx.ModelProto:
+    """The model in a file's bytes; LoadError, which begins with `what`, where they are none."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(contents)
+    except Exception as error:  # DecodeError of protobuf, a package without type hints
+        if isinstance(error, MemoryError) or "alloc" in str(error):
+            raise MemoryError(f"{what} has {len(contents)} bytes; there is no memory for them as a model") from None
+        raise LoadError(f"{what} is no ONNX model, or a damaged one: {error}") from error
+    return model
+
+
+def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
+    """The model as the bytes of a file; ExportError where they are too many for one."""
+    try:
+        contents = bytes(model.SerializeToString())
+    except Exception as error:  # EncodeError of protobuf, which does not say why; a bare MemoryError
+        size = _size(model)
+        if isinstance(error, MemoryError) or not _is_room(GROWTH * size):
+            raise MemoryError(f"{operation}: there is no memory to write a model of {size} bytes") from None
+        raise ExportError(f"{operation}: protobuf cannot write the model, of about {size} bytes: {error}") from error
+    if len(contents) > LARGEST:
+        raise ExportError(
+            f"{operation}: the model takes {len(contents)} bytes; one ONNX file holds less than 2147483648"
+        )
+    return contents
+
+
+def _size(model: onnx.ModelProto) -> int:
+    """Bytes of the initializers in the model itself."""
+    return sum(
+        math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        for tensor in model.graph.initializer
+        if tensor.data_location != onnx.TensorProto.EXTERNAL
+    )
+
+
+def fill(tensors: Iterable[tuple[Any, Any]], operation: str = "export") -> None:
+    """Put each array's elements into its TensorProto."""
+    for tensor, array in tensors:
+        reserve(2 * array.nbytes, f"{operation}: {tensor.name!r} in the model")  # the bytes, and protobuf's copy
+        tensor.raw_data = (array.byteswap() if sys.byteorder == "big" else array).tobytes()
+
+
+def reserve(nbytes: int, what: str) -> None:
+    """MemoryError unless there is memory for so many bytes, and a little more."""
+    if not _is_room(nbytes + SPARE):
+        raise MemoryError(f"{what} takes {nbytes} bytes; there is not so much memory")
+
+
+def _is_room(nbytes: int) -> bool:
+    try:
+        np.empty(nbytes, np.uint8)
+    except MemoryError:
+        return False
+    return True

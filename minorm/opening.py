@@ -1,0 +1,88 @@
+"""Opening a file to read: a regular one, at once, or an error in words that names it.
+
+A pipe would be waited for and a device read without end, so what is no regular file is refused before it is opened,
+for opening alone means something to a pipe or a tape. It is looked at once more when it is open: whoever swaps the
+name meanwhile gains nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import BufferedReader
+
+FilePath = str | os.PathLike[str]
+
+_KINDS = {
+    stat.S_IFREG: "a regular file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
+}
+
+
+class Irregular(OSError):
+    """There is something at the path, and it is no regular file: a folder, a pipe, a device, a socket."""
+
+
+def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedReader:
+    """The regular file at `path`, open for reading.
+
+    operation  who asks; the errors begin with it
+    follow     whether the path may be a symbolic link
+
+    FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong; `errno` is kept.
+    """
+    name = os.fsdecode(path)
+    wanted = os.O_RDONLY | _flags("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
+    try:
+        _check(os.stat(path, follow_symlinks=follow), name, operation)
+        descriptor = os.open(path, wanted if follow else wanted | _flags("O_NOFOLLOW"))
+    except Irregular:
+        raise
+    except FileNotFoundError as error:
+        raise in_words(error, f"{operation}: there is no file {name!r}") from error
+    except OSError as error:
+        raise in_words(error, f"{operation}: cannot read {name!r}: {error.strerror}") from error
+    try:
+        _check(os.fstat(descriptor), name, operation)
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def exists(path: FilePath, operation: str) -> bool:
+    """Whether there is anything at `path`; OSError in words where nobody may look."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise in_words(error, f"{operation}: cannot read {os.fsdecode(path)!r}: {error.strerror}") from error
+    return True
+
+
+def _check(status: os.stat_result, name: str, operation: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Irregular(f"{operation}: {name!r} is {kind(status.st_mode)}; expected a regular file")
+
+
+def kind(mode: int) -> str:
+    """What a path with this `st_mode` is, in words."""
+    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+def _flags(*names: str) -> int:
+    """Those of the names that this system has."""
+    return sum(getattr(os, name, 0) for name in names)
+
+
+def in_words(error: OSError, text: str) -> OSError:
+    """An error of the same errno, and of the class that Python gives that errno, which says `text`."""
+    new = type(OSError(error.errno, ""))(text)
+    new.errno = error.errno
+    return new
