@@ -12,13 +12,16 @@ from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, under another shape."""
+    """The same elements, in row-major order, under another shape: a view, or a copy where no steps lead through x so."""
 
     view = True
 
     def forward(self, x: Any, *, shape: tuple[int, ...]) -> Any:
         self.shape = x.shape
-        return x.reshape(shape)
+        y = x.reshape(shape)
+        if not x.flags.c_contiguous:
+            self.view = bool(np.may_share_memory(x, y))
+        return y
 
     def backward(self, dy: Any) -> Any:
         return dy.reshape(self.shape)
