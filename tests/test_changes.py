@@ -368,7 +368,7 @@ def step(tensors: list[Any], kind: int, i: int, j: int, k: int, lib: Any) -> Non
     elif kind == 3:
         OPERATORS[k % 4](x, 1.25)
     elif kind == 4:
-        OPERATORS[k % 3](x, y)
+        OPERATORS[k % 3](x, y if y is tensors[1] else y * 1)  # PyTorch reads x[0] in x += x[0] after it has changed
     elif kind == 5:
         x[..., k % 2 :] = y.sum() * 0.01 if j % 2 else 0.75
     elif kind == 6:

@@ -52,6 +52,7 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
                 "nothing that it is given; compute a new tensor instead, or start from x.clone()"
             )
     _refuse_changes(calls, before, ignored)
+    _part_views(calls)
     buffers = model.named_buffers() if isinstance(model, Module) else ()
     return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers}, originals)
 
@@ -74,6 +75,15 @@ def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignor
             if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
                 raise ExportError(_CHANGED.format(f"a result of {name_of(call.target)}", tensor.shape))
         _refuse_changes(call.children, before, ignored)
+
+
+def _part_views(calls: list[Call]) -> None:
+    """A view of a buffer lives on in the calls; the next run, which changes the buffer, must not view it anew."""
+    for call in calls:
+        if not call.changed:
+            for tensor in tensors_of(call.result):
+                tensor.view_of = None
+        _part_views(call.children)
 
 
 @contextmanager
