@@ -26,6 +26,7 @@ from minorm.trace import check_devices
 
 _serials = itertools.count()
 _ndarray = np.ndarray
+_tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
 _HOST = (np.ndarray, np.generic)
 
 
@@ -79,7 +80,9 @@ class Function:
     view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
 
     needs: tuple[bool, ...] = ()
-    edges: tuple[Any, ...] | None = None  # where each input came from, None for one without gradient; None once freed
+    # Where each input's gradient goes: its creator, or the input itself if it is a leaf; which output of that; the
+    # array, whose shape and type it has. None for an input without gradient; None for all once freed.
+    edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1
     watched: tuple[tuple[Any, int, str], ...] = ()  # (version counter, its value then, what it was)
@@ -123,7 +126,7 @@ class Function:
             x = inputs[0]
             for output in outputs:
                 output.version = x.version
-                output.view_of = View(x, cls, options, x.requires_grad and not _mode.recording)
+                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not _mode.recording))
                 x.version.enter(output)
         if creator is not None:
             function._connect(inputs, outputs)
@@ -135,10 +138,16 @@ class Function:
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         kept = set(map(id, self.__dict__.values()))
-        watched = [(x.version, x.version.count, "input") for x in inputs if x is not None and id(x.array) in kept]
-        watched += [(y.version, y.version.count, "output") for y in outputs if id(y.array) in kept]
-        self.watched = tuple(watched)
-        self.edges = tuple([_edge(x) if needed else None for x, needed in zip(inputs, self.needs, strict=True)])
+        edges, watched = [], []
+        for x in inputs:
+            if x is not None and id(x.array) in kept:
+                watched.append((x.version, x.version.count, "input"))
+            # Not x itself: a change in place gives it another creator, which what is computed here must not follow.
+            edges.append((x.creator or x, x.output_index, x.array) if x is not None and x.requires_grad else None)
+        for y in outputs:
+            if id(y.array) in kept:
+                watched.append((y.version, y.version.count, "output"))  # noqa: PERF401  a comprehension is a call
+        self.edges, self.watched = tuple(edges), tuple(watched)
         self.outputs = len(outputs)
         self.serial = next(_serials)
 
@@ -177,15 +186,6 @@ class Function:
         self.__dict__.clear()
 
 
-def _edge(x: Any) -> tuple[Any, int, Any]:
-    """Where the gradient of x goes: its creator, or x itself if it is a leaf; which output; what has its shape and type.
-
-    Not x where it has a creator: a change in place gives it another one, and this edge must not follow.
-    """
-    creator = x.creator
-    return (x, 0, x) if creator is None else (creator, x.output_index, x.array)
-
-
 def _mixed(arrays: list[Any]) -> bool:
     """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
     kind, place = type(arrays[0]), arrays[0].data.device_id
@@ -214,11 +214,14 @@ class Version:
 
     count = 0
     traced = 0  # how many of the changes an open trace has written down
+    views: dict[int, Any] | None = None  # weak references, by a number that no other has
     room = 16  # views that are entered before those that are gone are looked for
 
     def enter(self, view: Any) -> None:
         """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
-        views = self.__dict__.setdefault("views", {})
+        views = self.views
+        if views is None:
+            views = self.__dict__.setdefault("views", {})
         views[next(_serials)] = weakref.ref(view)
         if len(views) > self.room:
             for key, reference in list(views.items()):
@@ -228,7 +231,7 @@ class Version:
 
     def living(self) -> list[Any]:
         """The views that are still there, in the order in which they were made."""
-        found = [reference() for reference in list(self.__dict__.get("views", {}).values())]
+        found = [reference() for reference in list((self.views or {}).values())]
         return [view for view in found if view is not None and view.version is self]
 
     def __reduce__(self) -> Any:
@@ -299,6 +302,8 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
         for edge, needed, array in zip(edges, needs, function.differentiate(gradients), strict=True):
             if needed and array is not None:
                 source, index, given = edge
+                if not isinstance(source, Function):
+                    given = source.array
                 if array.shape != given.shape or array.dtype != given.dtype:
                     raise RuntimeError(
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
@@ -310,8 +315,7 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
         for source, index, array in found:
             send(source, index, array)
 
-    source, index, _ = _edge(root)
-    send(source, index, gradient)
+    send(root.creator or root, root.output_index, gradient)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
     return [(leaf, total.array) for leaf, total in leaves.values()]

@@ -169,6 +169,9 @@ class Changes:
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
         """x and the others in the type of the result, which x must be able to hold, as its shape must."""
+        for other in others:
+            if hasattr(other, "spawn"):
+                self._check_device(operation, other.array)
         values = operands(operation, x, *others, real=real) if others else (x,)
         dtype, shape = values[0].dtype, self.shape
         if dtype is not self.dtype and _rank(dtype) > _rank(self.dtype):
@@ -215,12 +218,16 @@ class Changes:
         value = plain(value)
         if select.backend(self.array) is not select.cpu and isinstance(value, (list, tuple)):
             value = select.beside(np.asarray(value, self.dtype), self.array)
-        if select.is_array(value) and select.device_of(value) != self.device:
+        if select.is_array(value):
+            self._check_device(operation, value)
+        return value
+
+    def _check_device(self, operation: str, array: Any) -> None:
+        if not select.together(array, self.array):
             raise RuntimeError(
-                f"{operation}: the tensor is on {self.device}, the value on {select.device_of(value)}; expected one "
+                f"{operation}: the tensor is on {self.device}, the value on {select.device_of(array)}; expected one "
                 f"device; use value.to({self.device!r})"
             )
-        return value
 
     def _part(self, operation: str, value: Any) -> Any:
         """The value as a Tensor of this type, with its history."""
@@ -235,7 +242,7 @@ class Changes:
     # History
 
     def _recorded(self, operation: str, others: tuple[Any, ...]) -> bool:
-        """Whether a graph is to know of this change; RuntimeError where it cannot, or where the memory cannot change."""
+        """Whether a graph is to know of this change; RuntimeError where it cannot, or the memory cannot change."""
         array = self.array
         if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
             self._check_memory(operation)
@@ -314,7 +321,7 @@ def _is_view(tensor: Any) -> bool:
     return (
         link is not None
         and link.parent.version is tensor.version
-        and (tensor.array.size == 0 or bool(np.may_share_memory(tensor.array, link.parent.array)))
+        and (tensor.array.size == 0 or select.overlap(tensor.array, link.parent.array))
     )
 
 

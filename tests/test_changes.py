@@ -404,7 +404,9 @@ def test_random_programs(recorded: bool, statements: list[tuple[int, int, int, i
     except RuntimeError:
         return  # ours may know better: it keeps copies of what it overwrites
     losses[0].backward()
-    np.testing.assert_allclose(numbers(leaves[0].grad), numbers(leaves[1].grad), rtol=1e-8, atol=1e-8, err_msg=str(done))
+    np.testing.assert_allclose(
+        numbers(leaves[0].grad), numbers(leaves[1].grad), rtol=1e-8, atol=1e-8, err_msg=str(done)
+    )
 
 
 # Types
@@ -474,6 +476,7 @@ def test_the_new_operators_are_pytorchs(name: str, rng: np.random.Generator) -> 
 
 
 # The graph
+
 
 def test_gradient_descent_by_hand_moves_the_parameters() -> None:
     layer = nn.Linear(3, 2)
@@ -592,7 +595,7 @@ def test_read_only_memory_is_refused() -> None:
     array = np.ones(2, np.float32)
     array.flags.writeable = False
     x = mn.from_numpy(array)
-    for change in (lambda: operator.iadd(x, 1), lambda: x.zero_(), lambda: operator.setitem(x, 0, 1)):
+    for change in (lambda: operator.iadd(x, 1), x.zero_, lambda: operator.setitem(x, 0, 1)):
         with pytest.raises(RuntimeError, match="around a read-only array"):
             change()
 
@@ -608,7 +611,7 @@ def test_a_change_that_fails_changes_nothing() -> None:
         (lambda: operator.ifloordiv(h, 2), RuntimeError),
         (lambda: operator.setitem(h, 5, 1), IndexError),
         (lambda: operator.setitem(h, slice(2), w), ValueError),
-        (lambda: h.clip_(), ValueError),
+        (h.clip_, ValueError),
     ):
         with pytest.raises(error):
             change()
@@ -627,9 +630,9 @@ def _stale_cases() -> list[Any]:
         ("group_norm", lambda h: F.group_norm(h, 2), x4),
         ("layer_norm", lambda h: F.layer_norm(h, (6, 6)), x4),
         ("rms_norm", lambda h: F.rms_norm(h, (6,)), x4),
-        ("instance_norm", lambda h: F.instance_norm(h), x4),
+        ("instance_norm", F.instance_norm, x4),
         ("local_response_norm", lambda h: F.local_response_norm(h, 3), x4),
-        ("normalize", lambda h: F.normalize(h), x4),
+        ("normalize", F.normalize, x4),
         ("conv2d", lambda h: F.conv2d(h, h[:1, :, :3, :3] * 1), x4),
         ("max_pool2d", lambda h: F.max_pool2d(h, 2), x4),
         ("avg_pool2d", lambda h: F.avg_pool2d(h, 2), x4),
@@ -679,7 +682,8 @@ def test_no_function_differentiates_at_values_that_are_gone(
     try:
         found = gradient(True)
     except RuntimeError as error:
-        assert "changed in place" in str(error)
+        if "changed in place" not in str(error):
+            raise
     else:
         np.testing.assert_array_equal(found, expected)
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import Function
+from minorm.kernels.select import overlap
 from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, under another shape: a view, or a copy where no steps lead through x so."""
+    """The same elements, in row-major order, under another shape: a view, or a copy where no strides give that one."""
 
     view = True
 
@@ -20,7 +21,7 @@ class Reshape(Function):
         self.shape = x.shape
         y = x.reshape(shape)
         if not x.flags.c_contiguous:
-            self.view = bool(np.may_share_memory(x, y))
+            self.view = overlap(x, y)
         return y
 
     def backward(self, dy: Any) -> Any:
