@@ -1,8 +1,8 @@
 """Reverse-mode differentiation: operations leave a graph behind, and `backward` walks it once, last first.
 
 Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an
-instance; the instance is the node of the graph: it knows its inputs, and whatever `forward` kept on `self`.
-Each node carries a serial number. Inputs always exist before what is computed from them, so visiting nodes by
+instance; the instance is the node of the graph: it knows where its inputs came from, and whatever `forward` kept on
+`self`. Each node carries a serial number. Inputs always exist before what is computed from them, so visiting nodes by
 falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
 
 This module knows no operation and not even the Tensor class: a result is built through an input
@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from minorm.trace import check_devices
 
 _serials = itertools.count()
 _ndarray = np.ndarray
+_tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
 _HOST = (np.ndarray, np.generic)
 
 
@@ -77,10 +78,12 @@ class Function:
     """
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
-    view = False  # True: the result shares the first input's memory, hence its version counter
+    view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
 
     needs: tuple[bool, ...] = ()
-    inputs: tuple[Any, ...] | None = None  # the Tensors (or None), as given; None once freed
+    # Where each input's gradient goes: its creator, or the input itself if it is a leaf; which output of that; the
+    # array, whose shape and type it has. None for an input without gradient; None for all once freed.
+    edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1
     watched: tuple[tuple[Any, int, str], ...] = ()  # (version counter, its value then, what it was)
@@ -100,7 +103,7 @@ class Function:
         function = cls()
         recording = _mode.recording and cls.differentiable
         function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
-        arrays = [None if x is None else x.data for x in inputs]
+        arrays = [None if x is None else x.array for x in inputs]
         first: Any = arrays[0]
         try:
             if type(first) is _ndarray or isinstance(first, _HOST):
@@ -120,9 +123,12 @@ class Function:
         else:
             answer = spawn(result, creator, 0)
             outputs = (answer,)
-        if cls.view:
+        if function.view:
+            x = inputs[0]
             for output in outputs:
-                output.version = inputs[0].version
+                output.version = x.version
+                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not _mode.recording))
+                x.version.enter(output)
         if creator is not None:
             function._connect(inputs, outputs)
         if trace.state.calls is not None:
@@ -133,10 +139,16 @@ class Function:
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         kept = set(map(id, self.__dict__.values()))
-        watched = [(x.version, x.version.count, "input") for x in inputs if x is not None and id(x.data) in kept]
-        watched += [(y.version, y.version.count, "output") for y in outputs if id(y.data) in kept]
-        self.watched = tuple(watched)
-        self.inputs = inputs
+        edges, watched = [], []
+        for x in inputs:
+            if x is not None and id(x.array) in kept:
+                watched.append((x.version, x.version.count, "input"))
+            # Not x itself: a change in place gives it another creator, which what is computed here must not follow.
+            edges.append((x.creator or x, x.output_index, x.array) if x is not None and x.requires_grad else None)
+        for y in outputs:
+            if id(y.array) in kept:
+                watched.append((y.version, y.version.count, "output"))  # noqa: PERF401  a comprehension is a call
+        self.edges, self.watched = tuple(edges), tuple(watched)
         self.outputs = len(outputs)
         self.serial = next(_serials)
 
@@ -145,6 +157,14 @@ class Function:
         if self.retained is None:
             self.retained = {}
         self.retained[tensor.output_index] = weakref.ref(tensor)
+
+    def release(self, tensor: Any) -> bool:
+        """Leave that tensor's gradient out again; whether it had asked for it."""
+        asked = (self.retained or {}).get(tensor.output_index)
+        if self.retained is None or asked is None or asked() is not tensor:
+            return False
+        del self.retained[tensor.output_index]
+        return True
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
         """The gradient of every input, after checking that nothing backward needs has changed since."""
@@ -181,10 +201,42 @@ def _copied(array: Any) -> Any:
         return array.copy()
 
 
+class View(NamedTuple):
+    """How a view came about: `function.apply(parent, **options)`."""
+
+    parent: Any
+    function: type[Function]
+    options: dict[str, Any]
+    detached: bool  # made inside no_grad of a tensor that requires grad: it stays outside the graph
+
+
 class Version:
-    """How often the memory behind a tensor and its views has been changed in place."""
+    """How often the memory behind a tensor and its views has been changed in place, and which views there are."""
 
     count = 0
+    traced = 0  # how many of the changes an open trace has written down
+    views: dict[int, Any] | None = None  # weak references, by a number that no other has
+    room = 16  # views that are entered before those that are gone are looked for
+
+    def enter(self, view: Any) -> None:
+        """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
+        views = self.views
+        if views is None:
+            views = self.__dict__.setdefault("views", {})
+        views[next(_serials)] = weakref.ref(view)
+        if len(views) > self.room:
+            for key, reference in list(views.items()):
+                if reference() is None:
+                    views.pop(key, None)
+            self.room = max(16, 2 * len(views))
+
+    def living(self) -> list[Any]:
+        """The views that are still there, in the order in which they were made."""
+        found = [reference() for reference in list((self.views or {}).values())]
+        return [view for view in found if view is not None and view.version is self]
+
+    def __reduce__(self) -> Any:
+        return Version, ()  # a copy has memory of its own
 
 
 class _Sum:
@@ -233,50 +285,53 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
     pending: dict[int, dict[int, _Sum]] = {}  # by the creator's serial number and the index of its output
     heap: list[tuple[int, Function]] = []
 
-    def send(tensor: Any, array: Any) -> None:
-        creator = tensor.creator
-        if creator is None:
-            if id(tensor) in leaves:
-                leaves[id(tensor)][1].add(array, root.accumulate)
+    def send(source: Any, index: int, array: Any) -> None:
+        """Add a gradient to what waits for a leaf, or for output `index` of a creator."""
+        if not isinstance(source, Function):
+            if id(source) in leaves:
+                leaves[id(source)][1].add(array, root.accumulate)
             else:
-                leaves[id(tensor)] = tensor, _Sum(array)
+                leaves[id(source)] = source, _Sum(array)
             return
-        if creator.inputs is None:
+        if source.edges is None:
             raise RuntimeError(
-                f"backward: the graph of {type(creator).__name__} was freed by an earlier backward(); "
+                f"backward: the graph of {type(source).__name__} was freed by an earlier backward(); "
                 "call backward(retain_graph=True) the first time to walk it twice"
             )
-        sums = pending.get(creator.serial)
+        sums = pending.get(source.serial)
         if sums is None:
-            sums = pending[creator.serial] = {}
-            heapq.heappush(heap, (-creator.serial, creator))
-        if tensor.output_index in sums:
-            sums[tensor.output_index].add(array, root.accumulate)
+            sums = pending[source.serial] = {}
+            heapq.heappush(heap, (-source.serial, source))
+        if index in sums:
+            sums[index].add(array, root.accumulate)
         else:
-            sums[tensor.output_index] = _Sum(array)
+            sums[index] = _Sum(array)
 
     def visit(function: Function) -> None:
         sums = pending.pop(function.serial)
         gradients = [sums[i].array if i in sums else None for i in range(function.outputs)]
         if function.retained is not None:
             _retain(function.retained, gradients)
-        inputs, needs = function.inputs, function.needs
-        assert inputs is not None
+        edges, needs = function.edges, function.needs
+        assert edges is not None
         found = []
-        for tensor, needed, array in zip(inputs, needs, function.differentiate(gradients), strict=True):
+        for edge, needed, array in zip(edges, needs, function.differentiate(gradients), strict=True):
             if needed and array is not None:
-                if array.shape != tensor.data.shape or array.dtype != tensor.data.dtype:
+                source, index, given = edge
+                if not isinstance(source, Function):
+                    given = source.array
+                if array.shape != given.shape or array.dtype != given.dtype:
                     raise RuntimeError(
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
-                        f"its input is {tensor.data.dtype}{tensor.data.shape}"
+                        f"its input is {given.dtype}{given.shape}"
                     )
-                found.append((tensor, array))
+                found.append((source, index, array))
         if not retain_graph:
             function.free()
-        for tensor, array in found:
-            send(tensor, array)
+        for source, index, array in found:
+            send(source, index, array)
 
-    send(root, gradient)
+    send(root.creator or root, root.output_index, gradient)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
     return [(leaf, total.array) for leaf, total in leaves.values()]

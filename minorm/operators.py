@@ -12,9 +12,10 @@ import numpy as np
 
 from minorm import autograd, dtypes
 from minorm.kernels import select
-from minorm.ops import elementwise, indexing, reduction, shape
+from minorm.ops import elementwise, indexing, reduction, shape, stepwise
 from minorm.ops.matmul import MatMul
 from minorm.ops.operands import axes_of, axis_of, operands, sizes_of
+from minorm.ops.special import Remainder
 
 if TYPE_CHECKING:
     from minorm.tensor import Tensor
@@ -73,6 +74,34 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def __rpow__(self, other: Any) -> Tensor:
         return elementwise.Pow.apply(*operands("pow", other, self))
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return stepwise.FloorDivide.apply(*operands("floor_divide", self, other))
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return stepwise.FloorDivide.apply(*operands("floor_divide", other, self))
+
+    def __mod__(self, other: Any) -> Tensor:
+        return Remainder.apply(*operands("remainder", self, other), truncated=False)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return Remainder.apply(*operands("remainder", other, self), truncated=False)
+
+    def __and__(self, other: Any) -> Tensor:
+        return stepwise.Bitwise.apply(*operands("and", self, other), relation="bitwise_and")
+
+    def __or__(self, other: Any) -> Tensor:
+        return stepwise.Bitwise.apply(*operands("or", self, other), relation="bitwise_or")
+
+    def __xor__(self, other: Any) -> Tensor:
+        return stepwise.Bitwise.apply(*operands("xor", self, other), relation="bitwise_xor")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Tensor:
+        if dtypes.is_float(self.data.dtype):
+            raise TypeError(f"invert: x is {self.data.dtype}; expected bools or integers")
+        return stepwise.Stepwise.apply(self, step="invert")
 
     def __matmul__(self, other: Any) -> Tensor:
         a, b = operands("matmul", self, other, broadcast=False)

@@ -1,6 +1,7 @@
 """Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
 
-    x.data           the NumPy array (on a GPU, the CuPy array)
+    x.data           the NumPy array (on a GPU, the CuPy array); another of its shape and type may be assigned
+    x.array          the same array, as the library itself reads it
     x.requires_grad  whether backward() should leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
@@ -31,7 +32,9 @@ class Tensor(Operators, Changes):
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
     """
 
-    __slots__ = ("__weakref__", "creator", "data", "grad", "output_index", "requires_grad", "version")
+    __slots__ = (
+        "__weakref__", "array", "creator", "grad", "output_index", "requires_grad", "version", "view_of"
+    )  # fmt: skip
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
@@ -49,23 +52,25 @@ class Tensor(Operators, Changes):
             raise TypeError(
                 f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"
             )
-        self.data: Any = data
+        self.array: Any = data
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
         self.creator: autograd.Function | None = None
         self.output_index = 0
         self.version = Version()
+        self.view_of: autograd.View | None = None
 
     @staticmethod
     def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
         """The Tensor of a result: how autograd, which does not know this class, makes one."""
         self = Tensor.__new__(Tensor)
-        self.data = array if type(array) is np.ndarray else select.as_array(array)
+        self.array = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
         self.grad = None
         self.creator = creator
         self.output_index = index
         self.version = Version()
+        self.view_of = None
         return self
 
     @staticmethod
@@ -79,19 +84,55 @@ class Tensor(Operators, Changes):
     # What it is
 
     @property
+    def data(self) -> Any:
+        """The array. An array of the same shape and type, on the same device, may be assigned; it is not copied.
+
+        Views made before, and what detach() gave, keep the old array. Raises TypeError for what is no array or has
+        another type, ValueError for another shape, RuntimeError for another device.
+        """
+        return self.array
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        if isinstance(array, Tensor):
+            raise TypeError("x.data = value: value is a Tensor; expected an array; write x.data = value.data")
+        if not select.is_array(array):
+            raise TypeError(
+                f"x.data = value: value is {type(array).__name__}; expected an array; write x.data[...] = value"
+            )
+        if array.dtype != self.dtype:
+            raise TypeError(
+                f"x.data = value: value is {array.dtype}, x is {self.dtype}; expected x's type; "
+                "write x.data = value.astype(x.dtype)"
+            )
+        if array.shape != self.shape:
+            raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
+        if not select.together(array, self.array):
+            raise RuntimeError(
+                f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
+            )
+        self.take(array)
+
+    def take(self, array: Any) -> None:
+        """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
+        if array is not self.array:
+            self.array = array
+            self.version, self.view_of = Version(), None  # whatever shared the old memory keeps it
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis."""
-        return self.data.shape
+        return self.array.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type, one of minorm's (a NumPy dtype)."""
-        return self.data.dtype
+        return self.array.dtype
 
     @property
     def ndim(self) -> int:
         """How many axes."""
-        return self.data.ndim
+        return self.array.ndim
 
     @property
     def device(self) -> str:
@@ -245,7 +286,7 @@ class Tensor(Operators, Changes):
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        result = self.spawn(self.data, None, 0)
+        result = self.spawn(self.array, None, 0)
         result.version = self.version
         return result
 

@@ -32,16 +32,19 @@ class Call:
     arguments  its arguments by name, defaults included
     result     the Tensor, or the tuple of Tensors, that it returned
     children   the calls it made itself, in order; empty for an autograd.Function
+    changed    whether the result is a Tensor from before, changed in place: from here on it stands for the new value
     """
 
     target: Any
     arguments: dict[str, Any]
     result: Any = None
     children: list[Call] = field(default_factory=list)
+    changed: bool = False
 
 
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
+    originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
 
 
 state = _State()
@@ -51,11 +54,24 @@ state = _State()
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
     calls: list[Call] = []
-    outer, state.calls = state.calls, calls
+    outer = state.calls, state.originals
+    state.calls, state.originals = calls, {}
     try:
         yield calls
     finally:
-        state.calls = outer
+        state.calls, state.originals = outer
+
+
+def remember(array: Any) -> None:
+    """Keep what an array holds before it is changed in place for the first time."""
+    if id(array) not in state.originals:
+        state.originals[id(array)] = array, array.copy()
+
+
+def changed(tensor: Any) -> None:
+    """Say that the last call changed `tensor` in place: that is its result."""
+    if state.calls is not None:
+        state.calls[-1].result, state.calls[-1].changed = tensor, True
 
 
 def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

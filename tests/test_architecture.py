@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": {"nest", "equation", "minorm_ext"},
     "ops": {"autograd", "kernels", "nest", "equation"},
     "operators": {"ops", "autograd", "kernels"},
-    "changes": {"operators", "autograd", "kernels"},
+    "changes": {"operators", "ops", "autograd", "trace", "kernels"},
     "tensor": {"changes", "operators", "ops", "autograd", "kernels"},
     "creation": {"tensor", "ops", "random", "kernels"},
     "joining": {"tensor", "ops", "kernels"},

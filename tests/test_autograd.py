@@ -168,7 +168,7 @@ def test_a_view_shares_the_version() -> None:
 
 def test_in_place_on_a_tensor_in_the_graph_is_refused() -> None:
     x = leaf(1.0)
-    with pytest.raises(RuntimeError, match=r"fill_: the tensor requires grad.*no_grad"):
+    with pytest.raises(RuntimeError, match=r"fill_: the tensor is a leaf that requires grad.*no_grad"):
         x.fill_(2.0)
     with mn.no_grad():
         x.fill_(2.0)

@@ -5,6 +5,7 @@ Each case pins the whole message, so that nobody makes it worse by accident. Mod
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -359,8 +360,78 @@ GRADIENTS = [
         "a parameter changed inside the graph",
         lambda: leaf(3).mul_(2),
         RuntimeError,
-        "mul_: the tensor requires grad and a change in place is not recorded; do it inside minorm.no_grad(), or "
-        "compute a new tensor",
+        "mul_: the tensor is a leaf that requires grad, and its gradient is one at the value it has; change it inside "
+        "minorm.no_grad(), or compute a new tensor",
+    ),
+    Case(
+        "a view of a parameter changed inside the graph",
+        lambda: leaf(3)[1:].fill_(2),
+        RuntimeError,
+        "fill_: the tensor is a view of a leaf that requires grad, and its gradient is one at the value it has; change "
+        "it inside minorm.no_grad(), or compute a new tensor",
+    ),
+    Case(
+        "a change in place to a type that does not fit",
+        lambda: operator.itruediv(images(2, dtype=mn.int64), 2),
+        TypeError,
+        "x /= y: the result is float32, x is int64; expected a result that x's type can hold; compute a new tensor, or "
+        "convert x first",
+    ),
+    Case(
+        "a change in place with another float type",
+        lambda: operator.iadd(images(2), images(2, dtype=mn.float64)),
+        TypeError,
+        "x += y: operands are float32 and float64; expected one float type; convert one with x.to(dtype)",
+    ),
+    Case(
+        "a change in place that would make the tensor larger",
+        lambda: operator.iadd(images(1), images(3)),
+        ValueError,
+        "x += y: x is (1,), y is (3,); expected a y that broadcasts to x's shape, which no change in place can make "
+        "larger",
+    ),
+    Case(
+        "a change in place of an expanded tensor",
+        lambda: images(1).expand(3).add_(1),
+        RuntimeError,
+        "add_: several elements of x share one place in memory (expand); expected one each; work on x.clone()",
+    ),
+    Case(
+        "a change in place that no gradient passes",
+        lambda: operator.ifloordiv(leaf(2) * 1, 2),
+        RuntimeError,
+        "x //= y: no gradient passes FloorDivide, and x is a result in the graph; compute on x.detach(), or inside "
+        "minorm.no_grad()",
+    ),
+    Case(
+        "bits of floats",
+        lambda: images(2) & images(2),
+        TypeError,
+        "bitwise_and: an operand is float32; expected bools or integers",
+    ),
+    Case(
+        "a Tensor assigned to data",
+        lambda: setattr(leaf(3), "data", mn.zeros(3)),
+        TypeError,
+        "x.data = value: value is a Tensor; expected an array; write x.data = value.data",
+    ),
+    Case(
+        "a number assigned to data",
+        lambda: setattr(leaf(3), "data", 0.0),
+        TypeError,
+        "x.data = value: value is float; expected an array; write x.data[...] = value",
+    ),
+    Case(
+        "an array of another type assigned to data",
+        lambda: setattr(leaf(3), "data", np.zeros(3)),
+        TypeError,
+        "x.data = value: value is float64, x is float32; expected x's type; write x.data = value.astype(x.dtype)",
+    ),
+    Case(
+        "an array of another shape assigned to data",
+        lambda: setattr(leaf(3), "data", np.zeros(4, np.float32)),
+        ValueError,
+        "x.data = value: value has shape (4,); expected (3,), x's own",
     ),
 ]
 

@@ -79,7 +79,9 @@ TENSOR = names("""
     shape dtype device grad requires_grad data ndim T mT is_leaf numpy item tolist detach backward retain_grad
     requires_grad_ to float double half cpu clone contiguous size dim numel sum mean var std amax amin max min argmax
     argmin reshape view flatten permute transpose unsqueeze squeeze expand repeat flip split chunk unbind gather
-    exp log sqrt sin cos abs pow matmul clip clamp fill_ zero_ copy_ add_ mul_ __array__ __dlpack__ __dlpack_device__
+    exp log sqrt sin cos abs pow matmul clip clamp fill_ zero_ copy_ add_ sub_ mul_ div_ clip_ clamp_
+    __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__ __ixor__
+    __floordiv__ __mod__ __and__ __or__ __xor__ __invert__ __array__ __dlpack__ __dlpack_device__
 """)
 
 CUDA = names("""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm import nn
 
 
 def test_python_floats_become_float32_and_arrays_keep_their_type() -> None:
@@ -217,6 +218,39 @@ def test_in_place_methods_outside_the_graph() -> None:
     x.copy_(x.data[::-1].copy())
     np.testing.assert_array_equal(x.data, [8, -1, 8])
     assert x.version.count == 5
+
+
+def test_data_takes_an_array_of_its_shape_and_type() -> None:
+    w = nn.Linear(3, 2).weight
+    shared, array = w.detach(), np.full((2, 3), 7, np.float32)
+    view = w[0]
+    w.data = array
+    assert w.data is array
+    assert w.array is array
+    assert (w + 1).tolist() == [[8] * 3] * 2
+    with mn.no_grad():
+        w += 1
+    assert array[0, 0] == 8
+    assert shared.tolist() != w.tolist()
+    assert view.tolist() == shared[0].tolist()
+    for wrong in (mn.zeros(2, 3), [[0.0]], np.zeros((2, 3)), np.zeros(3, np.float32), np.zeros((2, 3), ">f4")):
+        with pytest.raises((TypeError, ValueError), match=r"^x.data = value: .*expected"):
+            w.data = wrong
+        assert w.data is array
+
+
+def test_a_new_array_leaves_the_graph_of_the_old_one_alone() -> None:
+    w = mn.tensor([1.0, 2.0], requires_grad=True)
+    y = (w * w).sum()
+    w.data = np.array([5, 5], np.float32)
+    y.backward()
+    assert w.grad.tolist() == [2, 4]
+
+
+def test_modules_change_type_with_what_shares_nothing() -> None:
+    layer = nn.Linear(2, 2).half()
+    assert layer.weight.dtype == mn.float16
+    assert layer.double().weight.data.dtype == np.float64
 
 
 def test_tensors_hash_by_identity() -> None:

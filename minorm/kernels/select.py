@@ -86,6 +86,18 @@ def together(a: Any, b: Any) -> bool:
     return type(a) is type(b) is np.ndarray or device_of(a) == device_of(b)
 
 
+def overlap(a: Any, b: Any) -> bool:
+    """Do two arrays lie in one stretch of memory, as an array and a view of it do?"""
+    return bool(namespace(a).may_share_memory(a, b)) if type(a) is type(b) else False
+
+
+def same(a: Any, b: Any) -> bool:
+    """Are two arrays on one device the same elements in memory, in the same order?"""
+    if a.shape != b.shape or a.strides != b.strides or type(a) is not type(b):
+        return False
+    return a.ctypes.data == b.ctypes.data if backend(a) is cpu else a.data.ptr == b.data.ptr
+
+
 def is_device(value: Any) -> bool:
     """True for what names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
     return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")

@@ -29,6 +29,8 @@ class Parameter(Tensor):
                 "convert it, pass requires_grad=False, or use register_buffer"
             )
         super().__init__(array, requires_grad=requires_grad)
+        if isinstance(data, Tensor):
+            self.version = data.version  # one memory, one count of its changes
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()

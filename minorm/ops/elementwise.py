@@ -96,13 +96,14 @@ class Div(Function):
     """a / b"""
 
     def forward(self, a: Any, b: Any) -> Any:
-        self.a, self.b = a, b
+        self.shape, self.b = a.shape, b
+        self.a = a if self.needs[1] else None  # kept for the gradient of b alone
         return a / b
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
         return (
-            gradient_of(a.shape, np.divide, dy, b) if self.needs[0] else None,
+            gradient_of(self.shape, np.divide, dy, b) if self.needs[0] else None,
             gradient_of(b.shape, lambda g, a, b: -g * (a / b) / b, dy, a, b) if self.needs[1] else None,
         )
 

@@ -1,4 +1,8 @@
-"""Reading elements by position. The gradient is zero but for the positions read, where it is added up."""
+"""Reading and writing elements by position.
+
+The gradient of reading is zero but for the positions read, where it is added up. Writing splits the gradient: the
+positions written belong to the value, the rest to what was there before.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,20 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import as_array, backend, is_array
+from minorm.ops.elementwise import sum_to
 
 
 def is_basic(index: Any) -> bool:
     """True where `index` holds only integers, slices, `...` and None: then NumPy returns a view."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, (int, np.integer, slice)) for p in parts)
+
+
+def viewing(index: Any) -> tuple[Any, ...]:
+    """The same basic index with `...` in it: NumPy then gives an array without axes where it would give a number."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return parts if any(part is Ellipsis for part in parts) else (*parts, ...)
 
 
 class GetItem(Function):
@@ -23,7 +34,10 @@ class GetItem(Function):
 
     def forward(self, x: Any, *, index: Any) -> Any:
         self.shape, self.index = x.shape, index
-        return x[index]
+        y = x[index]
+        if isinstance(y, np.generic):  # NumPy copies a single element, unless it is asked for an array without axes
+            y = x[viewing(index)]
+        return y
 
     def backward(self, dy: Any) -> Any:
         dx = np.zeros_like(dy, shape=self.shape)
@@ -35,11 +49,49 @@ class Take(Function):
     """x[index] with arrays of integers or bools in the index: a copy; a position read twice counts twice."""
 
     def forward(self, x: Any, *, index: Any) -> Any:
-        self.shape, self.index = x.shape, index
+        self.shape, self.index = x.shape, _own(index) if self.needs[0] else None
         return x[index]
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).indexing.add_at(dy, self.index, self.shape)
+
+
+class SetItem(Function):
+    """x[index] = value, in x's own memory; or v[index] = value where `steps` lead from x to v, a view of it.
+
+    steps: (function, options) of the views, each one's forward applied to the result of the one before.
+    """
+
+    def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
+        self.steps, self.index, self.shape = steps, _own(index), value.shape
+        self.order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+        _follow(x, steps)[index] = value
+        return x
+
+    def backward(self, dy: Any) -> Any:
+        lengths = [dy.shape[axis] for axis in self.order]
+        dx = np.empty_like(dy, order="C", shape=lengths).transpose([self.order.index(axis) for axis in range(dy.ndim)])
+        dx[...] = dy  # in the order of x's axes: so what was a view of x is a view of dx
+        window = _follow(dx, self.steps)
+        dvalue = as_array(window[self.index]).copy() if self.needs[1] else None
+        if dvalue is not None:
+            spare = max(0, len(self.shape) - dvalue.ndim)  # x[0] = value may have more axes, of length 1
+            dvalue = sum_to(dvalue, self.shape[spare:]).reshape(self.shape)
+        window[self.index] = 0
+        return dx if self.needs[0] else None, dvalue
+
+
+def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
+    for function, options in steps:
+        array = function().forward(array, **options)
+    return array
+
+
+def _own(index: Any) -> Any:
+    """The index with copies of its arrays, which are their owner's to change."""
+    if isinstance(index, tuple):
+        return tuple(_own(part) for part in index)
+    return index.copy() if is_array(index) else index
 
 
 class Gather(Function):

@@ -25,16 +25,16 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
     """
     first, last = values[0], values[-1]
     if type(first) is type(last) and len(values) == 2:  # two Tensors, since one is; mostly they agree already
-        a, b = first.data, last.data
+        a, b = first.array, last.array
         if a.dtype is b.dtype and a.shape == b.shape and not (real and a.dtype not in dtypes.FLOATS):
             return values
     like = next(v for v in values if hasattr(v, "spawn"))
-    common = like.data.dtype
+    common = like.array.dtype
     if common not in dtypes.FLOATS or not all(_agrees(v, common) for v in values):
         common = _common_type(operation, values, real)
     result = tuple([_convert(operation, v, common, like) for v in values])
-    shape = like.data.shape
-    if broadcast and not all(t.data.shape == shape or t.data.shape == () for t in result):
+    shape = like.array.shape
+    if broadcast and not all(t.array.shape == shape or t.array.shape == () for t in result):
         try:
             np.broadcast_shapes(*[t.shape for t in result])
         except ValueError:
@@ -67,13 +67,13 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "spawn"):
-        return value if value.data.dtype == dtype else Cast.apply(value, dtype=dtype)
+        return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
     if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
         raise TypeError(f"{operation}: operand is {type(value).__name__}; expected a Tensor, an array or a number")
-    if type(like.data) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
+    if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.spawn(np.asarray(value, dtype), None, 0)
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.spawn(select.scalar(value, dtype, like.data), None, 0)
+        return like.spawn(select.scalar(value, dtype, like.array), None, 0)
     array = select.as_array(value)
     if (there := select.device_of(array)) != like.device:
         raise RuntimeError(

@@ -60,7 +60,9 @@ class Max(Function):
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
         self.y = self.extreme(x, axis=axes, keepdims=True)
-        return self.y if keepdims else self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
+        if keepdims:
+            return self.y
+        return self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes]).copy()  # a view would not be watched
 
     def backward(self, dy: Any) -> Any:
         hit = self.x == self.y
@@ -105,7 +107,7 @@ class LogSumExp(Function):
         with np.errstate(divide="ignore"):
             self.y = np.log(np.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
         y = self.y if keepdims else self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
-        return y.astype(x.dtype, copy=False)
+        return y.astype(x.dtype)  # a copy: a view of what is kept would not be watched
 
     def backward(self, dy: Any) -> Any:
         slope = np.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))

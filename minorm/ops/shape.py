@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import Function
+from minorm.kernels.select import overlap
 from minorm.ops.elementwise import sum_to
 
 
 class Reshape(Function):
-    """The same elements, in row-major order, under another shape."""
+    """The same elements, in row-major order, under another shape: a view, or a copy where no strides give that one."""
 
     view = True
 
     def forward(self, x: Any, *, shape: tuple[int, ...]) -> Any:
         self.shape = x.shape
-        return x.reshape(shape)
+        y = x.reshape(shape)
+        if not x.flags.c_contiguous:
+            self.view = overlap(x, y)
+        return y
 
     def backward(self, dy: Any) -> Any:
         return dy.reshape(self.shape)

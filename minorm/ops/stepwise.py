@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import dtypes
 from minorm.autograd import Function
 
 
@@ -16,6 +17,27 @@ class Stepwise(Function):
 
     def forward(self, x: Any, *, step: str) -> Any:
         return getattr(np, step)(x)
+
+
+class FloorDivide(Function):
+    """a / b rounded down."""
+
+    differentiable = False
+
+    def forward(self, a: Any, b: Any) -> Any:
+        return np.floor_divide(a, b)
+
+
+class Bitwise(Function):
+    """bitwise_and, bitwise_or or bitwise_xor of integers, bit by bit, or of bools."""
+
+    differentiable = False
+
+    def forward(self, a: Any, b: Any, *, relation: str) -> Any:
+        for array in (a, b):
+            if array.dtype in dtypes.FLOATS:
+                raise TypeError(f"{relation}: an operand is {array.dtype}; expected bools or integers")
+        return getattr(np, relation)(a, b)
 
 
 class Quotient(Function):

@@ -213,6 +213,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "argwhere": _argwhere,
     "clip": _clip,
     "empty": ndarray,
+    "may_share_memory": lambda a, b, max_work=None: bool(np.may_share_memory(a.memory, b.memory)),
     "nonzero": _nonzero,
     "sort": _sort,
     "where": _where,

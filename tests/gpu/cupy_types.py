@@ -126,6 +126,7 @@ SIGNATURES = {
     "indices": "dimensions, dtype=<class 'int'>",
     "linspace": "start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0",
     "max": "a, axis=None, out=None, keepdims=False",
+    "may_share_memory": "a, b, max_work=None",
     "mean": "a, axis=None, dtype=None, out=None, keepdims=False",
     "min": "a, axis=None, out=None, keepdims=False",
     "moveaxis": "a, source, destination",

@@ -34,6 +34,27 @@ layouts = _table()
 CLOSE = {mn.float64: 1e-10, mn.float32: 3e-5, mn.float16: 5e-3, mn.bfloat16: 4e-2}
 
 Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+
+
+def _in_place(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
+    row, turned = x[1], x.T
+    x += y
+    x *= y * y + 1
+    row -= y[0] if y.ndim > 1 else y
+    turned /= 2
+    x.clamp_(-1.5, 1.5).add_(y, alpha=2)
+    return x + row + turned.T
+
+
+def _by_position(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
+    x[0] += 1
+    x[1:, ::2] = y[::2] * 2
+    x[mn.tensor([0, 2]).to(x.device)] *= y
+    x[3].zero_()
+    x[2].copy_(y)
+    return x
+
+
 OPERATIONS: dict[str, Case] = {
     "add": (lambda a, b: a + b, ((4, 5), (5,))),
     "sub": (lambda a, b: a - b, ((4, 5), (4, 1))),
@@ -70,6 +91,13 @@ OPERATIONS: dict[str, Case] = {
     "expand, repeat": (lambda a: a.expand(3, 4, 5).repeat(2, 1, 1) + a.repeat(1, 1), ((4, 5),)),
     "repeat never": (lambda a: a.repeat(0, 2), ((4, 5),)),
     "flip": (lambda a: a.flip(0, 1), ((4, 5),)),
+    "in place": (lambda a, b: _in_place(a * 1, b), ((4, 5), (5,))),
+    "in place, a buffer": (lambda a, b: _in_place(mn.zeros_like(a.detach()), a + b), ((4, 5), (5,))),
+    "in place, by position": (lambda a, b: _by_position(a * 1, b), ((4, 5), (5,))),
+    "floor, remainder, bits": (
+        lambda a, b: a * ((a // 0.7 % 2 > 0) & (b < 1) | ~(a > b) ^ (b > 0)).to(a.dtype),
+        ((4, 5), (5,)),
+    ),
     "cat, stack": (lambda a, b: mn.stack([mn.cat([a, b]), mn.cat([b, a])], 1), ((2, 5), (3, 5))),
     "pad": (lambda a: mn.pad(a, (1, -2, 0, 3), 2.5), ((4, 5),)),
     "split, chunk, unbind": (lambda a: a.split(2, 1)[1] * a.chunk(3, 1)[0] + a.unbind(1)[0].unsqueeze(1), ((4, 5),)),
@@ -200,7 +228,7 @@ def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Function, "apply", classmethod(note))
     for function, shapes_of in OPERATIONS.values():
-        function(*[mn.ones(*shape, device="cuda") for shape in shapes_of])
+        function(*[mn.ones(*shape, device="cuda", requires_grad=True) for shape in shapes_of])
     for function, arguments in layouts.CASES.values():
         function(*[mn.tensor(a.values(0, mn.float32), device="cuda") for a in arguments])
     names = [f"minorm.ops.{file.name}" for file in pkgutil.iter_modules(ops.__path__)]

@@ -80,12 +80,12 @@ def _on_the_cpu(model: Any) -> Iterator[None]:
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.data) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:
-        tensor.data = tensor.detach().cpu().data
+        tensor.take(tensor.detach().cpu().data)
     try:
         yield
     finally:
         for tensor, array in there:
-            tensor.data = array
+            tensor.take(array)
 
 
 def _host(argument: Any) -> Any:

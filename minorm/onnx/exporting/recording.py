@@ -32,6 +32,7 @@ class Run:
     calls: list[Call]
     result: Any
     buffers: dict[str, Tensor]
+    originals: dict[int, tuple[Any, Any]]  # by id: arrays that calls changed in place, and what they held before
 
 
 def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
@@ -39,16 +40,21 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
     known = [a for a in args if isinstance(a, Tensor)]
     if isinstance(model, Module):
         known += [*model.parameters(), *model.buffers()]
-    before = {id(tensor.version): tensor.version.count for tensor in known}
+    before = {id(tensor.version): (tensor.version.count, _unseen(tensor)) for tensor in known}
     with no_grad(), _scopes(model), trace.record() as calls:
         result = model(*args)
+        originals = trace.state.originals
     ignored = {id(b.version) for b in model.buffers()} if isinstance(model, Module) else set()
     for tensor in known:
-        if tensor.version.count != before[id(tensor.version)] and id(tensor.version) not in ignored:
-            raise ExportError(_CHANGED.format("an input or a parameter", tensor.shape))
+        if tensor.version.count != before[id(tensor.version)][0] and id(tensor.version) not in ignored:
+            raise ExportError(
+                f"export: an input or a parameter of shape {tensor.shape} was changed in place; a graph changes "
+                "nothing that it is given; compute a new tensor instead, or start from x.clone()"
+            )
     _refuse_changes(calls, before, ignored)
+    _part_views(calls)
     buffers = model.named_buffers() if isinstance(model, Module) else ()
-    return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers})
+    return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers}, originals)
 
 
 _CHANGED = (
@@ -57,13 +63,27 @@ _CHANGED = (
 )
 
 
-def _refuse_changes(calls: list[Call], before: dict[int, int], ignored: set[int]) -> None:
-    """`x[i] = 0` leaves no trace, but it counts up the version of the tensor it changes."""
+def _unseen(tensor: Tensor) -> int:
+    """How many changes of the tensor no trace has written down: those of its array, behind its back."""
+    return tensor.version.count - tensor.version.traced
+
+
+def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignored: set[int]) -> None:
+    """A change that leaves no call behind still counts up the version of the tensor it changes."""
     for call in calls:
         for tensor in tensors_of(call.result):
-            if tensor.version.count != before.get(id(tensor.version), 0) and id(tensor.version) not in ignored:
+            if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
                 raise ExportError(_CHANGED.format(f"a result of {name_of(call.target)}", tensor.shape))
         _refuse_changes(call.children, before, ignored)
+
+
+def _part_views(calls: list[Call]) -> None:
+    """A view of a buffer lives on in the calls; the next run, which changes the buffer, must not view it anew."""
+    for call in calls:
+        if not call.changed:
+            for tensor in tensors_of(call.result):
+                tensor.view_of = None
+        _part_views(call.children)
 
 
 @contextmanager
@@ -106,7 +126,7 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
-        (module, name, buffer, buffer.data, buffer.data.copy(), buffer.version.count)
+        (module, name, buffer, buffer.data, buffer.data.copy(), buffer.version.count, buffer.version.traced)
         for module in modules
         for name, buffer in module.named_buffers(recurse=False)
     ]
@@ -117,9 +137,10 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
     finally:
         for module, mode in modes:
             module.training = mode
-        for module, name, buffer, array, contents, version in buffers:
+        for module, name, buffer, array, contents, count, traced in buffers:
             np.copyto(array, contents)
-            buffer.data, buffer.version.count = array, version
+            buffer.take(array)
+            buffer.version.count, buffer.version.traced = count, traced
             if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
                 setattr(module, name, buffer)
 

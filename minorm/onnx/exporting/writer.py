@@ -40,12 +40,18 @@ class Writer:
         self.kept: list[Any] = []  # an id means something only while its object lives
         self.failures: list[str] = []
         self.declined: list[str] = []  # why the functions around the current call have no form of their own
+        self.holders: list[dict[int, list[int]]] = []  # run -> id of an array -> ids of the constants that hold it
+        self.originals: list[dict[int, tuple[Any, Any]]] = []  # run -> id of an array that changed -> what it held
+        self.unwritten: dict[int, str] = {}  # id of a Value that no operator gives -> why: wrong only where it is used
+        self.spoilt: list[str] | None = None  # collects those reasons while a change in place is written
 
     def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
         """The graph of the runs; `inputs[i]` is argument `places[i]`. Returns the Values of the results."""
         self.known = [{} for _ in runs]
         self.arrays = [{} for _ in runs]
+        self.holders = [{} for _ in runs]
         self.kept = [runs]
+        self.originals = [run.originals for run in runs]
         for value, place in zip(inputs, places, strict=True):
             self._bind(value, [run.args[place] for run in runs])
         self._walk([run.calls for run in runs])
@@ -86,6 +92,9 @@ class Writer:
             self.graph.scope = outer
             return
         results = [tensors_of(call.result) for call in calls]
+        if first.changed:
+            self._change(calls, results)
+            return
         if all(id(tensor) in self.known[0] for tensor in results[0]):
             return  # it returned what it was given
         reasons = self._by_rule(calls, results)
@@ -102,6 +111,23 @@ class Writer:
         self._fail(first, [*self.declined, *reasons])
         for tensors in zip(*results, strict=True):
             self._bind(Value(None, tensors[0].dtype), tensors)
+
+    def _change(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> None:
+        """A change in place: its result is a Tensor known before, which stands for the new value from here on.
+
+        What cannot be written is an error where somebody reads it: buffers change that no output needs.
+        """
+        self.spoilt = []
+        reasons = self._by_rule(calls, results)
+        if reasons is not None:
+            self.spoilt.append(self._failure(calls[0], reasons))
+            for tensors in zip(*results, strict=True):
+                self._bind(Value(None, tensors[0].dtype), tensors, changed=True)
+        for tensors in zip(*results, strict=True) if self.spoilt else ():
+            value = self._find(tensors)
+            self.unwritten[id(value)] = self.spoilt[0]
+            self.kept.append(value)
+        self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
         """Write the call by the first rule that accepts it: None. Where none does, why not."""
@@ -124,19 +150,22 @@ class Writer:
                 continue
             values = written if isinstance(written, tuple) else (written,)
             for value, tensors in zip(values, zip(*results, strict=True), strict=True):
-                self._bind(value, tensors)
+                self._bind(value, tensors, changed=first.changed)
             return None
         return reasons
 
     def _fail(self, call: Call, reasons: Sequence[str]) -> None:
+        self.failures.append(self._failure(call, reasons))
+
+    def _failure(self, call: Call, reasons: Sequence[str]) -> str:
         shapes = [f"{key} {value.shape}" for key, value in call.arguments.items() if isinstance(value, Tensor)]
         where = f" in {self.graph.scope}" if self.graph.scope else ""
         why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ": minorm has no ONNX form for it"
-        self.failures.append(f"{name_of(call.target)}({', '.join(shapes)}){where}{why}")
+        return f"{name_of(call.target)}({', '.join(shapes)}){where}{why}"
 
     # Values
 
-    def _bind(self, value: Value, tensors: Sequence[Tensor]) -> None:
+    def _bind(self, value: Value, tensors: Sequence[Tensor], changed: bool = False) -> None:
         shape = self._shape(tensors)
         if value.shape not in (None, shape) or value.dtype != tensors[0].dtype:
             raise AssertionError(
@@ -145,7 +174,11 @@ class Writer:
         value.shape = shape
         for run, tensor in enumerate(tensors):
             self.known[run][id(tensor)] = value
-            self.arrays[run].setdefault(id(tensor.data), value)
+            if changed:
+                self.arrays[run][id(tensor.data)] = value
+                self.known[run].update(dict.fromkeys(self.holders[run].get(id(tensor.data), ()), value))
+            else:
+                self.arrays[run].setdefault(id(tensor.data), value)
 
     def _shape(self, tensors: Sequence[Tensor]) -> Shape:
         shapes = [tensor.shape for tensor in tensors]
@@ -172,20 +205,26 @@ class Writer:
         if found is None:
             found = self._constant(tensors, what)
             self._bind(found, tensors)
+            for run, tensor in enumerate(tensors):
+                self.holders[run].setdefault(id(tensor.data), []).append(id(tensor))
+        why = self.unwritten.get(id(found))
+        if why is not None:
+            (self.failures if self.spoilt is None else self.spoilt).append(why)
         return found
 
     def _constant(self, tensors: Sequence[Tensor], what: str) -> Value:
-        arrays = [tensor.data for tensor in tensors]
-        base = arrays[0]
+        arrays = [self.originals[run].get(id(t.data), (None, t.data))[1] for run, t in enumerate(tensors)]
+        base = tensors[0].data
         home = self.homes.get(id(base))
         if home is not None:
             return Value(base.shape, base.dtype, home, base, home)
+        base = arrays[0]
         if arrays[self.sized :] and not _same(base, arrays[-1]):
             raise ExportError(f"export: {what} of shape {base.shape} {_BEHIND}")
         arrays = arrays[: self.sized]
         if all(_same(base, array) for array in arrays):
             scope = f"{self.graph.scope}." if self.graph.scope else ""
-            value = Value(base.shape, base.dtype, self.labels.get(id(base), f"{scope}constant"), base)
+            value = Value(base.shape, base.dtype, self.labels.get(id(tensors[0].data), f"{scope}constant"), base)
             value.trained = any(tensor.requires_grad for tensor in tensors)
             return value
         return self._filled(arrays, what)

@@ -18,6 +18,7 @@ from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators.arithmetic import Binary, paired
 from minorm.ops import elementwise as ops
+from minorm.ops.stepwise import Bitwise
 from minorm.tensor import Tensor
 
 _OPERATORS = {
@@ -37,6 +38,13 @@ def write_compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if relation in _LOGIC:
         return g.add(_LOGIC[relation], a, b)
     return compare(g, a, b, relation)
+
+
+@lowers(Bitwise)
+def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
+    if a.dtype != dtypes.bool:
+        raise Decline(f"minorm writes {relation} of bools alone")
+    return g.add(_LOGIC[relation.replace("bitwise", "logical")], a, b)
 
 
 def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:

@@ -13,7 +13,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.graph.sizes import Length, Size, size_of
-from minorm.onnx.operators.shape import INT_MAX, INT_MIN, slice_, squeeze, unsqueeze
+from minorm.onnx.operators.shape import INT_MAX, INT_MIN, expand, reshape, slice_, squeeze, unsqueeze
 from minorm.ops import indexing as ops
 from minorm.ops.operands import axes_of, axis_of
 from minorm.tensor import Tensor
@@ -69,6 +69,15 @@ def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
     runs = [[n.values[r] if isinstance(n, Size) else n for n in (length, start, end)] for r in range(count)]
     # An end of INT_MIN going backwards means "to the first element", which Python writes as None.
     return size_of([len(range(*slice(a, None if b == INT_MIN else b, step).indices(n))) for n, a, b in runs])
+
+
+@lowers(ops.SetItem)
+def write_setitem(g: Graph, x: Value, value: Value, steps: Any, index: Any) -> Value:
+    if steps or index is not Ellipsis:
+        raise Decline("a graph changes no part of a tensor; put it together by minorm.cat or minorm.where")
+    if value.ndim > x.ndim:
+        value = reshape(g, value, value.known_shape[value.ndim - x.ndim :])
+    return expand(g, value, x.known_shape)
 
 
 @writes(ops.Take, "Gather", since=(1, 11, 13))

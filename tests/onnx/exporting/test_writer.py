@@ -159,3 +159,121 @@ def test_a_model_for_one_batch_size_only_is_written_for_it() -> None:
 def test_that_is_an_error_where_the_axis_was_asked_to_be_free() -> None:
     with pytest.raises((mo.ExportError, ValueError)):
         mo.export(lambda x: x.reshape(2, 3) + 1, mn.ones(2, 3), None, dynamic_axes={"x": [0]})
+
+
+# Changes in place
+
+
+class Shortcut(nn.Module):
+    """`out += shortcut(x)`, as residual networks are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.shortcut = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        out = F.relu(self.conv(x))
+        before = out * 1
+        out += self.shortcut(x)
+        out *= 0.5
+        return F.relu(out) - before
+
+
+def test_a_shortcut_added_in_place(proved: Any, operators: Any, image: mn.Tensor, opset: int) -> None:
+    proto = proved(Shortcut(), image, opset=opset)
+    assert operators(proto) == ["Conv", "Relu", "Mul", "Conv", "Add", "Mul", "Relu", "Sub"]
+
+
+def test_every_operator_in_place(proved: Any, operators: Any) -> None:
+    def model(x: mn.Tensor) -> mn.Tensor:
+        y = x * 1
+        y -= x.mean()
+        y /= x * x + 1
+        y **= 2
+        mask = y > 0.1
+        mask &= y < 0.5
+        mask |= x > 1
+        mask ^= x < -1
+        y.clamp_(0.05, 0.4)
+        return mn.where(mask, y, x)
+
+    proto = proved(model, mn.randn(3, 4))
+    expected = "Mul ReduceMean Sub Mul Add Div Pow Greater Less And Greater Or Less Xor Clip Where"
+    assert sorted(operators(proto)) == sorted(expected.split())
+
+
+def test_views_and_aliases_see_the_change(proved: Any) -> None:
+    def model(x: mn.Tensor) -> tuple[mn.Tensor, ...]:
+        y = x * 2
+        row, turned, alias = y[0], y.T, y.detach()
+        inner = turned[1:]
+        first = row + 1  # of the old value
+        y += x
+        return first, row * 1, turned * 1, inner * 1, alias * 1, y
+
+    proved(model, mn.randn(3, 4))
+
+
+def test_a_constant_is_what_it_was_before_it_changed(proved: Any) -> None:
+    def model(x: mn.Tensor) -> tuple[mn.Tensor, mn.Tensor]:
+        total = mn.zeros(4)
+        alias = total.detach()
+        early = x + total
+        total += x[0]
+        total += x[1]
+        return early, alias * 2
+
+    proved(model, mn.randn(3, 4))
+
+
+def test_what_is_overwritten_as_a_whole(proved: Any, opset: int) -> None:
+    def model(x: mn.Tensor) -> tuple[mn.Tensor, ...]:
+        y, z, u = x * 2, x * 3, x * 4
+        y.copy_(x[0])
+        z.zero_()
+        u[...] = x + 1
+        return y, z, u
+
+    proved(model, mn.randn(3, 4), opset=opset)
+
+
+def test_a_change_of_a_part_is_refused_by_name() -> None:
+    def paint(x: mn.Tensor) -> mn.Tensor:
+        y = x * 2
+        y[:, 0] = 0
+        return y
+
+    def shift(x: mn.Tensor) -> mn.Tensor:
+        y = x * 2
+        y[0] += 1
+        return y
+
+    for model in (paint, shift):
+        with pytest.raises(mo.ExportError, match=r"SetItem\(x \(2, 3\).*a graph changes no part of a tensor.*cat"):
+            mo.export(model, mn.ones(2, 3), None)
+
+
+class Counting(nn.Module):
+    """Buffers that forward changes: one the result needs, and others that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", mn.zeros(1))
+        self.register_buffer("history", mn.zeros(8))
+        self.register_buffer("kept", mn.zeros(3))
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        self.steps += 1
+        self.history[0] += 1
+        self.kept.copy_(x[0])
+        return x * self.steps
+
+
+def test_buffers_that_change(operators: Any) -> None:
+    model = Counting()
+    proto = mo.export(model, mn.ones(2, 3), None, verify=True)
+    assert operators(proto) == ["Add", "Mul"]
+    assert model.steps.tolist() == [0]
+    assert model.history.tolist() == [0] * 8
+    assert mo.load(proto)(mn.ones(2, 3)).tolist() == [[1, 1, 1]] * 2
