@@ -51,6 +51,12 @@ def test_no_text_sends_anybody_to_the_stranger() -> None:
     assert read > 300
 
 
+def test_the_readme_installs_so_that_the_clone_can_be_worked_in() -> None:
+    """Without -e the sources of the clone, which have no kernels, hide what was installed."""
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"pip install (.*?\[\w+\]\")", text) == ['-e ".[demo]"', '-e ".[test]"', '-e ".[labs]"']
+
+
 def test_the_cupy_that_is_advised_is_the_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra, version in (("cuda12", 12000), ("cuda12", 12090), ("cuda13", 13000)):
