@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minorm import dtypes
+from minorm.mistakes import Checked
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-class ArrayDataset:
+class ArrayDataset(Checked):
     """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
 
     arrays  arrays or Tensors with the same first axis
@@ -52,7 +53,7 @@ class ArrayDataset:
         return tuple(entries)
 
 
-class Subset:
+class Subset(Checked):
     """Some samples of another dataset, in the order of `indices`."""
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 from minorm import random
 from minorm.data.dataset import Array, read_batch
 from minorm.data.transforms import Transform
+from minorm.mistakes import Checked
 from minorm.tensor import Tensor
 
 
-class DataLoader:
+class DataLoader(Checked):
     """Iterates over a dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
     dataset     an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are stacked; a sample is a

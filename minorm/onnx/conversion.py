@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.onnx import examples
 from minorm.onnx.errors import ExportError
 from minorm.onnx.exporting import Path, save
@@ -22,6 +23,7 @@ from minorm.onnx.tracing import trace
 OURS = "minorm."  # what our metadata keys begin with
 
 
+@checked
 def convert(
     source: Source,
     path: Path = None,

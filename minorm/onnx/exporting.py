@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.nn import Module
 from minorm.onnx import external
 from minorm.onnx.checking import verify as check_against
@@ -22,6 +23,7 @@ from minorm.tensor import Tensor
 Path = str | os.PathLike[str] | IO[bytes] | None
 
 
+@checked
 def export(
     model: Callable[..., Any],
     args: Any,

@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.onnx import tensors, updates, validation
 from minorm.onnx.building import Builder, resolve
 from minorm.onnx.errors import LoadError
@@ -20,6 +21,7 @@ from minorm.onnx.tensors import Budget, text
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 
 
+@checked
 def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 2 << 30) -> GraphModule:
     """Read an ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
