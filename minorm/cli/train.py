@@ -99,6 +99,9 @@ def _open(args: argparse.Namespace) -> Run:
 
 def _line(row: Row, epochs: int) -> str:
     width = len(str(epochs))
-    train = f"train loss {row['train_loss']:.4f} accuracy {row['train_accuracy']:7.2%}"
-    test = f"test loss {row['test_loss']:.4f} accuracy {row['test_accuracy']:7.2%}"
+    train, test = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "test"))
     return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {test}  {row['images_per_second']:,.0f} images/s"
+
+
+def _score(part: str, loss: float, accuracy: float | None) -> str:
+    return f"{part} loss {loss:.4f}" + ("" if accuracy is None else f" accuracy {accuracy:7.2%}")
