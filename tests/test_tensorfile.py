@@ -445,3 +445,6 @@ def test_a_safetensors_file_may_begin_like_a_pickle(tmp_path: Path) -> None:
         metadata["filler"] += "x" * 8
         assert len(metadata["filler"]) < 2000
     assert read(tmp_path / "f")[0]["a"].tolist() == [1, 1]
+    (tmp_path / "f").write_bytes((tmp_path / "f").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="it is truncated"):
+        read(tmp_path / "f")
