@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "minorm_ext": NOTHING,
     "dtypes": NOTHING,
     "mistakes": NOTHING,
+    "startup": NOTHING,
     "nest": NOTHING,
     "equation": NOTHING,
     "trace": NOTHING,
@@ -85,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 SELECT = ROOT / "minorm/kernels/select.py"
-TOP = {"__init__", "cli", "explain"}  # may import anything below
+TOP = {"__init__", "__main__", "cli", "explain"}  # may import anything below
 
 
 def part_of(module: str) -> str | None:

@@ -12,22 +12,24 @@ from collections.abc import Sequence
 
 import minorm
 from minorm.cli import check, convert, demo, export, labs, train
+from minorm.startup import INTERRUPTED, startup
 
 EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+    startup.begun = True
+    args = _parser().parse_args(argv)
     try:
+        startup.ready = True
         return int(args.run(args))
     except KeyboardInterrupt as stop:
         print(f"\nminorm {args.command}: stopped{f'; {stop}' if str(stop) else ''}", file=sys.stderr, flush=True)
         if argv is None:
             sys.stdout.flush()
-            os._exit(130)  # at once: taking down scikit-learn in good order can last half a second
-        return 130
+            os._exit(INTERRUPTED)  # at once: taking down scikit-learn in good order can last half a second
+        return INTERRUPTED
     except BrokenPipeError:  # `minorm check model.onnx | head`
         sys.stderr.close()  # nobody reads any more; keep the interpreter from saying so
         return 1
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"minorm {args.command}: {str(error).removeprefix(f'{args.command}: ')}", file=sys.stderr)
         return 1
+    finally:
+        startup.ready = False
 
 
 def _parser() -> argparse.ArgumentParser:

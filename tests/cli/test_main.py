@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +33,15 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: minorm {command}" in capsys.readouterr().out
 
 
-def test_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "minorm.cli", "--version"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("name", ["minorm", "minorm.cli"])
+def test_version_and_both_names_of_the_module(name: str) -> None:
+    done = subprocess.run([sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"minorm {minorm.__version__}\n"
+
+
+def test_the_script_starts_main() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert tomllib.loads(text)["project"]["scripts"] == {"minorm": "minorm.cli:main"}
 
 
 @pytest.mark.parametrize("argv", [[], ["frobnicate"], ["train", "--data", "imagenet"], ["train", "--epochs", "many"]])
