@@ -75,18 +75,17 @@ class Checked:
         return super().__new__(cls)
 
 
-_TAKES_ANY = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-
-
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """True where the arguments fit `__init__`; False asks inspect, which takes ten times as long to be sure."""
     code = getattr(init, "__code__", None)
-    if code is None or code.co_flags & _TAKES_ANY:
+    if code is None:
         return False
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        return True
     given, positional = 1 + len(args), code.co_argcount  # self is one of them
     names = code.co_varnames
     return (
-        given <= positional
+        (given <= positional or code.co_flags & inspect.CO_VARARGS != 0)
         and kwargs.keys() <= set(names[given : positional + code.co_kwonlyargcount])
         and kwargs.keys() >= set(names[given : positional - len(init.__defaults__ or ())])
     )

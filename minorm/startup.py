@@ -27,12 +27,14 @@ INTERRUPTED = 130  # the exit code of what Ctrl-C stopped: 128 + SIGINT, as shel
 class Startup:
     """What happens to Ctrl-C and to errors before `cli.main` takes over, and where it cannot see them.
 
-    begun  `main` runs: it says itself what is wrong
-    ready  `main` is inside its `try`: a KeyboardInterrupt will be caught
+    begun    `main` runs: it says itself what is wrong
+    ready    `main` is inside its `try`: a KeyboardInterrupt will be caught
+    pressed  Ctrl-C came, whatever became of the KeyboardInterrupt
     """
 
     begun = False
     ready = False
+    pressed = False
 
     def watch(self) -> None:
         """Stand between the user and Python; a shell that starts a job in the background keeps Ctrl-C from it."""
@@ -45,7 +47,7 @@ class Startup:
         """Raise KeyboardInterrupt where it will be caught, the first time; else end here."""
         if not self.ready or _is_importing(frame):
             _end()
-        self.ready = False
+        self.ready, self.pressed = False, True
         raise KeyboardInterrupt
 
     def excepthook(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

@@ -181,6 +181,9 @@ def test_classes_of_the_users_are_made_as_before() -> None:
     assert (Recorded(3).width, Recorded(width=3, depth=4).depth) == (3, 4)
     assert Concrete(n=3).size() == 3
     assert Chosen(3).n == 3
+    assert len(nn.Sequential(nn.ReLU(), nn.ReLU())) == 2
+    with pytest.raises(TypeError, match="Sequential: there is no argument 'layers'"):
+        nn.Sequential(layers=[])
     with pytest.raises(TypeError, match="abstract"):
         Abstract()
     with pytest.raises(TypeError, match="Recorded: there is no argument 'widt'; did you mean 'width'"):

@@ -81,6 +81,7 @@ def end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> N
 
     monkeypatch.setattr(os, "_exit", exit_)
     monkeypatch.setattr(startup, "ready", False)
+    monkeypatch.setattr(startup, "pressed", False)
 
 
 def test_ctrl_c_ends_where_nobody_would_catch_it(end: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 import minorm
 from minorm import cli
 from minorm.cli import extras
+from minorm.startup import startup
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,6 +102,22 @@ def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(cli.check, "run", interrupted)
     assert cli.main(["check", "x"]) == 130
     assert capsys.readouterr().err == "\nminorm check: stopped; what is left is here\n"
+
+
+def test_an_error_that_ctrl_c_was_made_into_is_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(args: argparse.Namespace) -> Any:
+        monkeypatch.setattr(startup, "ready", True)
+        try:
+            startup.interrupt(2, None)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("a bad installation, perhaps") from error
+
+    monkeypatch.setattr(startup, "pressed", False)
+    monkeypatch.setattr(cli.check, "run", interrupted)
+    assert cli.main(["check", "x"]) == 130
+    assert capsys.readouterr().err == "\nminorm check: stopped\n"
 
 
 def test_need_says_nothing_where_all_is_there() -> None:
