@@ -83,12 +83,14 @@ def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     if code.co_flags & inspect.CO_VARKEYWORDS:
         return True
     given, positional = 1 + len(args), code.co_argcount  # self is one of them
+    needed = positional - len(init.__defaults__ or ())
+    if given > positional and not code.co_flags & inspect.CO_VARARGS:
+        return False
+    if not kwargs:
+        return needed <= given
     names = code.co_varnames
-    return (
-        (given <= positional or code.co_flags & inspect.CO_VARARGS != 0)
-        and kwargs.keys() <= set(names[given : positional + code.co_kwonlyargcount])
-        and kwargs.keys() >= set(names[given : positional - len(init.__defaults__ or ())])
-    )
+    known = names[given : positional + code.co_kwonlyargcount]
+    return kwargs.keys() <= set(known) and kwargs.keys() >= set(names[given:needed])
 
 
 # An array of another library

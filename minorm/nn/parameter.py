@@ -22,7 +22,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         array = data.data if isinstance(data, Tensor) else data
-        if is_foreign(array) and not select.is_array(array):
+        if not select.is_array(array) and is_foreign(array):
             raise not_a_tensor("Parameter", "data", array)
         if not hasattr(array, "dtype"):
             array = np.asarray(array, dtypes.float32)
