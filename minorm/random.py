@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.mistakes import checked
+
 
 @functools.cache
 def generator() -> np.random.Generator:
@@ -17,6 +19,7 @@ def generator() -> np.random.Generator:
     return np.random.Generator(np.random.PCG64())
 
 
+@checked
 def manual_seed(seed: int) -> None:
     """Restart the generator from `seed`; the same seed gives the same numbers on every machine."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
