@@ -8,6 +8,10 @@
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
+import minorm.startup  # before NumPy: Ctrl-C must find the command line ready for it
+
+# isort: split
+
 from minorm import cuda, functional, nn, optim
 from minorm.autograd import enable_grad, is_grad_enabled, no_grad
 from minorm.checkpoint import load, save

@@ -20,6 +20,7 @@ import numpy as np
 from minorm import tensorfile
 from minorm.atomic import FilePath
 from minorm.kernels import select
+from minorm.mistakes import checked
 from minorm.tensor import Tensor
 from minorm.tensorfile import Array
 
@@ -27,6 +28,7 @@ TREE = "minorm.tree"  # the metadata key of the JSON text
 MAX_DEPTH = 50
 
 
+@checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
     """Write Tensors or arrays by name to a safetensors file.
 
@@ -47,16 +49,19 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     tensorfile.write(arrays, path, metadata)
 
 
+@checked
 def load(path: FilePath) -> dict[str, Tensor]:
     """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them."""
     return {name: Tensor(array) for name, array in load_arrays(path).items()}
 
 
+@checked
 def load_arrays(path: FilePath) -> dict[str, Array]:
     """As `load`, but NumPy arrays."""
     return tensorfile.read(path)[0]
 
 
+@checked
 def load_metadata(path: FilePath) -> dict[str, str]:
     """The texts that `save` was given as metadata."""
     return tensorfile.read(path)[1]

@@ -13,6 +13,7 @@ import numpy as np
 import minorm_ext
 from minorm.kernels import select
 from minorm.kernels.cpu import memory
+from minorm.mistakes import checked
 
 __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 
@@ -26,6 +27,7 @@ def get_num_threads() -> int:
     return minorm_ext.get_num_threads()
 
 
+@checked
 def set_num_threads(n: int) -> None:
     """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
 
@@ -39,6 +41,7 @@ def environment() -> dict[str, str]:
     return {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
 
 
+@checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
     """Print what this installation was built for and found, as `numpy.show_config` does.
 

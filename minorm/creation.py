@@ -12,10 +12,12 @@ import numpy as np
 
 from minorm import dtypes, random
 from minorm.kernels import select
+from minorm.mistakes import checked
 from minorm.ops.operands import sizes_of
 from minorm.tensor import Tensor
 
 
+@checked
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of `data`: numbers, nested lists, an array or a Tensor.
 
@@ -44,6 +46,7 @@ def _holds_arrays(data: Any) -> bool:
     return hasattr(data, "dtype")
 
 
+@checked
 def from_numpy(array: Any) -> Tensor:
     """A Tensor around a NumPy array, sharing its memory."""
     if not isinstance(array, np.ndarray):
@@ -58,6 +61,7 @@ def from_numpy(array: Any) -> Tensor:
     return Tensor(array)
 
 
+@checked
 def from_dlpack(source: Any) -> Tensor:
     """A Tensor around another library's array, on the CPU or a GPU, sharing its memory through DLPack.
 
@@ -68,6 +72,7 @@ def from_dlpack(source: Any) -> Tensor:
     return Tensor(np.from_dlpack(source))
 
 
+@checked
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type."""
     if isinstance(data, Tensor):
@@ -79,6 +84,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     return result if dtype is None else result.to(dtype)
 
 
+@checked
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """`size` elements of `fill_value`; float32 unless `dtype` says otherwise."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
@@ -86,16 +92,19 @@ def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = 
         return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
 
 
+@checked
 def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` zeros, float32 unless `dtype` says otherwise."""
     return full(sizes_of("zeros", size), 0, dtype, requires_grad, device=device)
 
 
+@checked
 def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` ones, float32 unless `dtype` says otherwise."""
     return full(sizes_of("ones", size), 1, dtype, requires_grad, device=device)
 
 
+@checked
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uninitialised memory."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
@@ -103,16 +112,19 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
         return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
 
 
+@checked
 def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """Zeros of x's shape and, unless given, type and device."""
     return full_like(x, 0, dtype, requires_grad, device=device)
 
 
+@checked
 def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """Ones of x's shape and, unless given, type and device."""
     return full_like(x, 1, dtype, requires_grad, device=device)
 
 
+@checked
 def full_like(
     x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
 ) -> Tensor:
@@ -121,6 +133,7 @@ def full_like(
     return full(x.shape, fill_value, dtype or x.dtype, requires_grad, device=where)
 
 
+@checked
 def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
     """start, start + step, ... below end; int64 for integers, float32 otherwise."""
     first, last = (0, start) if end is None else (start, end)
@@ -130,6 +143,7 @@ def arange(start: float, end: float | None = None, step: float = 1, dtype: Any =
         return Tensor(xp.arange(first, last, step).astype(kind))
 
 
+@checked
 def linspace(start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`steps` numbers from start to end, both included."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
@@ -137,18 +151,21 @@ def linspace(start: float, end: float, steps: int, dtype: Any = None, *, device:
         return Tensor(xp.linspace(start, end, steps).astype(kind))
 
 
+@checked
 def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Ones on the diagonal of n rows and m columns (m = n unless given)."""
     with select.on(device) as xp:
         return Tensor(xp.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 
+@checked
 def randn(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Normal with mean 0 and variance 1, drawn from minorm's generator (`manual_seed`)."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
     return _drawn(random.generator().standard_normal(sizes_of("randn", size)), kind, device, requires_grad)
 
 
+@checked
 def rand(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uniform on [0, 1), drawn from minorm's generator."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
@@ -157,12 +174,14 @@ def rand(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
     return _drawn(random.generator().random(sizes_of("rand", size), source), kind, device, requires_grad)
 
 
+@checked
 def randint(low: int, high: int, size: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Integers from low to high - 1, drawn from minorm's generator."""
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
     return _drawn(random.generator().integers(low, high, sizes_of("randint", (size,))), kind, device)
 
 
+@checked
 def randperm(n: int, *, device: Any = None) -> Tensor:
     """0 to n - 1 in random order, drawn from minorm's generator."""
     return _drawn(random.generator().permutation(n), dtypes.int64, device)

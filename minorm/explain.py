@@ -21,6 +21,7 @@ from minorm.autograd import enable_grad
 from minorm.equation import Equation
 from minorm.kernels import cpu
 from minorm.kernels.protocol import Statistics
+from minorm.mistakes import checked
 from minorm.nest import Nest
 from minorm.tensor import Tensor
 
@@ -116,6 +117,7 @@ class Explanation:
     __repr__ = __str__
 
 
+@checked
 def explain(
     function: Callable[..., Tensor],
     shape: tuple[int, ...],

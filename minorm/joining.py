@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm import dtypes
+from minorm.mistakes import checked, is_foreign, not_a_tensor
 from minorm.ops import elementwise, shape
 from minorm.ops.operands import axis_of, operands
 from minorm.tensor import Tensor, as_tensor
 
 
+@checked
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other along `dim`; their other axes must agree."""
     if not tensors:
         raise ValueError("cat: no tensors; expected at least one")
+    _check_origin("cat", tensors)
     parts = operands("cat", *tensors, broadcast=False)
     axis = axis_of("cat", dim, parts[0])
     for i, part in enumerate(parts):
@@ -28,8 +31,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return shape.Cat.apply(*parts, axis=axis)
 
 
+@checked
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis `dim`."""
+    _check_origin("stack", tensors)
     for i, part in enumerate(tensors):
         if part.shape != tensors[0].shape:
             raise ValueError(
@@ -38,11 +43,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return cat([part.unsqueeze(dim) for part in tensors], dim)
 
 
+@checked
 def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """x.split(size, dim)"""
-    return x.split(size, dim)
+    return _tensor("split", x).split(size, dim)
 
 
+@checked
 def where(condition: Any, a: Any, b: Any) -> Tensor:
     """a where the condition holds, b elsewhere; all three broadcast."""
     chosen = as_tensor(condition)
@@ -53,6 +60,7 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
     return elementwise.Where.apply(chosen, first, second)
 
 
+@checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     """x with `value` around it. `pad` lists (before, after) from the last axis backwards, as in PyTorch.
 
@@ -70,11 +78,13 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     return shape.Pad.apply(x, widths=widths, value=value)
 
 
+@checked
 def maximum(a: Any, b: Any) -> Tensor:
     """The larger of each pair; NaN if either is."""
     return elementwise.Maximum.apply(*_pair("maximum", a, b))
 
 
+@checked
 def minimum(a: Any, b: Any) -> Tensor:
     """The smaller of each pair; NaN if either is."""
     return elementwise.Minimum.apply(*_pair("minimum", a, b))
@@ -84,94 +94,125 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
     return operands(operation, a if isinstance(b, Tensor) else as_tensor(a), b)
 
 
+@checked
 def matmul(a: Tensor, b: Any) -> Tensor:
     """a @ b"""
     return as_tensor(a) @ b
 
 
+@checked
 def exp(x: Tensor) -> Tensor:
     """x.exp()"""
-    return x.exp()
+    return _tensor("exp", x).exp()
 
 
+@checked
 def log(x: Tensor) -> Tensor:
     """x.log()"""
-    return x.log()
+    return _tensor("log", x).log()
 
 
+@checked
 def sqrt(x: Tensor) -> Tensor:
     """x.sqrt()"""
-    return x.sqrt()
+    return _tensor("sqrt", x).sqrt()
 
 
+@checked
 def sin(x: Tensor) -> Tensor:
     """x.sin()"""
-    return x.sin()
+    return _tensor("sin", x).sin()
 
 
+@checked
 def cos(x: Tensor) -> Tensor:
     """x.cos()"""
-    return x.cos()
+    return _tensor("cos", x).cos()
 
 
+@checked
 def abs(x: Tensor) -> Tensor:
     """x.abs()"""
-    return x.abs()
+    return _tensor("abs", x).abs()
 
 
+@checked
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
     """x.clip(min, max)"""
-    return x.clip(min, max)
+    return _tensor("clip", x).clip(min, max)
 
 
 clamp = clip
 
 
+@checked
 def gather(x: Tensor, dim: int, index: Any) -> Tensor:
     """x.gather(dim, index)"""
-    return x.gather(dim, index)
+    return _tensor("gather", x).gather(dim, index)
 
 
+@checked
 def sum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """x.sum(dim, keepdim)"""
-    return x.sum(dim, keepdim)
+    return _tensor("sum", x).sum(dim, keepdim)
 
 
+@checked
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """x.mean(dim, keepdim)"""
-    return x.mean(dim, keepdim)
+    return _tensor("mean", x).mean(dim, keepdim)
 
 
+@checked
 def var(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
     """x.var(dim, unbiased, keepdim)"""
-    return x.var(dim, unbiased, keepdim)
+    return _tensor("var", x).var(dim, unbiased, keepdim)
 
 
+@checked
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """x.argmax(dim, keepdim)"""
-    return x.argmax(dim, keepdim)
+    return _tensor("argmax", x).argmax(dim, keepdim)
 
 
+@checked
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """x.flatten(start_dim, end_dim)"""
-    return x.flatten(start_dim, end_dim)
+    return _tensor("flatten", x).flatten(start_dim, end_dim)
 
 
+@checked
 def reshape(x: Tensor, shape: Any) -> Tensor:
     """x.reshape(shape)"""
-    return x.reshape(shape)
+    return _tensor("reshape", x).reshape(shape)
 
 
+@checked
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """x.transpose(dim0, dim1)"""
-    return x.transpose(dim0, dim1)
+    return _tensor("transpose", x).transpose(dim0, dim1)
 
 
+@checked
 def permute(x: Tensor, dims: Any) -> Tensor:
     """x.permute(dims)"""
-    return x.permute(dims)
+    return _tensor("permute", x).permute(dims)
 
 
+def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
+    for i, part in enumerate(tensors):
+        if is_foreign(part):
+            raise not_a_tensor(operation, f"tensors[{i}]", part)
+
+
+def _tensor(operation: str, x: Any) -> Tensor:
+    """`x`, which must be a Tensor: an array of another library has methods of the same names."""
+    if not isinstance(x, Tensor):
+        raise not_a_tensor(operation, "x", x)
+    return x
+
+
+@checked
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
     """True where every |a - b| <= atol + rtol * |b|."""
     left, right = as_tensor(a), as_tensor(b)

@@ -41,7 +41,7 @@ STYLE: dict[Any, Any] = {
 def training_picture(
     title: str,
     losses: Sequence[float],
-    history: Sequence[dict[str, float]],
+    history: Sequence[dict[str, Any]],
     watch: BatchNormWatch,
     population: BatchNormWatch,
     label_smoothing: float = 0.0,
@@ -68,7 +68,7 @@ def training_picture(
     return figure
 
 
-def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, float]], label_smoothing: float) -> None:
+def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, Any]], label_smoothing: float) -> None:
     steps = len(losses) // len(history)
     ends = steps * np.arange(1, len(history) + 1)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, alpha=0.35, linewidth=1, label="training, each batch")
@@ -89,15 +89,20 @@ def least_loss(label_smoothing: float, classes: int = 10) -> float:
     return -right * math.log(right) - (classes - 1) * others * math.log(others)
 
 
-def _accuracy(axes: Any, history: Sequence[dict[str, float]]) -> None:
+def _accuracy(axes: Any, history: Sequence[dict[str, Any]]) -> None:
     epochs = [row["epoch"] for row in history]
-    train, test = ([100 * row[name] for row in history] for name in ("train_accuracy", "test_accuracy"))
+    train, test = ([_percent(row[name]) for row in history] for name in ("train_accuracy", "test_accuracy"))
     axes.plot(epochs, train, "o-", color=BLUE, markersize=4, label="training (batch statistics)")
     axes.plot(epochs, test, "s--", color=VERMILLION, markersize=4, label="test (running statistics)")
     last = test[-1]
-    axes.set(title=f"Accuracy (test at the end: {last:.2f} %)", xlabel="epoch", ylabel="accuracy in %")
+    end = "none: the targets are no classes" if math.isnan(last) else f"test at the end: {last:.2f} %"
+    axes.set(title=f"Accuracy ({end})", xlabel="epoch", ylabel="accuracy in %")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="lower right")
+
+
+def _percent(share: float | None) -> float:
+    return math.nan if share is None else 100 * share
 
 
 def _most_moved(watch: BatchNormWatch, layer: str) -> int:

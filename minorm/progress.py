@@ -1,4 +1,4 @@
-"""Progress in the terminal: a bar with loss, accuracy, images a second and the time left. Needs the package rich.
+"""Progress in the terminal: a bar with training loss and accuracy, images a second and the time left. Needs rich.
 
 Drawn by the training loop itself, ten times a second at most: no thread competes with the kernels for the processor.
 """
@@ -62,5 +62,6 @@ class TrainingBar:
 
 
 def describe(score: Score) -> str:
-    """Loss, accuracy and speed in columns that do not move."""
-    return f"loss {score.loss:6.4f}  accuracy {score.accuracy:7.2%}  {score.images_per_second:7,.0f} images/s"
+    """Loss, accuracy and speed of the training batches in columns that do not move; targets may have no accuracy."""
+    accuracy = "" if score.accuracy is None else f"  train accuracy {score.accuracy:7.2%}"
+    return f"train loss {score.loss:6.4f}{accuracy}  {score.images_per_second:7,.0f} images/s"

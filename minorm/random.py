@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.mistakes import checked
+
 _made: list[np.random.Generator] = []  # the generator, once there is one
 _making = threading.RLock()
 
@@ -27,6 +29,7 @@ def generator() -> np.random.Generator:
     return _made[0]
 
 
+@checked
 def manual_seed(seed: int) -> None:
     """Restart the generator from `seed`; the same seed gives the same numbers on every machine."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:

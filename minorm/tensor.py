@@ -20,6 +20,7 @@ from minorm.autograd import Version
 from minorm.changes import Changes
 from minorm.kernels import select
 from minorm.kernels.select import backend
+from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.operators import Operators
 from minorm.ops import elementwise
 
@@ -39,10 +40,8 @@ class Tensor(Operators, Changes):
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if not select.is_array(data):
-            raise TypeError(
-                f"Tensor: data is {type(data).__name__}; expected an array of NumPy or of CuPy "
-                "(minorm.tensor(data) makes one)"
-            )
+            fix = f"; {conversion('data', data)}" if is_foreign(data) else " (minorm.tensor(data) makes one)"
+            raise TypeError(f"Tensor: data is {kind_of(data)}; expected an array of NumPy or of CuPy{fix}")
         if not data.dtype.isnative:
             raise TypeError(
                 f"Tensor: data has dtype {data.dtype.str}, the byte order of another machine; "

@@ -34,6 +34,13 @@ MAX_HEADER = 100_000_000  # the safetensors library refuses more
 MAX_AXES = 64  # NumPy's limit
 METADATA = "__metadata__"
 
+_PYTORCH_BEFORE_1_6 = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")  # torch.save's magic number as it begins a pickle
+_FROM_PYTORCH = (
+    "minorm reads safetensors, and never a pickle, which can run any code: in PyTorch, save the state_dict with "
+    "safetensors.torch.save_file, or load it there and hand its arrays to "
+    "model.load_state_dict({name: x.numpy() for name, x in state.items()})"
+)
+
 NAMES = {
     dtypes.float64: "F64",
     dtypes.float32: "F32",
@@ -118,7 +125,36 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
         try:
             return _read(file, os.fstat(file.fileno()).st_size)
         except ValueError as error:
-            raise ValueError(f"load: {name}: {error}") from None
+            raise ValueError(f"load: {name}: {_other_format(file) or error}") from None
+
+
+def _other_format(file: BufferedReader) -> str:
+    """What the file is, if it is one of those that weights often come in, and what to do with it; else an empty text.
+
+    Only names and first bytes are looked at. What a pickle holds is a program, and nothing here ever runs one.
+    """
+    file.seek(0)
+    start = file.read(len(_PYTORCH_BEFORE_1_6))
+    if start[8:9] == b"{":  # a safetensors file that is broken: its length may begin like a pickle
+        return ""
+    if start.startswith(b"PK\x03\x04"):
+        import zipfile  # only this message needs it, and `import minorm` should be quick
+
+        try:
+            with zipfile.ZipFile(file) as archive:
+                names = archive.namelist()
+        except Exception:  # noqa: BLE001  a broken archive; what it is stays said
+            names = []
+        if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
+            return f"this is a file of PyTorch (a zip archive with data.pkl in it); {_FROM_PYTORCH}"
+        if names and all(name.endswith(".npy") for name in names):
+            return "this is an .npz file of NumPy; expected safetensors; load_state_dict takes what numpy.load reads"
+        return "this is a zip archive; expected a safetensors file"
+    if start == _PYTORCH_BEFORE_1_6:
+        return f"this is a file of PyTorch, as versions before 1.6 wrote it; {_FROM_PYTORCH}"
+    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return f"this is a pickle, perhaps of PyTorch; {_FROM_PYTORCH}"
+    return ""
 
 
 def _read(file: BufferedReader, size: int) -> tuple[dict[str, Array], dict[str, str]]:

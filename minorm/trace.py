@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from minorm.mistakes import each_argument, foreign_argument, wrong_call
+
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
@@ -91,15 +93,20 @@ def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...]
         named = named_arguments(function, args, kwargs)
     except TypeError:
         return
-    places = {}
-    for key, value in named.items():
-        several = enumerate(value) if isinstance(value, (tuple, list)) else ()
-        for place, tensor in ((key, value), *((f"{key}[{i}]", item) for i, item in several)):
-            if hasattr(tensor, "requires_grad"):
-                places[place] = tensor.device
+    places = {place: tensor.device for place, tensor in each_argument(named) if hasattr(tensor, "spawn")}
     if len(set(places.values())) > 1:
         listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
         raise DeviceError(f"{name}: {listed}; expected one device; move them with .to(device)") from None
+
+
+def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise what says more than the error of a call that failed; return where that error says it all."""
+    name = function.__name__
+    error = wrong_call(name, function, args, kwargs)
+    error = error or foreign_argument(name, named_arguments(function, args, kwargs))
+    if error:
+        raise error from None
+    check_devices(name, function, args, kwargs)
 
 
 def operation(function: AnyCallable) -> AnyCallable:
@@ -112,8 +119,10 @@ def operation(function: AnyCallable) -> AnyCallable:
             try:
                 return function(*args, **kwargs)
             except (TypeError, ValueError, AttributeError, RuntimeError):
-                check_devices(function.__name__, function, args, kwargs)
+                _blame(function, args, kwargs)
                 raise
+        if error := wrong_call(function.__name__, function, args, kwargs):
+            raise error
         call = Call(run, named_arguments(function, args, kwargs))
         calls.append(call)
         state.calls = call.children

@@ -124,6 +124,26 @@ LAYERS = [
         "conv2d: x is ndarray; expected a Tensor; make one with minorm.tensor(data)",
     ),
     Case(
+        "an argument misspelt",
+        lambda: nn.Conv2d(1, 8, kernal_size=3),
+        TypeError,
+        "Conv2d: there is no argument 'kernal_size'; did you mean 'kernel_size'?",
+    ),
+    Case(
+        "an argument of another library",
+        lambda: nn.Linear(2, 2, activation="relu"),
+        TypeError,
+        "Linear: there is no argument 'activation'; expected Linear(in_features, out_features, bias=True, device=None, "
+        "dtype=None)",
+    ),
+    Case(
+        "an argument left out",
+        lambda: nn.Conv2d(3, 8),
+        TypeError,
+        "Conv2d: missing a required argument: 'kernel_size'; expected Conv2d(in_channels, out_channels, kernel_size, "
+        "stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode='zeros', device=None, dtype=None)",
+    ),
+    Case(
         "bytes for floats",
         lambda: nn.Conv2d(3, 8, 3)(images(dtype=mn.uint8)),
         TypeError,

@@ -74,3 +74,13 @@ def test_the_least_loss_is_what_perfect_logits_reach(smoothing: float) -> None:
     logits = mn.tensor([[math.log(right)] + [math.log(other)] * 9])
     loss = mn.functional.cross_entropy(logits, mn.tensor([0]), label_smoothing=smoothing)
     assert plots.least_loss(smoothing) == pytest.approx(loss.item(), rel=1e-6)
+
+
+def test_without_classes_the_panel_says_so() -> None:
+    history = [
+        {"epoch": e, "train_loss": 1 / e, "test_loss": 1.1 / e, "train_accuracy": None, "test_accuracy": None}
+        for e in range(1, 5)
+    ]
+    figure = plots.training_picture("a title", list(np.linspace(2, 0.2, 40)), history, watched(40), watched(1))
+    figure.canvas.draw()
+    assert "Accuracy (none: the targets are no classes)" in {axes.get_title(loc="left") for axes in figure.axes}

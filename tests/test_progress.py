@@ -14,7 +14,8 @@ progress = pytest.importorskip("minorm.progress")
 
 def score(images: int) -> Score:
     result = Score()
-    result.images, result.correct, result.seconds, result._sum_of_losses = images, images // 2, 0.5, images * 0.25
+    result.images, result.seconds, result._sum_of_losses = images, 0.5, images * 0.25
+    result.correct, result.counted = images // 2, images
     return result
 
 
@@ -26,7 +27,13 @@ def test_the_finished_bar_shows_steps_loss_accuracy_and_speed() -> None:
     last = console.file.getvalue().splitlines()[-2]
     assert "seed 7" in last
     assert "30/30" in last
-    assert "loss 0.2500  accuracy  50.00%    2,560 images/s" in last
+    assert "train loss 0.2500  train accuracy  50.00%    2,560 images/s" in last
+
+
+def test_without_classes_no_accuracy_is_shown() -> None:
+    without = score(64)
+    without.counted = 0
+    assert progress.describe(without) == "train loss 0.2500      128 images/s"
 
 
 def test_it_draws_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

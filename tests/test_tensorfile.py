@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pickle
 import struct
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import minorm as mn
 from minorm import dtypes, tensorfile
 from minorm.tensorfile import DTYPES, NAMES, read, write
 
@@ -370,3 +374,79 @@ def test_short_cuts_whatever_a_file_says() -> None:
         deep = [deep]
     for value in (deep, "x" * 10_000, ["y" * 1000] * 1000, {str(i): i for i in range(1000)}):
         assert len(tensorfile.short(value)) < 500
+
+
+def other_formats() -> dict[str, tuple[bytes, str]]:
+    """Files that are no safetensors, and what is said of them."""
+
+    class Trap:
+        """What must not run."""
+
+        def __reduce__(self) -> Any:
+            return exec, ("raise SystemExit('a pickle was run')",)
+
+    def archive(**members: bytes) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as written:
+            for name, content in members.items():
+                written.writestr(name.replace("__", "/"), content)
+        return file.getvalue()
+
+    magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+    pytorch = archive(**{"model__data.pkl": pickle.dumps(Trap()), "model__data__0": bytes(64), "model__version": b"3"})
+    numpy_file = io.BytesIO()
+    np.savez(numpy_file, a=np.ones(2))
+    never = "minorm reads safetensors, and never a pickle"
+    return {
+        "PyTorch": (pytorch, f"this is a file of PyTorch (a zip archive with data.pkl in it); {never}"),
+        "PyTorch, cut off": (pytorch[:-30], "this is a zip archive; expected a safetensors file"),
+        "old PyTorch": (
+            magic + pickle.dumps(Trap()),
+            f"this is a file of PyTorch, as versions before 1.6 wrote it; {never}",
+        ),
+        "pickle": (pickle.dumps(Trap()), f"this is a pickle, perhaps of PyTorch; {never}"),
+        "old pickle": (pickle.dumps({"a": bytes(99)}, protocol=2), f"this is a pickle, perhaps of PyTorch; {never}"),
+        "npz": (
+            numpy_file.getvalue(),
+            "this is an .npz file of NumPy; expected safetensors; load_state_dict takes what",
+        ),
+        "zip": (archive(a=b"1"), "this is a zip archive; expected a safetensors file"),
+    }
+
+
+@pytest.mark.parametrize("case", list(other_formats()))
+def test_other_formats_are_named_and_never_run(tmp_path: Path, case: str) -> None:
+    content, message = other_formats()[case]
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    for reader in (mn.load, read):
+        with pytest.raises(ValueError) as caught:
+            reader(path)
+        assert str(caught.value).startswith(f"load: {path}: {message}")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_pytorch_writes_is_named_and_the_advice_works(tmp_path: Path, zipped: bool) -> None:
+    torch = pytest.importorskip("torch")
+    path, theirs, ours = tmp_path / "model.pt", torch.nn.Linear(3, 2), mn.nn.Linear(3, 2)
+    torch.save(theirs.state_dict(), path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ValueError, match="this is a file of PyTorch") as caught:
+        mn.load(path)
+    advice = str(caught.value).partition("hand its arrays to ")[2]
+    eval(advice, {"model": ours, "state": torch.load(path)})
+    assert np.array_equal(ours.weight.numpy(), theirs.weight.detach().numpy())
+
+
+def test_a_safetensors_file_may_begin_like_a_pickle(tmp_path: Path) -> None:
+    metadata = {"filler": ""}
+    while True:  # a header of 0x280 bytes: the file begins with 80 02
+        write({"a": np.ones(2, np.float32)}, tmp_path / "f", metadata)
+        start = (tmp_path / "f").read_bytes()[:2]
+        if start == bytes.fromhex("8002"):
+            break
+        metadata["filler"] += "x" * 8
+        assert len(metadata["filler"]) < 2000
+    assert read(tmp_path / "f")[0]["a"].tolist() == [1, 1]
+    (tmp_path / "f").write_bytes((tmp_path / "f").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="it is truncated"):
+        read(tmp_path / "f")

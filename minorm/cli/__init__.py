@@ -12,31 +12,41 @@ from collections.abc import Sequence
 
 import minorm
 from minorm.cli import check, convert, demo, export, labs, train
+from minorm.startup import INTERRUPTED, startup
 
 EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError, MemoryError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+    startup.begun = True
+    args = _parser().parse_args(argv)
     try:
+        startup.ready = True
         return int(args.run(args))
     except KeyboardInterrupt as stop:
-        print(f"\nminorm {args.command}: stopped{f'; {stop}' if str(stop) else ''}", file=sys.stderr, flush=True)
-        if argv is None:
-            sys.stdout.flush()
-            os._exit(130)  # at once: taking down scikit-learn in good order can last half a second
-        return 130
+        return _stopped(args.command, str(stop), at_once=argv is None)
     except BrokenPipeError:  # `minorm check model.onnx | head`
         sys.stderr.close()  # nobody reads any more; keep the interpreter from saying so
         return 1
     except EXPECTED as error:
+        if startup.pressed:  # what Ctrl-C interrupted has made an error of it
+            return _stopped(args.command, "", at_once=argv is None)
         if args.traceback:
             raise
         said = str(error) or "short of memory"  # which a bare MemoryError leaves out
         print(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}", file=sys.stderr)
         return 1
+    finally:
+        startup.ready = False
+
+
+def _stopped(command: str, advice: str, at_once: bool) -> int:
+    print(f"\nminorm {command}: stopped{f'; {advice}' if advice else ''}", file=sys.stderr, flush=True)
+    if at_once:  # taking down scikit-learn in good order can last half a second
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ from typing import Any
 
 import minorm as mn
 from minorm import models
+from minorm.checkpoint import load_training
 from minorm.cli import extras
 from minorm.training import Run, Settings
 from minorm.training.run import CHECKPOINT, LOG, Row
@@ -65,14 +66,21 @@ def run(args: argparse.Namespace) -> int:
         with TrainingBar(console, "training", training.steps, training.epoch * len(training.train_loader)) as bar:
             training.fit(bar.after_step, lambda row: console.print(_line(row, settings.epochs), soft_wrap=True))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{os.path.join(out, CHECKPOINT)} holds the end of epoch {training.epoch}; "
-            f"go on with: minorm train --resume --out {out}"
-            + (f" --path {args.path}" if args.path else "")
-            + (f" --device {args.device}" if args.device != "cpu" else "")
-        ) from None
+        raise KeyboardInterrupt(_how_to_go_on(out, args)) from None
     console.print(f"done: {os.path.join(out, CHECKPOINT)} and {os.path.join(out, LOG)}", soft_wrap=True)
     return 0
+
+
+def _how_to_go_on(out: str, args: argparse.Namespace) -> str:
+    """What is on the disk, as the file itself says it: Ctrl-C may come before the first was written, or between two."""
+    path = os.path.join(out, CHECKPOINT)
+    if not os.path.exists(path):
+        return "nothing was written yet"
+    return (
+        f"{path} holds the end of epoch {load_training(path)['epoch']}; go on with: minorm train --resume --out {out}"
+        + (f" --path {args.path}" if args.path else "")
+        + (f" --device {args.device}" if args.device != "cpu" else "")
+    )
 
 
 def _open(args: argparse.Namespace) -> Run:
@@ -99,6 +107,9 @@ def _open(args: argparse.Namespace) -> Run:
 
 def _line(row: Row, epochs: int) -> str:
     width = len(str(epochs))
-    train = f"train loss {row['train_loss']:.4f} accuracy {row['train_accuracy']:7.2%}"
-    test = f"test loss {row['test_loss']:.4f} accuracy {row['test_accuracy']:7.2%}"
+    train, test = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "test"))
     return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {test}  {row['images_per_second']:,.0f} images/s"
+
+
+def _score(part: str, loss: float, accuracy: float | None) -> str:
+    return f"{part} loss {loss:.4f}" + ("" if accuracy is None else f" accuracy {accuracy:7.2%}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minorm.data.cifar import load_cifar10
+from minorm.data.collate import default_collate
 from minorm.data.dataset import ArrayDataset, Subset, random_split
 from minorm.data.digits import load_digits, split_digits
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
@@ -17,6 +18,7 @@ __all__ = [
     "RandomCrop",
     "RandomHorizontalFlip",
     "Subset",
+    "default_collate",
     "load_cifar10",
     "load_digits",
     "load_fashion_mnist",

@@ -1,6 +1,6 @@
 """A dataset is anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
 
-`read_batch` asks a dataset for its `batch(indices)` method and falls back to reading and stacking single samples.
+`read_batch` asks a dataset for its `batch(indices)` method and falls back to reading single samples and collating them.
 That one method is what keeps the DataLoader out of a Python loop over samples.
 """
 
@@ -13,12 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minorm import dtypes
+from minorm.data.collate import stacked
+from minorm.mistakes import Checked
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-class ArrayDataset:
+class ArrayDataset(Checked):
     """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
 
     arrays  arrays or Tensors with the same first axis
@@ -52,7 +54,7 @@ class ArrayDataset:
         return tuple(entries)
 
 
-class Subset:
+class Subset(Checked):
     """Some samples of another dataset, in the order of `indices`."""
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:
@@ -84,30 +86,14 @@ def random_split(dataset: Any, fraction: float, seed: int) -> tuple[Subset, Subs
 
 
 def read_batch(dataset: Any, indices: Array) -> Any:
-    """The samples at `indices`: a tuple of arrays where samples are tuples, one array where they are not."""
+    """The samples at `indices` as one batch of arrays: a tuple of arrays where samples are tuples (collate.py)."""
     if hasattr(dataset, "batch"):
         return dataset.batch(indices)
-    samples = [dataset[i] for i in indices.tolist()]
-    if not samples:
+    if not len(indices):
         raise ValueError("read_batch: there are no indices; expected at least one for a dataset without a batch method")
-    if not isinstance(samples[0], (tuple, list)):
-        return _stack(samples, "the sample")
-    if len({len(sample) for sample in samples}) != 1:
-        raise ValueError(f"DataLoader: the samples of a batch have {sorted({len(s) for s in samples})} parts; "
-                         "expected the same number in each")  # fmt: skip
-    return tuple(_stack(list(parts), f"part {i} of the sample") for i, parts in enumerate(zip(*samples, strict=True)))
+    return stacked([dataset[i] for i in indices.tolist()])
 
 
 def _native(array: Array) -> Array:
     """The array in the machine's byte order; TypeError where no Tensor can hold it."""
     return array.astype(dtypes.check(array.dtype), copy=False)
-
-
-def _stack(parts: list[Any], what: str) -> Array:
-    arrays = [np.asarray(part) for part in parts]
-    if len({array.shape for array in arrays}) != 1:
-        raise ValueError(f"DataLoader: {what} has shapes {sorted({array.shape for array in arrays})} within one batch; "
-                         "expected the same shape in every sample")  # fmt: skip
-    if isinstance(parts[0], float) and not isinstance(parts[0], np.generic):
-        return np.stack(arrays).astype(np.float32)  # Python floats become float32, as in minorm.tensor
-    return np.stack(arrays)

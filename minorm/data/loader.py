@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 
 from minorm import random
+from minorm.data.collate import tensors
 from minorm.data.dataset import Array, read_batch
 from minorm.data.transforms import Transform
-from minorm.tensor import Tensor
+from minorm.mistakes import Checked
 
 
-class DataLoader:
+class DataLoader(Checked):
     """Iterates over a dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
-    dataset     an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are stacked; a sample is a
-                tuple of arrays or numbers, or one array
+    dataset     an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are collated: arrays and
+                numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and lists of Tensors
     batch_size  samples a batch; the last one of an epoch may be smaller
     shuffle     a new random order each epoch
     drop_last   leave out the last batch if it is smaller
-    transform   `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms)
+    transform   `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms);
+                samples must not be dicts then
     seed        decides every order and transform; without it, it is drawn from `generator`, or from the generator
                 that `manual_seed` sets
 
@@ -87,7 +89,7 @@ class DataLoader:
             if self.transform is not None:
                 batch = self._transformed(batch, np.random.default_rng((self.seed, epoch, index)))
             self._place = (epoch, index + 1)
-            yield tuple(_tensor(part) for part in batch) if isinstance(batch, tuple) else _tensor(batch)
+            yield tensors(batch)
         self._place = (epoch + 1, 0)
 
     def _order(self, epoch: int) -> Array:
@@ -96,9 +98,17 @@ class DataLoader:
 
     def _transformed(self, batch: Any, generator: np.random.Generator) -> Any:
         assert self.transform is not None
-        if not isinstance(batch, tuple):
+        if isinstance(batch, Mapping):
+            raise TypeError(
+                f"DataLoader: transform changes the first array of a sample, and the samples are dicts with the keys "
+                f"{list(batch)}; expected tuples; or transform in the dataset, or the batch after it was read"
+            )
+        if not isinstance(batch, (tuple, list)):
             return self.transform(batch, generator)
-        return (self.transform(batch[0], generator), *batch[1:])
+        images = self.transform(batch[0], generator)
+        if hasattr(batch, "_fields"):
+            return type(batch)(images, *batch[1:])
+        return type(batch)((images, *batch[1:]))
 
     @property
     def epoch(self) -> int:
@@ -133,7 +143,3 @@ class DataLoader:
         self.seed = int(state["seed"])
         epoch, batch = int(state["epoch"]), int(state["batch"])
         self._place = self._next = (epoch, batch) if batch < len(self) else (epoch + 1, 0)
-
-
-def _tensor(part: Any) -> Tensor:
-    return Tensor(part if isinstance(part, np.ndarray) else np.asarray(part))

@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minorm.data.dataset import Array
+from minorm.mistakes import Checked
 
 Transform: TypeAlias = Callable[[Array, np.random.Generator], Array]
 
 
-class Compose:
+class Compose(Checked):
     """One transform after the other: `Compose([RandomCrop(32, padding=4), RandomHorizontalFlip()])`."""
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
@@ -31,7 +32,7 @@ class Compose:
         return images
 
 
-class Normalize:
+class Normalize(Checked):
     """(images - mean) / std, with one number for all channels or one a channel."""
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float]) -> None:
@@ -56,7 +57,7 @@ class Normalize:
         return centered
 
 
-class RandomCrop:
+class RandomCrop(Checked):
     """A random window of `size` out of each image, after adding `padding` zeros on each side.
 
     size, padding  one number, or (vertical, horizontal)
@@ -82,7 +83,7 @@ class RandomCrop:
         return windows[np.arange(count), :, y, x]
 
 
-class RandomHorizontalFlip:
+class RandomHorizontalFlip(Checked):
     """Each image mirrored left to right with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from minorm import dtypes
+from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
 
@@ -28,9 +29,7 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
 def float_type(operation: str, name: str, x: Any) -> Any:
     """The type of a Tensor; TypeError unless it is one and its type a float."""
     if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
-        )
+        raise not_a_tensor(operation, name, x)
     dtype = x.data.dtype
     if dtype not in dtypes.FLOATS:
         raise TypeError(f"{operation}: {name} is {dtype}; expected a float type; convert it with {name}.float()")

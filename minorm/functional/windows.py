@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -43,9 +44,7 @@ def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
 def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
     """Raise unless `x` is a Tensor (N, C, *spatial) with `rank` spatial axes."""
     if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{operation}: {name} is {type(x).__name__}; expected a Tensor; make one with minorm.tensor(data)"
-        )
+        raise not_a_tensor(operation, name, x)
     if x.data.ndim != rank + 2:
         fix = "; a single image needs a batch axis: x.reshape(1, *x.shape)" if x.data.ndim == rank + 1 else ""
         raise ValueError(

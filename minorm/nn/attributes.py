@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from minorm.mistakes import Checked
 from minorm.nn.parameter import Parameter
 from minorm.tensor import Tensor
 
@@ -17,7 +18,7 @@ PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is
 BUFFERS = (BUFFER, LOCAL_BUFFER)
 
 
-class Attributes:
+class Attributes(Checked):
     """The part of Module that files attributes by kind."""
 
     _reserved: ClassVar[frozenset[str]] = frozenset()  # the names of Module's own methods, filled in by module.py

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.mistakes import not_a_tensor
 from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -61,6 +62,8 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same elements with fewer axes."""
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("Flatten", "x", x)
         return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -77,6 +80,8 @@ class Unflatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same elements with more axes."""
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("Unflatten", "x", x)
         if not -x.ndim <= self.dim < x.ndim:
             raise IndexError(f"Unflatten: dim={self.dim} is out of range for shape {x.shape}")
         dim = self.dim % x.ndim

@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.kernels import select
+from minorm.mistakes import is_foreign, not_a_tensor
 from minorm.tensor import Tensor
 
 
@@ -21,6 +22,8 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         array = data.data if isinstance(data, Tensor) else data
+        if not select.is_array(array) and is_foreign(array):
+            raise not_a_tensor("Parameter", "data", array)
         if not hasattr(array, "dtype"):
             array = np.asarray(array, dtypes.float32)
         if requires_grad and not dtypes.is_float(array.dtype):

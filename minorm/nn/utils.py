@@ -10,9 +10,11 @@ import numpy as np
 
 from minorm.kernels import select
 from minorm.kernels.select import backend
+from minorm.mistakes import checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
 
 
+@checked
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
@@ -74,6 +76,7 @@ def _check_finite(norm: float) -> None:
         )
 
 
+@checked
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place"""
     if not clip_value >= 0:
@@ -86,6 +89,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     _changed(gradients)
 
 
+@checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters, one after the other, as one new vector (a copy, without gradient)."""
     arrays = [p.data.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
@@ -95,6 +99,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         return Tensor(np.concatenate(arrays))
 
 
+@checked
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copy a vector back into the parameters that `parameters_to_vector` would read, in place."""
     tensors = _tensors("vector_to_parameters", parameters)
@@ -122,10 +127,12 @@ def _norm(arrays: list[Any], norm_type: float) -> float:
 
 
 def _tensors(operation: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    tensors: list[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"{operation}: parameters[{index}] is a {type(tensor).__name__}; expected a Tensor")
+            name = f"parameters[{index}]"
+            fix = f"; {conversion(name, tensor)}" if is_foreign(tensor) else ""
+            raise TypeError(f"{operation}: {name} is a {kind_of(tensor)}; expected a Tensor{fix}")
     return tensors
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.kernels import select
+from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
 
 
@@ -69,7 +70,8 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "spawn"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
     if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
-        raise TypeError(f"{operation}: operand is {type(value).__name__}; expected a Tensor, an array or a number")
+        fix = f"; {conversion('x', value)}" if is_foreign(value) else ""
+        raise TypeError(f"{operation}: operand is {kind_of(value)}; expected a Tensor, an array or a number{fix}")
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.spawn(np.asarray(value, dtype), None, 0)
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there

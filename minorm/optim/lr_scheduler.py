@@ -17,10 +17,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
+from minorm.mistakes import Checked
 from minorm.optim.optimizer import Optimizer
 
 
-class LRScheduler:
+class LRScheduler(Checked):
     """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
 
     last_epoch  t; -1 starts afresh. A larger one needs groups with 'initial_lr', or load_state_dict

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels import select
+from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
-class Optimizer:
+class Optimizer(Checked):
     """Base of the optimizers.
 
     params    Tensors, or dicts {"params": Tensors, "lr": ...} that make one group each
@@ -69,10 +70,11 @@ class Optimizer:
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for index, parameter in enumerate(parameters):
             if not isinstance(parameter, Tensor):
-                raise TypeError(
-                    f"{self._name}: params[{index}] is a {type(parameter).__name__}; expected a Tensor"
-                    + ("; pass model.parameters(), without the names" if isinstance(parameter, tuple) else "")
-                )
+                name = f"params[{index}]"
+                fix = "; pass model.parameters(), without the names" if isinstance(parameter, tuple) else ""
+                if is_foreign(parameter):
+                    fix = f"; {conversion(name, parameter)}"
+                raise TypeError(f"{self._name}: {name} is a {kind_of(parameter)}; expected a Tensor{fix}")
             if not parameter.is_leaf:
                 raise ValueError(
                     f"{self._name}: params[{index}] of shape {parameter.shape} was computed by "

@@ -1,7 +1,9 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
-from minorm.training.loop import NonFiniteLoss, Score, evaluate, predict, train_epoch
+from minorm.training.finite import NonFiniteLoss
+from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
+from minorm.training.score import Score
 from minorm.training.settings import Settings
 from minorm.training.watch import BatchNormWatch
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from minorm.autograd import no_grad
-from minorm.data import DataLoader
+from minorm.mistakes import kind_of
 from minorm.nn import Module
 from minorm.tensor import Tensor
+from minorm.training.finite import NonFiniteLoss, reason
+from minorm.training.score import Score
 
 
 def train_epoch(
     model: Module,
-    loader: DataLoader,
+    loader: Iterable[Any],
     loss_function: Callable[[Tensor, Tensor], Tensor],
     optimizer: Any,
     scheduler: Any = None,
@@ -23,17 +23,18 @@ def train_epoch(
 ) -> Score:
     """One pass over the training data; the learning rate's schedule moves on after every batch.
 
-    The model may be on a GPU; batches are brought there.
+    The model may be on a GPU; batches are brought there. A batch is (inputs, targets), as a DataLoader gives it.
 
     after_step  called after every batch with the score so far: to show progress, to record
-    Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters.
+    Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; it says whether the
+    inputs, the targets or the parameters hold the NaN.
     """
     model.train()
     score = Score()
-    for images, labels in _batches(model, loader):
-        logits = model(images)
-        loss = loss_function(logits, labels)
-        score.add(loss, logits, labels)
+    for inputs, targets in _batches("train_epoch", model, loader):
+        outputs = model(inputs)
+        loss = loss_function(outputs, targets)
+        _add(score, model, loss_function, inputs, outputs, targets, loss)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -44,15 +45,22 @@ def train_epoch(
     return score
 
 
-def evaluate(model: Module, loader: DataLoader, loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """Loss and accuracy in evaluation mode; the model is left in the mode it was in."""
+def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
+    """Loss and accuracy in evaluation mode; the model is left in the mode it was in.
+
+    The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
+    that are the loss's `ignore_index` left out; None where targets are no classes.
+    """
     before, score = model.training, Score()
     model.eval()
-    with no_grad():
-        for images, labels in _batches(model, loader):
-            logits = model(images)
-            score.add(loss_function(logits, labels), logits, labels)
-    model.train(before)
+    try:
+        with no_grad():
+            for inputs, targets in _batches("evaluate", model, loader):
+                outputs = model(inputs)
+                loss = loss_function(outputs, targets)
+                _add(score, model, loss_function, inputs, outputs, targets, loss)
+    finally:
+        model.train(before)
     return score
 
 
@@ -60,61 +68,50 @@ def predict(model: Module, images: Tensor) -> Tensor:
     """The model's output in evaluation mode, without a graph; the model is left in the mode it was in."""
     before = model.training
     model.eval()
-    with no_grad():
-        result: Tensor = model(images.to(_device(model)))
-    model.train(before)
+    try:
+        with no_grad():
+            result: Tensor = model(images.to(_device(model)))
+    finally:
+        model.train(before)
     return result
 
 
-def _batches(model: Module, loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
+def _add(
+    score: Score, model: Module, loss_function: Any, inputs: Tensor, outputs: Any, targets: Tensor, loss: Tensor
+) -> None:
+    """Count a batch; where its loss is no number, say why."""
+    ignore_index = getattr(loss_function, "ignore_index", None)
+    try:
+        score.add(loss, outputs, targets, ignore_index)
+    except NonFiniteLoss as error:
+        raise NonFiniteLoss(f"{error}; {reason(model, inputs, targets, ignore_index)}") from None
+
+
+def _batches(operation: str, model: Module, loader: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
     """The batches of the loader, which are on the CPU, where the model is."""
     device = _device(model)
-    for images, labels in loader:
-        yield images.to(device), labels.to(device)
+    for batch in loader:
+        if not _is_pair(batch):
+            raise TypeError(
+                f"{operation}: a batch is {_form(batch)}; expected (inputs, targets), two Tensors; "
+                "for other batches write a loop of your own"
+            )
+        inputs, targets = batch
+        yield inputs.to(device), targets.to(device)
+
+
+def _is_pair(batch: Any) -> bool:
+    return isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
+
+
+def _form(batch: Any) -> str:
+    """The batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
+    if isinstance(batch, Mapping):
+        return f"a {kind_of(batch)} with the keys {list(batch)}"
+    if isinstance(batch, (tuple, list)):
+        return f"a {kind_of(batch)} of {', '.join(map(kind_of, batch)) or 'nothing'}"
+    return f"a {kind_of(batch)}"
 
 
 def _device(model: Module) -> str:
     return next((p.device for p in model.parameters()), "cpu")
-
-
-class NonFiniteLoss(ArithmeticError):
-    """A loss became NaN or infinite; nothing useful can follow."""
-
-
-class Score:
-    """The mean loss and the accuracy over the images seen so far, and how fast they came."""
-
-    def __init__(self) -> None:
-        self.images = 0
-        self.correct = 0
-        self.last_loss = math.nan  # of the newest batch alone
-        self.seconds = 0.0  # from the start to the newest batch
-        self._sum_of_losses = 0.0
-        self._start = time.perf_counter()
-
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch, given its mean loss."""
-        self.last_loss = loss.item()
-        if not math.isfinite(self.last_loss):
-            raise NonFiniteLoss(f"the loss is {self.last_loss} after {self.images:,} images of this epoch; "
-                                "a lower learning rate is the usual cure")  # fmt: skip
-        self.seconds = time.perf_counter() - self._start
-        count = labels.shape[0]
-        self.images += count
-        self.correct += int((logits.detach().argmax(1) == labels).sum().item())
-        self._sum_of_losses += self.last_loss * count
-
-    @property
-    def loss(self) -> float:
-        """The mean over the images."""
-        return self._sum_of_losses / max(1, self.images)
-
-    @property
-    def accuracy(self) -> float:
-        """The share of images whose largest logit is the right one."""
-        return self.correct / max(1, self.images)
-
-    @property
-    def images_per_second(self) -> float:
-        """Whatever the loop did between two batches included."""
-        return self.images / max(1e-9, self.seconds)

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from minorm import atomic, checkpoint, models, nn, random
-from minorm.training.loop import NonFiniteLoss, Score, evaluate, train_epoch
+from minorm.training.finite import NonFiniteLoss
+from minorm.training.loop import evaluate, train_epoch
+from minorm.training.score import Score
 from minorm.training.settings import CLASSES, Settings, load_data, loaders, make_optimizer, make_scheduler
 
 CHECKPOINT, LOG = "checkpoint.safetensors", "log.csv"
-Row = dict[str, float]
+Row = dict[str, Any]  # numbers by name; an accuracy is None where targets are no classes
 
 
 class Run:
@@ -119,9 +121,14 @@ class Run:
 
 
 def log(history: list[Row]) -> str:
-    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits."""
+    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
+
+    What there is none of, an accuracy where targets are no classes, is an empty field.
+    """
     columns = ("epoch", "learning_rate", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
-    lines = [",".join(columns)] + [",".join(repr(row[name]) for name in columns) for row in history]
+    lines = [",".join(columns)] + [
+        ",".join("" if row[name] is None else repr(row[name]) for name in columns) for row in history
+    ]
     return "\n".join(lines) + "\n"
 
 

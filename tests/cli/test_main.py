@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import minorm
 from minorm import cli
 from minorm.cli import extras
+from minorm.startup import startup
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,9 +35,15 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: minorm {command}" in capsys.readouterr().out
 
 
-def test_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "minorm.cli", "--version"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("name", ["minorm", "minorm.cli"])
+def test_version_and_both_names_of_the_module(name: str) -> None:
+    done = subprocess.run([sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"minorm {minorm.__version__}\n"
+
+
+def test_the_script_starts_main() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert tomllib.loads(text)["project"]["scripts"] == {"minorm": "minorm.cli:main"}
 
 
 @pytest.mark.parametrize("argv", [[], ["frobnicate"], ["train", "--data", "imagenet"], ["train", "--epochs", "many"]])
@@ -146,6 +154,22 @@ def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(cli.check, "run", interrupted)
     assert cli.main(["check", "x"]) == 130
     assert capsys.readouterr().err == "\nminorm check: stopped; what is left is here\n"
+
+
+def test_an_error_that_ctrl_c_was_made_into_is_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(args: argparse.Namespace) -> Any:
+        monkeypatch.setattr(startup, "ready", True)
+        try:
+            startup.interrupt(2, None)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("a bad installation, perhaps") from error
+
+    monkeypatch.setattr(startup, "pressed", False)
+    monkeypatch.setattr(cli.check, "run", interrupted)
+    assert cli.main(["check", "x"]) == 130
+    assert capsys.readouterr().err == "\nminorm check: stopped\n"
 
 
 def test_need_says_nothing_where_all_is_there() -> None:

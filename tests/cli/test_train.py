@@ -130,6 +130,16 @@ def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(t
         assert (whole / name).read_bytes() == (cut / name).read_bytes()
 
 
+def test_a_line_an_epoch_with_and_without_accuracy() -> None:
+    row = {"epoch": 2, "train_loss": 0.5, "test_loss": 0.25, "images_per_second": 1234.0}
+    line = cli.train._line({**row, "train_accuracy": 0.5, "test_accuracy": 1.0}, 10)
+    assert line == (
+        "epoch  2/10  train loss 0.5000 accuracy  50.00%  test loss 0.2500 accuracy 100.00%  1,234 images/s"
+    )
+    line = cli.train._line({**row, "train_accuracy": None, "test_accuracy": None}, 10)
+    assert line == "epoch  2/10  train loss 0.5000  test loss 0.2500  1,234 images/s"
+
+
 def wait_for_lines(path: Path, count: int) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:

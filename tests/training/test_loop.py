@@ -7,7 +7,7 @@ import pytest
 
 import minorm as mn
 from minorm import data, nn, optim
-from minorm.training import NonFiniteLoss, Score, evaluate, predict, train_epoch
+from minorm.training import NonFiniteLoss, evaluate, predict, train_epoch
 
 
 def blobs(count: int = 96) -> data.ArrayDataset:
@@ -63,17 +63,32 @@ def test_evaluation_is_right_and_changes_nothing() -> None:
     assert score.accuracy == np.mean(logits.numpy().argmax(axis=1) == labels)
 
 
+def test_evaluation_leaves_the_mode_after_an_error_too() -> None:
+    model = small_model()
+    with pytest.raises(
+        TypeError, match=r"evaluate: a batch is a tuple of Tensor, Tensor, Tensor; expected \(inputs, ta"
+    ):
+        evaluate(model, [(mn.ones(1), mn.ones(1), mn.ones(1))], nn.MSELoss())
+    assert model.training
+    samples = [{"x": np.ones(2, np.float32), "y": 1}] * 3
+    with pytest.raises(TypeError) as caught:
+        train_epoch(model, data.DataLoader(samples, 3), nn.CrossEntropyLoss(), None)
+    assert str(caught.value) == (
+        "train_epoch: a batch is a dict with the keys ['x', 'y']; expected (inputs, targets), two Tensors; for other "
+        "batches write a loop of your own"
+    )
+
+
 def test_a_loss_that_is_no_number_stops_before_the_step() -> None:
     model = small_model()
     before = [p.numpy().copy() for p in model.parameters()]
     dataset = blobs()
-    dataset.arrays[0][0] = np.nan
-    with pytest.raises(NonFiniteLoss, match="the loss is nan after 0 images of this epoch; a lower learning rate"):
-        train_epoch(model, data.DataLoader(dataset, 16), nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=1.0))
+    dataset.arrays[0][20] = np.nan
+    with pytest.raises(NonFiniteLoss) as caught:
+        train_epoch(model, data.DataLoader(dataset, 16), nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.0))
+    assert str(caught.value) == (
+        "the loss is nan after 16 images of this epoch; the inputs of this batch hold 2 NaN, the first at [4, 0]; look "
+        "at the data and at what transforms them"
+    )
     for p, old in zip(model.parameters(), before, strict=True):
         np.testing.assert_array_equal(p.numpy(), old)
-
-
-def test_an_empty_score_divides_by_nothing() -> None:
-    score = Score()
-    assert (score.loss, score.accuracy, score.images_per_second) == (0, 0, 0)

@@ -12,7 +12,7 @@ import pytest
 
 import minorm as mn
 from minorm.training import NonFiniteLoss, Run, Settings
-from minorm.training.run import CHECKPOINT, LOG
+from minorm.training.run import CHECKPOINT, LOG, log
 
 pytest.importorskip("sklearn")
 
@@ -138,3 +138,10 @@ def test_a_log_that_was_lost_comes_back_from_the_checkpoint(tmp_path: Path) -> N
     for name in ("a", "b"):
         Run.resume(str(tmp_path / name)).fit()
     assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_an_accuracy_that_is_not_there_is_an_empty_field() -> None:
+    row = {"epoch": 1, "learning_rate": 0.1, "train_loss": 0.5, "train_accuracy": None, "test_loss": 0.25}
+    lines = log([{**row, "test_accuracy": None}]).splitlines()
+    assert lines[1] == "1,0.1,0.5,,0.25,"
+    assert [len(line.split(",")) for line in lines] == [6, 6]

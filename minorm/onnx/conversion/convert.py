@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.onnx.conversion import examples
 from minorm.onnx.exporting.export import Path, save
 from minorm.onnx.exporting.external import Weights
@@ -23,6 +24,7 @@ from minorm.onnx.loading.load import Source, load_whole
 OURS = "minorm."  # what our metadata keys begin with
 
 
+@checked
 def convert(
     source: Source,
     path: Path = None,

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.nn import Module
 from minorm.onnx.checking.verification import verify as check_against
 from minorm.onnx.exporting import external
@@ -22,6 +23,7 @@ from minorm.tensor import Tensor
 Path = str | os.PathLike[str] | IO[bytes] | None
 
 
+@checked
 def export(
     model: Callable[..., Any],
     args: Any,

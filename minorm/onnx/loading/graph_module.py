@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, running, trace
+from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx.graph import kinds, ledger
@@ -36,7 +37,8 @@ class Input:
     def check(self, given: Any, converted_to: Any = None) -> Tensor:
         """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
         if not isinstance(given, (Tensor, np.ndarray)):
-            raise TypeError(f"input {self.name!r} is {type(given).__name__}; expected a Tensor")
+            fix = f"; {conversion('x', given)}" if is_foreign(given) else ""
+            raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a Tensor{fix}")
         x = given if isinstance(given, Tensor) else Tensor(given)
         wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
         if x.dtype != wanted:

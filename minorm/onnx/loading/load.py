@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx
 
+from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import Budget, text
@@ -20,6 +21,7 @@ from minorm.onnx.loading.graph_module import GraphModule, Input
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 
 
+@checked
 def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 2 << 30) -> GraphModule:
     """Read an ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 

@@ -1,0 +1,145 @@
+"""Two mistakes that every function can be called with: an argument that does not exist, and another library's array.
+
+Functions look for them when a call has already failed, so a call that is right does not pay for the advice. A class
+compares the names before it makes an object, in half a microsecond: what `__init__` raises, only the caller can catch.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+Self = TypeVar("Self", bound="Checked")
+
+# A call that does not fit the signature
+
+
+def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> TypeError | None:
+    """What is wrong with the call `function(*args, **kwargs)`, in words; None where its arguments fit.
+
+    A call that does not fit never began, so a TypeError that `function` itself raised is not taken for one.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        reason = str(error)
+    else:
+        return None
+    accepted = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    names = [p.name for p in accepted]
+    unknown = next((key for key in kwargs if key not in names), None)
+    if unknown is None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        return TypeError(f"{name}: {reason}; expected {name}{_shown(signature)}")
+    import difflib  # only a mistake needs it, and `import minorm` should be quick
+
+    near = [name for name in names if name.startswith(unknown)] or difflib.get_close_matches(unknown, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"expected {name}{_shown(signature)}"
+    return TypeError(f"{name}: there is no argument {unknown!r}; {hint}")
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """The parameters and their defaults, without the types."""
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+def checked(function: AnyCallable) -> AnyCallable:
+    """Decorate a public function so that a call with a wrong argument says which one was meant."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            if error := wrong_call(function.__name__, function, args, kwargs):
+                raise error from None
+            raise
+
+    return run  # type: ignore[return-value]
+
+
+class Checked:
+    """Base of the public classes: making one with a wrong argument names the class and the argument that was meant."""
+
+    __slots__ = ()
+
+    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        """A new object, once the arguments are known to fit `__init__`; there are none where an object is copied."""
+        doubtful = (args or kwargs) and not _surely_fits(cls.__init__, args, kwargs)
+        if doubtful and (error := wrong_call(cls.__name__, cls, args, kwargs)):
+            raise error
+        return super().__new__(cls)
+
+
+def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True where the arguments fit `__init__`; False asks inspect, which takes ten times as long to be sure."""
+    code = getattr(init, "__code__", None)
+    if code is None:
+        return False
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        return True
+    given, positional = 1 + len(args), code.co_argcount  # self is one of them
+    needed = positional - len(init.__defaults__ or ())
+    if given > positional and not code.co_flags & inspect.CO_VARARGS:
+        return False
+    if not kwargs:
+        return needed <= given
+    names = code.co_varnames
+    known = names[given : positional + code.co_kwonlyargcount]
+    return kwargs.keys() <= set(known) and kwargs.keys() >= set(names[given:needed])
+
+
+# An array of another library
+
+
+def kind_of(value: Any) -> str:
+    """The type in words: `int`, `ndarray`, but `torch.Tensor` where another library's name says more."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}" if is_foreign(value) else kind.__name__
+
+
+def is_foreign(value: Any) -> bool:
+    """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's.
+
+    A Tensor is told by its `spawn`; this module does not know the class.
+    """
+    kind = type(value)
+    if hasattr(kind, "spawn") or any(base.__module__ == "numpy" for base in kind.__mro__):
+        return False
+    return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
+
+
+def conversion(name: str, value: Any) -> str:
+    """What makes a Tensor of `value`, which is called `name` in the message."""
+    if not is_foreign(value):
+        return "make one with minorm.tensor(data)"
+    source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
+    copied = f"{source}.numpy()" if hasattr(value, "numpy") else f"numpy.asarray({source})"
+    shared = f"minorm.from_dlpack({source}) shares its memory, " if hasattr(value, "__dlpack__") else ""
+    return f"convert it: {shared}minorm.tensor({copied}) copies it"
+
+
+def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
+    """`conv2d: x is torch.Tensor; expected a Tensor of minorm; convert it: ...`"""
+    expected = "a Tensor of minorm" if is_foreign(value) else "a Tensor"
+    return TypeError(f"{operation}: {name} is {kind_of(value)}; expected {expected}; {conversion(name, value)}")
+
+
+def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
+    """The error for the first argument that is, or holds, an array of another library; None where none does."""
+    for name, value in each_argument(named):
+        if is_foreign(value):
+            return not_a_tensor(operation, name, value)
+    return None
+
+
+def each_argument(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(name, value) of every argument, and of every item of those that are tuples or lists: `tensors[1]`."""
+    for name, value in named.items():
+        yield name, value
+        if isinstance(value, (tuple, list)):
+            yield from ((f"{name}[{i}]", item) for i, item in enumerate(value))

@@ -1,0 +1,74 @@
+"""Score: the mean loss over the samples seen so far, and, where targets are classes, the share that is right."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from minorm import dtypes
+from minorm.tensor import Tensor
+from minorm.training.finite import NonFiniteLoss
+
+
+class Score:
+    """What one pass over the data has added up; how fast, too.
+
+        accuracy = right / counted
+
+    Predictions are counted where there is a class to predict: integer targets (N, d1, ...) for logits (N, C, d1, ...),
+    so one a sample, or one a pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
+    """
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.correct = 0
+        self.counted = 0  # predictions that were right or wrong: labels, or pixels
+        self.last_loss = math.nan  # of the newest batch alone
+        self.seconds = 0.0  # from the start to the newest batch
+        self._sum_of_losses = 0.0
+        self._start = time.perf_counter()
+
+    def add(self, loss: Tensor, logits: Any, labels: Tensor, ignore_index: int | None = None) -> None:
+        """Count one batch, given its mean loss. Raises NonFiniteLoss where that is NaN or infinite."""
+        self.last_loss = loss.item()
+        if not math.isfinite(self.last_loss):
+            raise NonFiniteLoss(f"the loss is {self.last_loss} after {self.images:,} images of this epoch")
+        self.seconds = time.perf_counter() - self._start
+        count = labels.shape[0] if labels.ndim else 1
+        self.images += count
+        self._sum_of_losses += self.last_loss * count
+        if _are_classes(logits, labels):
+            self._count(logits.detach().argmax(1), labels, logits.shape[1], ignore_index)
+
+    def _count(self, predicted: Tensor, labels: Tensor, classes: int, ignore_index: int | None) -> None:
+        if ignore_index is not None and 0 <= ignore_index < classes:
+            kept = labels != ignore_index
+            predicted, labels = predicted[kept], labels[kept]
+        outside = (labels < 0).sum() + (labels >= classes).sum()
+        self.correct += int((predicted == labels).sum().item())
+        self.counted += labels.numel() - int(outside.item())
+
+    @property
+    def loss(self) -> float:
+        """The mean over the images."""
+        return self._sum_of_losses / max(1, self.images)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of predictions whose largest logit is the right one; None where targets are no classes."""
+        if self.images and not self.counted:
+            return None
+        return self.correct / max(1, self.counted)
+
+    @property
+    def images_per_second(self) -> float:
+        """Whatever the loop did between two batches included."""
+        return self.images / max(1e-9, self.seconds)
+
+
+def _are_classes(logits: Any, labels: Tensor) -> bool:
+    """Are these logits (N, C, d1, ...) and integers (N, d1, ...)?"""
+    if not isinstance(logits, Tensor) or logits.ndim < 2 or logits.numel() == 0 or labels.dtype == dtypes.bool:
+        return False
+    return not dtypes.is_float(labels.dtype) and labels.shape == logits.shape[:1] + logits.shape[2:]
