@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)][::-1]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(pairs)
     for n, (low, high) in zip(x.shape, widths, strict=True):
-        if n + low + high < 0:
+        if n + min(low, 0) + min(high, 0) < 0:
             raise ValueError(f"pad: ({low}, {high}) cuts more than the {n} elements of an axis; x.shape is {x.shape}")
     return shape.Pad.apply(x, widths=widths, value=value)
 
@@ -214,6 +215,7 @@ def _tensor(operation: str, x: Any) -> Tensor:
 
 @checked
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    """True where every |a - b| <= atol + rtol * |b|."""
-    left, right = as_tensor(a), as_tensor(b)
-    return bool((abs(left.double() - right.double()) <= abs(right.double()) * rtol + atol).all())
+    """True where every |a - b| <= atol + rtol * |b|; an infinity is close to itself alone, NaN to nothing."""
+    left, right = as_tensor(a).detach().double(), as_tensor(b).detach().double()
+    difference, tolerance = abs(left - right), abs(right) * rtol + atol
+    return bool(where(difference < math.inf, difference <= tolerance, left == right).all())

@@ -188,38 +188,47 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def sum(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """The sum over `dim`: an axis, several, or None for all."""
-        return reduction.Sum.apply(self, axes=axes_of("sum", dim, self), keepdims=keepdim)
+        return reduction.Sum.apply(self, axes=_reduced("sum", dim, self), keepdims=keepdim)
 
     def mean(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """The mean over `dim`: an axis, several, or None for all."""
-        return reduction.Mean.apply(_real(self), axes=axes_of("mean", dim, self), keepdims=keepdim)
+        return reduction.Mean.apply(_real(self), axes=_reduced("mean", dim, self), keepdims=keepdim)
 
     def var(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
         """Variance over `dim`; divides by N - 1, or by N for unbiased=False."""
-        centred = self - self.mean(dim, keepdim=True)
-        squares = (centred * centred).sum(dim, keepdim)
+        axes = _reduced("var", dim, self)
+        with autograd.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
+            mean = self.mean(axes, keepdim=True)
+        centred = self - mean
+        squares = (centred * centred).sum(axes, keepdim)
         count = self.numel() // max(1, squares.numel())
         return squares / max(0, count - 1 if unbiased else count)
 
     def std(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
-        """The square root of `var`."""
-        return self.var(dim, unbiased, keepdim).sqrt()
+        """The square root of `var`; its gradient is 0 where all elements are equal."""
+        return elementwise.Root.apply(self.var(_reduced("std", dim, self), unbiased, keepdim))
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """The largest element over `dim`; equal ones share the gradient."""
-        return reduction.Max.apply(_filled("amax", self), axes=axes_of("amax", dim, self), keepdims=keepdim)
+        return reduction.Max.apply(self, axes=_filled("amax", _reduced("amax", dim, self), self), keepdims=keepdim)
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """The smallest element over `dim`; equal ones share the gradient."""
-        return reduction.Min.apply(_filled("amin", self), axes=axes_of("amin", dim, self), keepdims=keepdim)
+        return reduction.Min.apply(self, axes=_filled("amin", _reduced("amin", dim, self), self), keepdims=keepdim)
 
     def max(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The largest element; with `dim`, the pair (values, indices) along it."""
-        return self.amax() if dim is None else self._along(self.argmax(dim, True), dim, keepdim)
+        if dim is None:
+            axes = _filled("max", _reduced("max", None, self), self)
+            return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmax(dim, True), dim, keepdim)
 
     def min(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The smallest element; with `dim`, the pair (values, indices) along it."""
-        return self.amin() if dim is None else self._along(self.argmin(dim, True), dim, keepdim)
+        if dim is None:
+            axes = _filled("min", _reduced("min", None, self), self)
+            return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmin(dim, True), dim, keepdim)
 
     def _along(self, indices: Tensor, dim: int, keepdim: bool) -> Extreme:
         values = self.gather(dim, indices)
@@ -227,13 +236,11 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The index of the first largest element along `dim`, or in the flattened tensor."""
-        axis = None if dim is None else axis_of("argmax", dim, self)
-        return reduction.ArgMax.apply(_filled("argmax", self), axis=axis, keepdims=keepdim)
+        return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The index of the first smallest element along `dim`, or in the flattened tensor."""
-        axis = None if dim is None else axis_of("argmin", dim, self)
-        return reduction.ArgMin.apply(_filled("argmin", self), axis=axis, keepdims=keepdim)
+        return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
     def all(self) -> Tensor:
         """True where every element is true."""
@@ -265,7 +272,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """Axes start_dim to end_dim, both included, become one."""
         if self.ndim == 0:
-            return self.reshape(1)
+            return self.reshape(1).flatten(start_dim, end_dim)
         first, last = (axis_of("flatten", d, self) for d in (start_dim, end_dim))
         if first > last:
             raise ValueError(f"flatten: start_dim={start_dim} lies after end_dim={end_dim}; shape is {self.shape}")
@@ -291,6 +298,8 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """Axes dim0 and dim1 exchanged."""
+        if self.ndim == 0 and {dim0, dim1} <= {0, -1}:
+            return self.permute()
         order = list(range(self.ndim))
         a, b = axis_of("transpose", dim0, self), axis_of("transpose", dim1, self)
         order[a], order[b] = order[b], order[a]
@@ -305,7 +314,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def squeeze(self, dim: int | None = None) -> Tensor:
         """Without the axes of length 1, or without axis `dim` if its length is 1."""
-        gone = range(self.ndim) if dim is None else (axis_of("squeeze", dim, self),)
+        gone = _reduced("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any) -> Tensor:
@@ -313,9 +322,11 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
         wanted = sizes_of("expand", sizes)
         old = (1,) * (len(wanted) - self.ndim) + self.shape
         target = tuple(o if n == -1 else n for n, o in zip(wanted, old, strict=False))
-        if len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
+        new = wanted[: max(0, len(wanted) - self.ndim)]
+        if -1 in new or len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
             raise ValueError(
-                f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch"
+                f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch, and only "
+                "an axis that is there can be kept by -1"
             )
         return shape.Expand.apply(self, shape=target)
 
@@ -328,24 +339,34 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def flip(self, *dims: Any) -> Tensor:
         """The elements along `dims` in reverse order."""
-        return shape.Flip.apply(self, axes=tuple(axis_of("flip", d, self) for d in sizes_of("flip", dims)))
+        wanted = sizes_of("flip", dims)
+        return shape.Flip.apply(self, axes=_reduced("flip", wanted, self) if wanted else ())
 
     def split(self, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-        """Pieces of `size` along `dim`, the last one possibly shorter; or of the sizes in a list."""
+        """Pieces of `size` along `dim`, the last one possibly shorter; or of the sizes in a list.
+
+        An axis of length 0 is one empty piece.
+        """
         axis = axis_of("split", dim, self)
         length = self.shape[axis]
-        if isinstance(size, int) and size < 1:
+        if isinstance(size, int) and size < (1 if length else 0):
             raise ValueError(f"split: size={size}; expected at least 1")
-        sizes = [min(size, length - i) for i in range(0, length, size)] if isinstance(size, int) else list(size)
-        if sum(sizes) != length:
+        if isinstance(size, int):
+            sizes = [min(size, length - i) for i in range(0, length, size)] if length else [0]
+        else:
+            sizes = list(size)
+        if sum(sizes) != length or any(n < 0 for n in sizes):
             raise ValueError(f"split: sizes {sizes} sum to {sum(sizes)}; axis {axis} of {self.shape} has {length}")
         ends = np.cumsum(sizes).tolist()
         before = (slice(None),) * axis
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-        """`chunks` pieces along `dim` of equal size, the last one possibly shorter."""
-        return self.split(max(1, -(-self.shape[dim] // chunks)), dim)
+        """At most `chunks` pieces along `dim` of equal size, the last one possibly shorter; of nothing, empty ones."""
+        if chunks < 1:
+            raise ValueError(f"chunk: chunks={chunks}; expected at least 1")
+        length = self.shape[axis_of("chunk", dim, self)]
+        return self.split(-(-length // chunks) if length else [0] * chunks, dim)
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The slices along `dim`, without it."""
@@ -372,12 +393,19 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def gather(self, dim: int, index: Any) -> Tensor:
         """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on."""
+        if self.ndim == 0 and dim in (0, -1) and np.ndim(plain(index)) == 0:
+            return self.reshape(1).gather(0, plain(index).reshape(1)).reshape(())
         axis = axis_of("gather", dim, self)
         where = index if hasattr(index, "spawn") else self.spawn(select.as_array(index), None, 0)
         if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
             raise ValueError(
                 f"gather: index is {where.dtype} of shape {where.shape}; "
                 f"expected integers with the {self.ndim} axes of x, {self.shape}"
+            )
+        if any(m > n for i, (m, n) in enumerate(zip(where.shape, self.shape, strict=True)) if i != axis):
+            raise ValueError(
+                f"gather: index has shape {where.shape}, x has {self.shape}; expected no axis of the index but {axis} "
+                "to be longer than x's"
             )
         return indexing.Gather.apply(self, where, axis=axis)
 
@@ -400,10 +428,29 @@ def _check_index(index: Any, x: Any) -> None:
             )
 
 
-def _filled(operation: str, x: Any) -> Tensor:
-    if x.data.size == 0:
-        raise ValueError(f"{operation}: an empty tensor has no extreme; shape is {x.shape}")
-    return x
+def _reduced(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
+    """The axes that `dim` names: all of them for None and for (); none of a 0-d tensor, where 0 and -1 name nothing."""
+    if dim is None or dim == ():
+        return tuple(range(x.ndim))
+    if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
+        return ()
+    return axes_of(operation, dim, x)
+
+
+def _searched(operation: str, dim: int | None, x: Any) -> int | None:
+    """The axis along which an extreme is looked for, which must have elements; None for all of x."""
+    axes = _filled(operation, _reduced(operation, dim, x), x)
+    return None if dim is None or not axes else axes[0]
+
+
+def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
+    """The axes, if there are elements along all of them; else a ValueError."""
+    if not all(x.shape[axis] for axis in axes):
+        raise ValueError(
+            f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
+            f"{'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
+        )
+    return axes
 
 
 def plain(value: Any) -> Any:

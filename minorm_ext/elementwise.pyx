@@ -92,8 +92,8 @@ cdef void relu6_grad(const real* a, const real* b, real* out, Py_ssize_t n, real
     cdef real dy
     for i in range(n):
         dy = a[i]
-        dy = dy if b[i] > 0 else 0
-        out[i] = dy if b[i] < 6 else 0
+        dy = 0 if b[i] <= 0 else dy  # NaN is neither: it keeps its gradient
+        out[i] = 0 if b[i] >= 6 else dy
 
 cdef void leaky_relu(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i
@@ -115,7 +115,7 @@ cdef void hardswish_grad(const real* a, const real* b, real* out, Py_ssize_t n, 
     cdef real inner
     for i in range(n):
         inner = a[i] * (b[i] / 3 + <real>0.5)
-        inner = a[i] if b[i] >= 3 else inner
+        inner = inner if b[i] < 3 else a[i]
         out[i] = 0 if b[i] <= -3 else inner
 
 cdef void sigmoid(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
@@ -162,7 +162,7 @@ cdef void elu_grad(const real* a, const real* b, real* out, Py_ssize_t n, real o
     cdef real below
     for i in range(n):
         below = a[i] * (option * exp(<real>0 if b[i] > 0 else b[i]))
-        out[i] = a[i] if b[i] > 0 else below
+        out[i] = below if b[i] <= 0 else a[i]
 
 cdef void gelu(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i

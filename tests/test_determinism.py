@@ -216,7 +216,7 @@ for axes in (axes for count in range(5) for axes in itertools.combinations(range
     case(f"mean over {axes}", lambda x, axes=axes: x.mean(axes), (20, 30, 25, 40))
 for shape in ((500_000,), (1, 400_000), (100_000, 3), (3, 100_000), (2000, 300)):
     case(f"sums of {shape}", lambda x: tuple(x.sum(axis) for axis in (*range(x.ndim), None)), shape)
-case("var and std", lambda x: (x.var(1), x.std((0, 2)), x.amax(0), x.amin((1, 2))), (30, 50, 200))
+case("var and std", lambda x: (x.var(1), x.std((0, 2)), x.amax(0), x.amin((1, 2)), x.max(), x.min()), (30, 50, 200))
 case("a bias and a scale", lambda x, w, b: (x * w + b) / (w * w + 1.0), (40, 30, 300), (30, 1), (300,))
 case("functions of one number", lambda x: (x.exp(), abs(x).sqrt(), (abs(x) + 1.0).log(), x.sin(), x.cos()), (100, 2001))
 case(

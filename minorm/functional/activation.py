@@ -113,4 +113,4 @@ def _axis(operation: str, dim: int, x: Tensor) -> int:
         raise TypeError(
             f"{operation}: dim is {dim!r}; expected the int of the axis that sums to one, usually dim=1 or -1"
         )
-    return axis_of(operation, dim, x)
+    return -1 if x.ndim == 0 and dim in (0, -1) else axis_of(operation, dim, x)

@@ -31,7 +31,8 @@ def cross_entropy(
 
     input   logits (N, C, d1, ...) or (C)
     target  classes, integers (N, d1, ...): q_c = weight_c where c is the target, else 0; the loss is 0 where the target
-            is ignore_index, and the mean divides by the sum of the weights of the others (all ignored: NaN);
+            is ignore_index, and the mean divides by the sum of the weights of the others (all ignored: NaN, with a
+            gradient of 0, so that one such batch does not ruin a model);
             or probabilities of input's shape and type: q = weight * target, and the mean divides by N * d1 * ...
     weight  a factor for each class, (C)
     label_smoothing s  replaces the probabilities t by (1 - s) * t + s / C; Szegedy et al. 2016, arXiv:1512.00567
@@ -59,8 +60,8 @@ def cross_entropy(
             input, target, reduction=reduction, ignore_index=ignore_index, label_smoothing=float(label_smoothing)
         )
     with select.guard(weight.data):
-        wanted, total = _weights_of_labels(input, target.data, weight.data, ignore_index, label_smoothing)
-    return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total)
+        wanted, total, counted = _weights_of_labels(input, target.data, weight.data, ignore_index, label_smoothing)
+    return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total, counted=counted)
 
 
 @trace.operation
@@ -75,7 +76,7 @@ def nll_loss(
     """loss = -weight[target] * input[target] along axis 1; input holds log-probabilities (N, C, d1, ...) or (C).
 
     target: classes, integers (N, d1, ...). The loss is 0 where the target is ignore_index, and the mean divides by the
-    sum of the weights of the others (all ignored: NaN). Errors as for `cross_entropy`.
+    sum of the weights of the others (all ignored: NaN, with a gradient of 0). Errors as for `cross_entropy`.
     """
     floats("nll_loss", ("weight",), input=input, weight=weight)
     classes = _check_classes("nll_loss", input, weight, reduction)
@@ -231,16 +232,16 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
-) -> tuple[Tensor, Any]:
-    """What each class of each example weighs, and what the mean divides by: the weights of the labels, summed."""
+) -> tuple[Tensor, Any, Any]:
+    """What each class of each example weighs; what the mean divides by, the sum of the labels' weights; who counts."""
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)
     factors = weight.astype(compute).reshape([classes if i == axis else 1 for i in range(input.ndim)])
-    counted = np.expand_dims(labels != ignore_index, axis)
+    counted = known = np.expand_dims(labels != ignore_index, axis)
     chosen = np.expand_dims(labels, axis) == np.arange(classes, like=weight).reshape(factors.shape)
     q = factors * (chosen * compute.type(1 - label_smoothing) + compute.type(label_smoothing / classes)) * counted
     if type(labels) is not np.ndarray:  # on a GPU nobody has checked
-        counted = np.where(counted & ((labels < 0) | (labels >= classes)).reshape(counted.shape), np.nan, counted)
-        q = q * counted
-    total = (factors * chosen * counted).sum(dtype=np.float64)
-    return Tensor(q.astype(compute)), float(total) if type(weight) is np.ndarray else total
+        known = np.where(counted & ((labels < 0) | (labels >= classes)).reshape(counted.shape), np.nan, counted)
+        q = q * known
+    total = (factors * chosen * known).sum(dtype=np.float64)
+    return Tensor(q.astype(compute)), float(total) if type(weight) is np.ndarray else total, counted

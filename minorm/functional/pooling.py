@@ -10,6 +10,7 @@ from typing import Any
 
 from minorm import dtypes, trace
 from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, ints, pairs
+from minorm.kernels.reference.pool import output_shape
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
 from minorm.tensor import Tensor
 
@@ -136,7 +137,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 
 
 def _windows(
-    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
 ) -> tuple[Ints, Ints, Pairs, Ints]:
     check_rank(name, "x", x, rank)
     kernel = ints(name, "kernel_size", kernel_size, rank)
@@ -149,7 +150,8 @@ def _windows(
                 f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
                 "so that every window meets the input; pad x itself for more"
             )
-    check_fit(name, x.shape[2:], kernel, paddings, dilations)
+    if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
+        check_fit(name, x.shape[2:], kernel, paddings, dilations)
     return kernel, strides, paddings, dilations
 
 
@@ -164,7 +166,7 @@ def _max(
     ceil_mode: bool,
     return_indices: bool,
 ) -> Any:
-    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation)
+    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     result = MaxPool.apply(
         x,
         kernel=kernel,
@@ -189,7 +191,7 @@ def _avg(
     divisor: Any,
     dilation: Any,
 ) -> Tensor:
-    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation)
+    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_float(name, x)
     if divisor is not None and (type(divisor) is not int or divisor == 0):
         raise ValueError(f"{name}: divisor_override is {divisor!r}; expected an int that is not 0, or None")

@@ -108,22 +108,30 @@ class Div(Function):
         )
 
 
+def power(a: Any, b: Any) -> Any:
+    """a ** b. One exponent of 1/2 or -1/2 for all is the square root, as in PyTorch: NaN for -inf, not infinity."""
+    if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
+        return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
+    return a**b
+
+
 class Pow(Function):
-    """a ** b; at a = 0 the gradient for b is 0, and that for a is 0 where b = 0."""
+    """a ** b; where b = 0 the gradient for a is 0, and that for b is 0 where a = 0 <= b."""
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
-        return a**b
+        return power(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
         one = a.dtype.type(1)
 
         def for_base(g: Any, a: Any, b: Any) -> Any:
-            return g * np.where(b == 0, 0 * one, b * a ** np.where(b == 0, one, b - one))
+            return g * np.where(b == 0, 0 * one, b * power(a, np.where(b == 0, one, b - one)))
 
         def for_exponent(g: Any, a: Any, b: Any) -> Any:
-            return g * a**b * np.log(np.where(a == 0, one, a))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where((a == 0) & (b >= 0), 0 * one, g * a**b * np.log(a))
 
         return (
             gradient_of(a.shape, for_base, dy, a, b) if self.needs[0] else None,
@@ -132,16 +140,17 @@ class Pow(Function):
 
 
 class Maximum(Function):
-    """max(a, b), NaN if either is; where they are equal each gets half the gradient, as in PyTorch."""
+    """max(a, b), NaN if either is. Of equals each gets half the gradient; where one is NaN both get all of it."""
 
     ufunc: Any = np.maximum
+    loses: Any = np.less
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
         return self.ufunc(a, b)
 
     def chosen(self, g: Any, this: Any, other: Any) -> Any:
-        share = np.where(this == other, 0.5, self.ufunc(this, other) == this)
+        share = np.where(this == other, 0.5, ~self.loses(this, other))
         return (g * share).astype(g.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
@@ -153,9 +162,10 @@ class Maximum(Function):
 
 
 class Minimum(Maximum):
-    """min(a, b), NaN if either is; ties share the gradient."""
+    """min(a, b), NaN if either is; the gradient as in Maximum."""
 
     ufunc = np.minimum
+    loses = np.greater
 
 
 class Where(Function):
@@ -205,15 +215,20 @@ class Neg(Function):
         return -dy
 
 
+def sign(x: Any) -> Any:
+    """1 above 0, -1 below, 0 at 0 and, unlike NumPy's, at NaN."""
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
 class Abs(Function):
-    """|x|; its slope at 0 is 0."""
+    """|x|; its slope at 0, and at NaN, is 0."""
 
     def forward(self, x: Any) -> Any:
         self.x = x
         return abs(x)
 
     def backward(self, dy: Any) -> Any:
-        return dy * np.sign(self.x)
+        return dy * sign(self.x)
 
 
 class Exp(Function):
@@ -247,6 +262,15 @@ class Sqrt(Function):
 
     def backward(self, dy: Any) -> Any:
         return dy / (self.y + self.y)
+
+
+class Root(Sqrt):
+    """Square root of a sum of squares: its slope is 0 at 0, where all that is squared is 0 and has no direction."""
+
+    def backward(self, dy: Any) -> Any:
+        y, number = self.y, self.y.dtype.type
+        slope = np.where(y == 0, number(0), number(0.5) / np.where(y == 0, number(1), y))
+        return (dy * slope).astype(dy.dtype, copy=False)
 
 
 class Sin(Function):

@@ -13,6 +13,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.kernels.select import backend, contiguous, cpu
+from minorm.ops.elementwise import sign
 
 
 def wide(x):
@@ -41,8 +42,15 @@ def over(total, count):
 
 
 def share(dy, reduction, count):
-    """What each loss receives of the gradient `dy` of the reduced loss, in the compute type."""
-    return over(wide(dy), count) if reduction == "mean" else wide(dy)
+    """What each loss receives of the gradient `dy` of the reduced loss, in the compute type.
+
+    A mean over nothing passes nothing on: its NaN stays with the loss, and no parameter becomes NaN.
+    """
+    if reduction != "mean":
+        return wide(dy)
+    if backend(dy) is cpu or not hasattr(count, "dtype"):
+        return over(wide(dy), count) if count else np.zeros_like(wide(dy))
+    return np.where(count == 0, wide(dy).dtype.type(0), over(wide(dy), count))
 
 
 # Classes
@@ -88,13 +96,15 @@ def class_axis(rows, shape):
 class SoftCrossEntropy(Function):
     """loss = - sum over axis 1 of q * log softmax(x): q is a weight for each class of each example, 0 * -inf is 0.
 
-    The mean divides by `count`.
+    The mean divides by `count`. Examples that are not `counted` cost nothing and learn nothing, whatever their logits.
     """
 
-    def forward(self, x, q, *, reduction, count):
-        self.x, self.q, self.reduction, self.count = x, q, reduction, count
+    def forward(self, x, q, *, reduction, count, counted=None):
+        self.x, self.q, self.reduction, self.count, self.counted = x, q, reduction, count, counted
         self.axis = min(1, x.ndim - 1)
         terms = weighted(wide(q), backend(x).elementwise.log_softmax(wide(x), self.axis))
+        if counted is not None:
+            terms = np.where(counted, terms, terms.dtype.type(0))
         return reduced(-terms.sum(axis=self.axis), reduction, count, x.dtype)
 
     def backward(self, dy):
@@ -106,15 +116,18 @@ class SoftCrossEntropy(Function):
         logp = backend(x).elementwise.log_softmax(wide(x), axis)
         if self.needs[0]:
             total = wide(q).sum(axis=axis, keepdims=True)
-            dx = (dlosses * (np.exp(logp) * total - wide(q))).astype(x.dtype, copy=False)
+            dx = dlosses * (np.exp(logp) * total - wide(q))
+            if self.counted is not None:
+                dx = np.where(self.counted, dx, dx.dtype.type(0))
+            dx = dx.astype(x.dtype, copy=False)
         if self.needs[1]:
             dq = (-dlosses * logp).astype(q.dtype, copy=False)
         return dx, dq
 
 
 def weighted(q, values):
-    """q * values, and 0 where q is 0, whatever the value: a masked class (-inf) that nobody asks for costs nothing."""
-    return q * np.where(q == 0, q, values)
+    """q * values, with 0 * inf = 0: a masked class (-inf) that nobody asks for costs nothing. NaN stays NaN."""
+    return q * np.where((q == 0) & np.isinf(values), q, values)
 
 
 class NLL(Function):
@@ -138,11 +151,13 @@ class NLL(Function):
         self.weights = weights.astype(dtypes.compute_type(x.dtype), copy=False)
         self.count = self.weights.sum(dtype=np.float64)
         chosen = np.take_along_axis(wide(x), self.index, self.axis).squeeze(self.axis)
-        return reduced(-weighted(self.weights, chosen), reduction, self.count, x.dtype)
+        self.counted = counted
+        losses = np.where(counted, -weighted(self.weights, chosen), self.weights.dtype.type(0))
+        return reduced(losses, reduction, self.count, x.dtype)
 
     def backward(self, dy):
         dx = np.zeros_like(dy, self.dtype, shape=self.shape)
-        dlosses = -weighted(self.weights, share(dy, self.reduction, self.count))
+        dlosses = np.where(self.counted, -self.weights * share(dy, self.reduction, self.count), 0)
         np.put_along_axis(dx, self.index, np.expand_dims(dlosses, self.axis).astype(self.dtype), self.axis)
         return dx, None, None
 
@@ -187,7 +202,7 @@ class AbsoluteError(Difference):
 
     @staticmethod
     def slope(d):
-        return np.sign(d)
+        return sign(d)
 
 
 class SmoothAbsoluteError(Difference):
@@ -200,7 +215,7 @@ class SmoothAbsoluteError(Difference):
 
     @staticmethod
     def slope(d, beta):
-        return np.where(abs(d) < beta, d / (beta or 1), np.sign(d))
+        return np.where(abs(d) < beta, d / (beta or 1), np.sign(d)) if beta else sign(d)
 
 
 class BinaryCrossEntropy(Function):
@@ -224,8 +239,10 @@ class BinaryCrossEntropy(Function):
             slope = (1 - y) - self.positive(y) * backend(z).elementwise.sigmoid(-z)
             dx = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
         if self.needs[1]:
-            extra = 0 if self.pos_weight is None else (wide(self.pos_weight) - 1) * softplus_of_minus(z)
-            dtarget = self.weigh(dlosses * (extra - z)).astype(dy.dtype, copy=False)
+            slope = -z  # which is softplus(-z) - softplus(z), unless the first has a weight
+            if self.pos_weight is not None:
+                slope = wide(self.pos_weight) * softplus_of_minus(z) - softplus_of_minus(-z)
+            dtarget = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
         return dx, dtarget, None, None
 
     def positive(self, y):

@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend, contiguous, device_of, to_device
+from minorm.kernels.select import backend, contiguous, cpu, device_of, to_device
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -62,30 +62,78 @@ class AvgPool(Function):
 
 
 class AdaptiveAvgPool(Function):
-    """y = A_0 x A_1^T: along every axis, row i of A averages from floor(i * n / o) to before ceil((i + 1) * n / o)."""
+    """Along every axis, y[i] is the mean of x from floor(i * n / o) to before ceil((i + 1) * n / o).
+
+    That is y = A_0 x A_1^T with matrices of averages, quick as a product on the CPU. But a product takes 0 times what
+    lies outside a part, and 0 * NaN is NaN: where the result is not finite the parts are added up by themselves. On a
+    GPU they always are, because the host would have to wait to look at the result.
+    """
 
     def forward(self, x: Any, *, output: Ints) -> Any:
-        self.shape, self.output = x.shape, output
-        compute = dtypes.compute_type(x.dtype)
-        y = x.astype(compute, copy=False)
-        for axis, (n, o) in enumerate(zip(x.shape[2:], output, strict=True), start=2):
-            y = _along(y, _averages(n, o, compute, device_of(x)), axis)
-        return contiguous(y.astype(x.dtype, copy=False))
+        self.shape = x.shape
+        return _averaged(x, x.shape[2:], output, _forward)
 
     def backward(self, dy: Any) -> Any:
-        compute = dtypes.compute_type(dy.dtype)
-        dx = dy.astype(compute, copy=False)
-        for axis, (n, o) in enumerate(zip(self.shape[2:], self.output, strict=True), start=2):
-            dx = _along(dx, _averages(n, o, compute, device_of(dy)).T, axis)
-        return contiguous(dx.astype(dy.dtype, copy=False))
+        return _averaged(dy, self.shape[2:], dy.shape[2:], _backward)
+
+
+def _averaged(x: Any, sizes: Ints, output: Ints, step: tuple[Any, Any]) -> Any:
+    """Axis by axis, `step` as a product or, where that would spread what is not finite, by parts."""
+    wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
+    product, by_parts = step
+    for how in (product, by_parts) if backend(x) is cpu else (by_parts,):
+        y = wide
+        for axis, (n, o) in enumerate(zip(sizes, output, strict=True), start=2):
+            y = how(y, n, o, axis)
+        if how is product and np.isfinite(y).all():
+            break
+    return contiguous(y.astype(x.dtype, copy=False))
+
+
+def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
+    """The sums of the o parts of an axis, from the first element of every part to the last."""
+    y: Any = None
+    for parts, places in _steps(x.shape[axis], o, device_of(x)):
+        step = x.take(places, axis)
+        if y is None:
+            y = step
+        else:
+            y[(*(slice(None),) * axis, parts)] += step
+    return y
+
+
+def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
+    """How long the parts are, along `axis`, in the type and on the device of `like`."""
+    first, end = _bounds(n, o)
+    shape = [-1 if i == axis else 1 for i in range(like.ndim)]
+    return to_device((end - first).astype(like.dtype), device_of(like)).reshape(shape)
+
+
+def _bounds(n: int, o: int) -> tuple[Any, Any]:
+    """Where each part begins, and where the next element after it is."""
+    i = np.arange(o)
+    return i * n // o, -(-(i + 1) * n // o)
 
 
 @functools.lru_cache(maxsize=64)
-def _averages(n: int, o: int, dtype: Any, device: str) -> Any:
+def _steps(n: int, o: int, device: str) -> list[tuple[Any, Any]]:
+    """For k = 0, 1, ...: which parts have an element k, a slice where all have it, and where these elements are."""
+    first, end = _bounds(n, o)
+    steps = []
+    for k in range((end - first).max()):
+        parts = np.flatnonzero(first + k < end)
+        where = slice(None) if len(parts) == o else to_device(parts, device)
+        steps.append((where, to_device(first[parts] + k, device)))
+    return steps
+
+
+@functools.lru_cache(maxsize=64)
+def _averages(n: int, o: int, dtype: Any) -> Any:
     """The matrix (o, n) whose row i holds 1 / length over its part of the axis."""
-    i, place = np.arange(o)[:, None], np.arange(n)
-    inside = (place >= i * n // o) & (place < -(-(i + 1) * n // o))
-    return to_device((inside / inside.sum(axis=1, keepdims=True)).astype(dtype), device)
+    first, end = _bounds(n, o)
+    place = np.arange(n)
+    inside = (place >= first[:, None]) & (place < end[:, None])
+    return (inside / inside.sum(axis=1, keepdims=True)).astype(dtype)
 
 
 def _along(x: Any, matrix: Any, axis: int) -> Any:
@@ -97,3 +145,13 @@ def _along(x: Any, matrix: Any, axis: int) -> Any:
     else:
         y = matmul(matrix, x.reshape(prod(lead), n, prod(rest)))
     return y.reshape(*lead, len(matrix), *rest)
+
+
+_forward = (
+    lambda x, n, o, axis: _along(x, _averages(n, o, x.dtype), axis),
+    lambda x, n, o, axis: _sums_of_parts(x, o, axis) / _lengths(n, o, x, axis),
+)
+_backward = (  # place j lies in the parts floor(j * o / n) to before ceil((j + 1) * o / n): n parts of o
+    lambda dy, n, o, axis: _along(dy, _averages(n, o, dy.dtype).T, axis),
+    lambda dy, n, o, axis: _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis),
+)

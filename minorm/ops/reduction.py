@@ -53,25 +53,48 @@ class Mean(Function):
 
 
 class Max(Function):
-    """The largest element over `axes`; equal ones share the gradient, as in PyTorch's amax."""
+    """The largest element over `axes`, NaN if one is; equal ones share the gradient, as in PyTorch's amax.
+
+    Where it is NaN so is the gradient of all: nobody knows which is the largest.
+    """
 
     extreme: Any = staticmethod(np.max)
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.x, self.axes = x, axes
-        self.y = self.extreme(x, axis=axes, keepdims=True)
+        kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
+        self.y = self.extreme(x, axis=axes, keepdims=True) if x.size else np.empty_like(x, shape=kept)
         if keepdims:
             return self.y
         return self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes]).copy()  # a view would not be watched
 
+    def hits(self) -> Any:
+        """Which elements are the extreme."""
+        return self.x == self.y
+
     def backward(self, dy: Any) -> Any:
-        hit = self.x == self.y
-        share = spread(dy, self.x.shape, self.axes) / hit.sum(axis=self.axes, keepdims=True)
-        return np.where(hit, share, 0).astype(dy.dtype, copy=False)
+        hit = self.hits()
+        count = hit.sum(axis=self.axes, keepdims=True)
+        with np.errstate(invalid="ignore"):  # 0 / 0 of no hit
+            share = np.where(hit, spread(dy, self.x.shape, self.axes), dy.dtype.type(0)) / count
+        return share.astype(dy.dtype, copy=False)
 
 
 class Min(Max):
     """The smallest element over `axes`; equal ones share the gradient."""
+
+    extreme = staticmethod(np.min)
+
+
+class MaxOfAll(Max):
+    """The largest element of all, or NaN: the NaNs then share the gradient, as in PyTorch's max without a dim."""
+
+    def hits(self) -> Any:
+        return (self.x == self.y) | ((self.x != self.x) & (self.y != self.y))
+
+
+class MinOfAll(MaxOfAll):
+    """The smallest element of all, or NaN."""
 
     extreme = staticmethod(np.min)
 
@@ -118,18 +141,19 @@ class ArgMax(Function):
     """The index of the first largest element along `axis`, or in the flattened array for None; int64."""
 
     differentiable = False
+    search: Any = staticmethod(np.argmax)
 
     def forward(self, x: Any, *, axis: int | None, keepdims: bool) -> Any:
-        return np.argmax(x, axis=axis, keepdims=keepdims)
+        if x.size:
+            return self.search(x, axis=axis, keepdims=keepdims)
+        kept = [1 if i == axis else n for i, n in enumerate(x.shape) if keepdims or i != axis]
+        return np.empty_like(x, np.int64, shape=kept)  # of nothing, but not over nothing
 
 
-class ArgMin(Function):
+class ArgMin(ArgMax):
     """The index of the first smallest element along `axis`, or in the flattened array for None; int64."""
 
-    differentiable = False
-
-    def forward(self, x: Any, *, axis: int | None, keepdims: bool) -> Any:
-        return np.argmin(x, axis=axis, keepdims=keepdims)
+    search = staticmethod(np.argmin)
 
 
 class TopPlaces(Function):

@@ -79,6 +79,7 @@ OPERATIONS: dict[str, Case] = {
     "mean": (lambda a: a.mean((0, 2), keepdim=True) * a.mean(), ((4, 5, 3),)),
     "var, std": (lambda a: a.var(1) + a.std(1, unbiased=False), ((4, 5),)),
     "amax, amin": (lambda a: a.amax(1) - a.amin((0, 1)), ((4, 5),)),
+    "max, min": (lambda a: a.max() - a.min(), ((4, 5),)),
     "max with places": (lambda a: a.max(1).values + a.min(1).indices.to(a.dtype), ((4, 5),)),
     "prod": (lambda a: reduction.Prod.apply(a, axes=(1,), keepdims=False), ((3, 4, 2),)),
     "logsumexp": (lambda a: reduction.LogSumExp.apply(a, axes=(1, 2), keepdims=True), ((3, 4, 2),)),

@@ -110,7 +110,17 @@ def test_edge_cases_are_pytorchs(name, level):
     good = np.abs(x) <= 1e4 if name == "gelu" else np.ones(x.shape, bool)
     np.testing.assert_allclose(y[good], expected.detach().numpy()[good], rtol=2e-4 if name == "gelu" else 1e-6)
     good &= np.isfinite(x) if name in ("silu", "gelu", "elu", "hardswish") else True
+    good &= ~np.isnan(x) if name == "relu6" else True
     np.testing.assert_allclose(dx[good], t.grad.numpy()[good], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "elu", "hardswish"])
+def test_the_gradient_passes_at_nan_wherever_it_stands(name, level):
+    x, dy = np.full(37, np.nan), np.arange(37.0)
+    for dtype in (np.float32, np.float64):
+        for kernels in (elementwise, reference.elementwise):
+            dx = getattr(kernels, name + "_grad")(dy.astype(dtype), x.astype(dtype))
+            np.testing.assert_array_equal(dx, dy)
 
 
 def test_nan_and_infinity(level):

@@ -20,7 +20,8 @@ def test_sum_mean_amax_amin(dim, keepdim, rng) -> None:
     x = rng.standard_normal((2, 3, 4))
     t = mn.tensor(x)
     for ours, theirs in ((t.sum, x.sum), (t.mean, x.mean), (t.amax, x.max), (t.amin, x.min)):
-        np.testing.assert_allclose(ours(dim, keepdim).data, theirs(axis=dim, keepdims=keepdim), rtol=1e-13)
+        axis = None if dim == () else dim  # no axis is every axis, as in PyTorch
+        np.testing.assert_allclose(ours(dim, keepdim).data, theirs(axis=axis, keepdims=keepdim), rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "var", "std"])
@@ -70,8 +71,37 @@ def test_errors_name_dim_and_shape() -> None:
         mn.zeros(2, 3).sum(3)
     with pytest.raises(ValueError, match=r"mean: dim=\(0, -2\) names an axis twice"):
         mn.zeros(2, 3).mean((0, -2))
-    with pytest.raises(ValueError, match=r"amax: an empty tensor has no extreme; shape is \(0, 3\)"):
+    with pytest.raises(ValueError, match=r"amax: nothing has no extreme; shape is \(0, 3\); expected .* every axis"):
         mn.zeros(0, 3).amax()
+    with pytest.raises(ValueError, match=r"argmax: nothing has no extreme; .* along axes \(0,\)"):
+        mn.zeros(0, 3).argmax(0)
+
+
+def test_an_extreme_of_no_rows_is_empty() -> None:
+    x = mn.zeros(0, 10, requires_grad=True)
+    assert x.argmax(1).shape == x.argmin(1).shape == (0,)
+    assert x.argmax(1).dtype == mn.int64
+    assert x.amax(1, keepdim=True).shape == (0, 1)
+    values, indices = x.max(1)
+    assert values.shape == indices.shape == (0,)
+    values.sum().backward()
+    assert x.grad.shape == (0, 10)
+
+
+def test_a_nan_takes_the_gradient_of_the_largest_of_all() -> None:
+    x = mn.tensor([1.0, np.nan, 3.0, np.nan], requires_grad=True)
+    x.max().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0, 0.5, 0, 0.5])
+    x.grad = None
+    x.amin(0).backward()
+    assert np.isnan(x.grad.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_equal_elements_have_no_gradient(name) -> None:
+    x = mn.full((3, 4), 2.5, requires_grad=True)
+    getattr(x, name)(1).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros((3, 4)))
 
 
 def test_the_mean_of_nothing_is_nan_without_a_warning() -> None:

@@ -16,7 +16,7 @@ struct relu {
 
 struct relu6 {
     template <class C> static __device__ C y(C x, C) { return x <= 0 ? C(0) : x >= 6 ? C(6) : x; }
-    template <class C> static __device__ C dx(C dy, C y, C) { return y > 0 && y < 6 ? dy : C(0); }
+    template <class C> static __device__ C dx(C dy, C y, C) { return y <= 0 || y >= 6 ? C(0) : dy; }
 };
 
 struct leaky_relu {
@@ -30,7 +30,7 @@ struct hardswish {  // x * min(max(x + 3, 0), 6) / 6
         return x * (t <= 0 ? C(0) : t >= 6 ? C(6) : t) / 6;
     }
     template <class C> static __device__ C dx(C dy, C x, C) {
-        return x <= -3 ? C(0) : x >= 3 ? dy : dy * (x / 3 + C(0.5));
+        return x <= -3 ? C(0) : x < 3 ? dy * (x / 3 + C(0.5)) : dy;
     }
 };
 
@@ -60,7 +60,7 @@ struct silu {  // x * s, s = sigmoid(x)
 
 struct elu {
     template <class C> static __device__ C y(C x, C alpha) { return x > 0 ? x : alpha * expm1_of(x); }
-    template <class C> static __device__ C dx(C dy, C x, C alpha) { return x > 0 ? dy : dy * (alpha * exp_of(x)); }
+    template <class C> static __device__ C dx(C dy, C x, C alpha) { return x <= 0 ? dy * (alpha * exp_of(x)) : dy; }
 };
 
 struct gelu {  // x * Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2; Phi'(x) = exp(-x^2 / 2) / sqrt(2 pi)

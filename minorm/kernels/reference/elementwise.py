@@ -88,8 +88,8 @@ def relu6(x: Any) -> Any:
 
 @widened
 def relu6_grad(dy: Any, y: Any) -> Any:
-    """dy where 0 < y < 6, else 0"""
-    return np.where((y > 0) & (y < 6), dy, dy.dtype.type(0))
+    """dy where 0 < y < 6 (or NaN), else 0"""
+    return np.where((y <= 0) | (y >= 6), dy.dtype.type(0), dy)
 
 
 @widened
@@ -113,9 +113,9 @@ def hardswish(x: Any) -> Any:
 
 @widened
 def hardswish_grad(dy: Any, x: Any) -> Any:
-    """dy * (0 for x <= -3, 1 for x >= 3, x/3 + 1/2 between)"""
+    """dy * (0 for x <= -3, x/3 + 1/2 for -3 < x < 3, else 1, for NaN too)"""
     three, half = x.dtype.type(3), x.dtype.type(0.5)
-    return np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, dy, dy * (x / three + half)))
+    return np.where(x <= -3, x.dtype.type(0), np.where(x < 3, dy * (x / three + half), dy))
 
 
 # Activations with an exponential.
@@ -167,8 +167,8 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 @widened
 def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
-    """dy where x > 0, else dy * alpha * exp(x)"""
-    return np.where(x > 0, dy, dy * (x.dtype.type(alpha) * np.exp(np.minimum(x, x.dtype.type(0)))))
+    """dy * alpha * exp(x) where x <= 0, else dy, for NaN too"""
+    return np.where(x <= 0, dy * (x.dtype.type(alpha) * np.exp(np.minimum(x, x.dtype.type(0)))), dy)
 
 
 @widened

@@ -12,6 +12,8 @@ from minorm.kernels.reference.widening import widened
 @widened
 def softmax(x: Any, axis: int = -1) -> Any:
     """exp(x - max) / sum exp(x - max) along `axis`"""
+    if not x.size:
+        return x.copy()
     e = np.exp(x - x.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
@@ -25,6 +27,8 @@ def softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
 @widened
 def log_softmax(x: Any, axis: int = -1) -> Any:
     """(x - max) - log sum exp(x - max) along `axis`"""
+    if not x.size:
+        return x.copy()
     shifted = x - x.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 

@@ -48,6 +48,9 @@ for _target, _operator in (
     reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
 
 
+writes(ops.Root, "Sqrt", since=PUBLISHED["Sqrt"])(_write("Sqrt"))
+
+
 @reads("Reciprocal", since=(1, 6, 13))
 def read_reciprocal(node: Node) -> Unary:
     return lambda x: 1 / x

@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 
 from minorm import dtypes
-from minorm.joining import where
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, Rule, reads, writes
@@ -20,6 +19,7 @@ from minorm.onnx.graph.sizes import Shape, product
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators.shape import reshape
 from minorm.ops import reduction as ops
+from minorm.ops.elementwise import Root
 from minorm.ops.operands import axes_of, axis_of
 from minorm.tensor import Tensor
 
@@ -52,6 +52,8 @@ writes(ops.Sum, "ReduceSum", since=(1, 11, 13))(_rule("ReduceSum"))
 writes(ops.Mean, "ReduceMean", since=(1, 11, 13, 18))(_rule("ReduceMean"))
 writes(ops.Max, "ReduceMax", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMax"))
 writes(ops.Min, "ReduceMin", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMin"))
+writes(ops.MaxOfAll, "ReduceMax", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMax"))
+writes(ops.MinOfAll, "ReduceMin", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMin"))
 writes(ops.Prod, "ReduceProd", since=(1, 11, 13, 18))(_rule("ReduceProd"))
 writes(ops.LogSumExp, "ReduceLogSumExp", since=(1, 11, 13, 18, 28))(_rule("ReduceLogSumExp"))
 
@@ -84,22 +86,21 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
     return apply
 
 
-def _root(total: Tensor) -> Tensor:
-    """The square root, with a slope of 0 at 0."""
-    positive = total > 0
-    return where(positive, where(positive, total, 1.0).sqrt(), 0.0)
+def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """The sum over these axes; () is none, as it is not for `x.sum`."""
+    return cast(Tensor, ops.Sum.apply(x, axes=axes, keepdims=keepdims))
 
 
 _REDUCTIONS: dict[str, Reduction] = {
-    "ReduceSum": lambda x, axes, keepdims: x.sum(axes, keepdims).to(x.dtype),
+    "ReduceSum": lambda x, axes, keepdims: _sum(x, axes, keepdims).to(x.dtype),
     "ReduceMean": _wide(lambda x, axes, keepdims: x.mean(axes, keepdims)),
     "ReduceProd": lambda x, axes, keepdims: ops.Prod.apply(x, axes=axes, keepdims=keepdims),
     "ReduceMax": _extreme(ops.Max, -math.inf),
     "ReduceMin": _extreme(ops.Min, math.inf),
-    "ReduceL1": lambda x, axes, keepdims: x.abs().sum(axes, keepdims).to(x.dtype),
-    "ReduceL2": _wide(lambda x, axes, keepdims: _root((x * x).sum(axes, keepdims))),
-    "ReduceSumSquare": _wide(lambda x, axes, keepdims: (x * x).sum(axes, keepdims)),
-    "ReduceLogSum": _wide(lambda x, axes, keepdims: x.sum(axes, keepdims).log()),
+    "ReduceL1": lambda x, axes, keepdims: _sum(x.abs(), axes, keepdims).to(x.dtype),
+    "ReduceL2": _wide(lambda x, axes, keepdims: Root.apply(_sum(x * x, axes, keepdims))),
+    "ReduceSumSquare": _wide(lambda x, axes, keepdims: _sum(x * x, axes, keepdims)),
+    "ReduceLogSum": _wide(lambda x, axes, keepdims: _sum(x, axes, keepdims).log()),
     "ReduceLogSumExp": _wide(lambda x, axes, keepdims: ops.LogSumExp.apply(x, axes=axes, keepdims=keepdims)),
 }
 
