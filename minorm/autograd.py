@@ -216,7 +216,7 @@ class Version:
     count = 0
     traced = 0  # how many of the changes an open trace has written down
     views: dict[int, Any] | None = None  # weak references, by a number that no other has
-    room = 16  # views that are entered before those that are gone are looked for
+    enough = 16  # views that are entered before those that are gone are looked for
 
     def enter(self, view: Any) -> None:
         """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
@@ -224,11 +224,11 @@ class Version:
         if views is None:
             views = self.__dict__.setdefault("views", {})
         views[next(_serials)] = weakref.ref(view)
-        if len(views) > self.room:
+        if len(views) > self.enough:
             for key, reference in list(views.items()):
                 if reference() is None:
                     views.pop(key, None)
-            self.room = max(16, 2 * len(views))
+            self.enough = max(16, 2 * len(views))
 
     def living(self) -> list[Any]:
         """The views that are still there, in the order in which they were made."""

@@ -110,9 +110,9 @@ class Tensor(Operators, Changes):
             raise RuntimeError(
                 f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
             )
-        self.take(array)
+        self.set_array(array)
 
-    def take(self, array: Any) -> None:
+    def set_array(self, array: Any) -> None:
         """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
         if array is not self.array:
             self.array = array

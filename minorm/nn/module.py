@@ -260,9 +260,9 @@ def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
     """Swap the array (and the gradient's) for one of the type and on the device asked for."""
     if dtype is not None and dtypes.is_float(tensor.dtype):
         with select.guard(tensor.data):
-            tensor.take(tensor.data.astype(dtype, copy=False))
+            tensor.set_array(tensor.data.astype(dtype, copy=False))
     if device is not None:
-        tensor.take(select.to_device(tensor.data, device))
+        tensor.set_array(select.to_device(tensor.data, device))
     if tensor.grad is not None:
         _convert(tensor.grad, device, dtype)
 

@@ -82,12 +82,12 @@ def _on_the_cpu(model: Any) -> Iterator[None]:
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.data) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:
-        tensor.take(tensor.detach().cpu().data)
+        tensor.set_array(tensor.detach().cpu().data)
     try:
         yield
     finally:
         for tensor, array in there:
-            tensor.take(array)
+            tensor.set_array(array)
 
 
 def _host(argument: Any) -> Any:

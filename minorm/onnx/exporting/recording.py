@@ -139,7 +139,7 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
             module.training = mode
         for module, name, buffer, array, contents, count, traced in buffers:
             np.copyto(array, contents)
-            buffer.take(array)
+            buffer.set_array(array)
             buffer.version.count, buffer.version.traced = count, traced
             if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
                 setattr(module, name, buffer)
