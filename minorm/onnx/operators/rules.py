@@ -22,6 +22,7 @@ from minorm.onnx.operators import (  # noqa: F401
     normalization,
     padding,
     pooling,
+    recurrent,
     reduction,
     remainder,
     resize,
