@@ -117,6 +117,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "Reshape": (1, 5, 13, 14, 19, 21, 23, 24, 25),
     "Resize": (10, 11, 13, 18, 19),
     "Round": (11, 22),
+    "Scatter": (9, 11),
     "ScatterElements": (11, 13, 16, 18),
     "ScatterND": (11, 13, 16, 18),
     "Selu": (1, 6, 22),

@@ -28,6 +28,7 @@ from minorm.onnx.operators import (  # noqa: F401
     resize,
     response,
     rms_norm,
+    scatter,
     selection,
     sequence,
     shape,
