@@ -26,7 +26,8 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
         m > n for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
     ):
         raise ValueError(
-            f"scatter: index has shape {index.shape}, x {x.shape}; expected as many axes, no longer ones but along {axis}"
+            f"scatter: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but along "
+            f"{axis}"
         )
     _inside("scatter", index.data, x.shape[axis], x)
     return ops.ScatterElements.apply(x, index, src, reduction=reduction, axis=axis)

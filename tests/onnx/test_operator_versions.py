@@ -175,6 +175,13 @@ case("Gemm", (7, 9, 11, 13), [A, B.T, C[0]], A @ B + C[0], transB=1)
 case("Gemm", (11, 13), [A, B], A @ B)
 case("Gemm", (9, 11, 13), [WHOLE[0], PARTS.T, np.array(3)], WHOLE[0] @ PARTS.T + 3)
 
+case("Einsum", None, [X, Y], np.einsum("aij,akj->aik", X, Y), equation="aij,akj->aik")
+case(
+    "Einsum", None, [X[0], Y[0], POSITIVE[0]], np.einsum("ij,kj,ij->k", X[0], Y[0], POSITIVE[0]), equation="ij,kj,ij->k"
+)
+case("Einsum", None, [X], X.swapaxes(1, 2), equation="...ij -> ...ji")
+case("Einsum", None, [WHOLE, PARTS], np.einsum("bij,ij", WHOLE, PARTS), equation="bij,ij")
+
 # Reductions
 
 FORMULAS: dict[str, Callable[..., Any]] = {
@@ -523,6 +530,8 @@ def test_narrow_types_follow_float64(one_node: Any, dtype: Any) -> None:
         ("Range", [np.array(0), np.array(2**62), np.array(1)], {}, "more than max_bytes"),
         ("Range", [np.array(0), np.array(3), np.array(0)], {}, "delta not 0"),
         ("ReduceSum", [X, np.array([7])], {}, "out of range"),
+        ("Einsum", [np.ones(100_000), np.ones(100_000)], {"equation": "i,j->ij"}, "more than max_bytes"),
+        ("Einsum", [np.ones((9000, 1)), np.ones((9000, 1))], {"equation": "ia,jb->ij"}, "would take|multiplications"),
     ],
 )
 def test_what_cannot_be_is_an_error(one_node: Any, operator: str, inputs: Any, attributes: Any, message: str) -> None:

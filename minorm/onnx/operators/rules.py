@@ -10,6 +10,7 @@ from minorm.onnx.operators import (  # noqa: F401
     convolution,
     depth,
     dropout,
+    einsum,
     elementary,
     generation,
     group_norm,
