@@ -182,6 +182,31 @@ case(
 case("Einsum", None, [X], X.swapaxes(1, 2), equation="...ij -> ...ji")
 case("Einsum", None, [WHOLE, PARTS], np.einsum("bij,ij", WHOLE, PARTS), equation="bij,ij")
 
+# Positions: tests/functional/test_sampling.py has every mode
+
+HALFWAY = np.array([[[[-0.75, -0.6], [0.5, 0.2]]], [[[0.1, 0.55], [0.25, -0.4]]]])
+POINTS = (HALFWAY + 1) / 2 * [5, 4]  # of x with 5 rows and 6 columns, whose outer centres are at -1 and 1
+
+
+def between(x: Any, points: Any) -> Any:
+    """x at (across, down) between its elements, for every channel."""
+    j, i = np.floor(points).astype(int)
+    t, s = points[0] - j, points[1] - i
+    return (1 - s) * ((1 - t) * x[:, i, j] + t * x[:, i, j + 1]) + s * (
+        (1 - t) * x[:, i + 1, j] + t * x[:, i + 1, j + 1]
+    )
+
+
+READ = np.stack([[[between(x, p) for p in row] for row in rows] for x, rows in zip(IMAGE, POINTS, strict=True)])
+case("GridSample", None, [IMAGE, HALFWAY], np.moveaxis(READ, -1, 1), align_corners=1)
+NEAREST = np.rint(POINTS).astype(int)
+READ = np.stack([[[x[:, i, j] for j, i in row] for row in rows] for x, rows in zip(IMAGE, NEAREST, strict=True)])
+case("GridSample", None, [IMAGE, HALFWAY], np.moveaxis(READ, -1, 1), align_corners=1, mode="nearest")
+THETA = RNG.normal(size=(2, 2, 3))
+ENDS = np.stack([*np.meshgrid([-1, 0, 1], [-0.75, -0.25, 0.25, 0.75])[::1], np.ones((4, 3))], -1)
+ENDS[..., 0] *= 2 / 3
+case("AffineGrid", None, [THETA, np.array([2, 5, 4, 3])], np.einsum("hwk,nak->nhwa", ENDS, THETA), graph=(0,))
+
 # Reductions
 
 FORMULAS: dict[str, Callable[..., Any]] = {

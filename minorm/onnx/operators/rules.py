@@ -29,6 +29,7 @@ from minorm.onnx.operators import (  # noqa: F401
     resize,
     response,
     rms_norm,
+    sampling,
     scatter,
     selection,
     sequence,
