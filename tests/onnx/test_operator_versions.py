@@ -182,6 +182,32 @@ case(
 case("Einsum", None, [X], X.swapaxes(1, 2), equation="...ij -> ...ji")
 case("Einsum", None, [WHOLE, PARTS], np.einsum("bij,ij", WHOLE, PARTS), equation="bij,ij")
 
+# Quantization: tests/functional/test_quantization.py has the gradients
+
+STEP, ZERO = np.array(0.05), np.array(-7, np.int8)
+EIGHT = np.clip(np.rint(X / 0.05) - 7, -128, 127).astype(np.int8)
+STEPS, ZEROS = np.array([0.05, 0.1, 0.3]), np.array([0, 100, 200], np.uint8)
+EACH = np.clip(np.rint(X / STEPS[:, None]) + ZEROS[:, None], 0, 255).astype(np.uint8)
+case("QuantizeLinear", None, [X, STEP, ZERO], EIGHT, graph=(0,))
+case("QuantizeLinear", None, [X, STEP], np.clip(np.rint(X / 0.05), 0, 255).astype(np.uint8), graph=(0,))
+case("QuantizeLinear", PUBLISHED["QuantizeLinear"][1:], [X, STEPS, ZEROS], EACH, graph=(0,))
+BLOCKS = np.abs(Y[:, :2]) + 0.01
+WIDE_BLOCKS = BLOCKS.repeat(2, 1)[:, :3]
+SIXTEEN = np.clip(np.rint(X / (WIDE_BLOCKS / 5000)), -32768, 32767).astype(np.int16)
+case("QuantizeLinear", PUBLISHED["QuantizeLinear"][3:], [X, BLOCKS / 5000], SIXTEEN, graph=(0,), axis=-2, block_size=2,
+     output_dtype=5)  # fmt: skip
+case("DequantizeLinear", None, [EIGHT, STEP, ZERO], (EIGHT.astype(np.int64) + 7) * 0.05, graph=(0,))
+case("DequantizeLinear", None, [WHOLE.astype(np.int32), STEP], WHOLE * 0.05, graph=(0,))
+case("DequantizeLinear", PUBLISHED["DequantizeLinear"][1:], [EACH, STEPS, ZEROS],
+     (EACH - ZEROS[:, None].astype(np.int64)) * STEPS[:, None], graph=(0,), axis=-2)  # fmt: skip
+case("DequantizeLinear", PUBLISHED["DequantizeLinear"][3:], [SIXTEEN, BLOCKS], SIXTEEN * WIDE_BLOCKS, graph=(0,),
+     block_size=2)  # fmt: skip
+SPAN = np.maximum(X.max(), 0) - np.minimum(X.min(), 0)
+MIDDLE = np.rint(-np.minimum(X.min(), 0) / (SPAN / 255))
+case(
+    "DynamicQuantizeLinear", None, [X], np.clip(np.rint(X / (SPAN / 255)) + MIDDLE, 0, 255).astype(np.uint8), outputs=3
+)
+
 # Positions: tests/functional/test_sampling.py has every mode
 
 HALFWAY = np.array([[[[-0.75, -0.6], [0.5, 0.2]]], [[[0.1, 0.55], [0.25, -0.4]]]])

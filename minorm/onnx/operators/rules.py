@@ -23,6 +23,7 @@ from minorm.onnx.operators import (  # noqa: F401
     normalization,
     padding,
     pooling,
+    quantization,
     recurrent,
     reduction,
     remainder,
