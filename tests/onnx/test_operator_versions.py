@@ -499,7 +499,8 @@ for name, scores, logp in (("SoftmaxCrossEntropyLoss", LOGITS, LOGP), ("Negative
     case(name, None, [scores, LABELS], each[counted].mean(), ignore_index=2)
 
 ELSEWHERE = {  # in files of their own
-    "LSTM", "GRU", "RNN",
+    "LSTM", "GRU", "RNN", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
+    "Multinomial",
     "If", "SequenceConstruct", "SequenceLength", "SequenceAt", "SplitToSequence", "ConcatFromSequence",
     "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",

@@ -77,7 +77,9 @@ def write_quantize(
     dtype = g.result.dtype
     if zero_point is None and dtype != dtypes.uint8 and not g.has("QuantizeLinear", 21):
         zero_point = g.constant(np.zeros([int(n) for n in scale.known_shape]), dtype, "zero_point")
-    says = {} if zero_point is not None or dtype == dtypes.uint8 else {"output_dtype": ELEMENT_TYPES[dtype][0]}
+    says: dict[str, Any] = (
+        {} if zero_point is not None or dtype == dtypes.uint8 else {"output_dtype": ELEMENT_TYPES[dtype][0]}
+    )
     return g.add(
         "QuantizeLinear",
         x,
@@ -95,7 +97,7 @@ def write_dequantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int, dtype: Any
 ) -> Value:
     wanted = g.result.dtype
-    says = {}
+    says: dict[str, Any] = {}
     if wanted != scale.dtype:
         if not g.has("DequantizeLinear", 23):
             raise Decline("DequantizeLinear names its result's type from opset 23 on")
@@ -114,7 +116,7 @@ def write_dynamic_quantize(g: Graph, x: Value) -> tuple[Value, ...]:
     return results
 
 
-def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, int]:
+def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, Any]:
     """The attributes axis and block_size, where there are several scales."""
     if scale.ndim <= 1 and all(n == 1 for n in scale.known_shape):
         return {}

@@ -24,6 +24,7 @@ from minorm.onnx.operators import (  # noqa: F401
     padding,
     pooling,
     quantization,
+    random,
     recurrent,
     reduction,
     remainder,
