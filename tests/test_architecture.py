@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
     "cuda": {"kernels"},
-    "functional": {"tensor", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
+    "functional": {"tensor", "joining", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
     "nn": {"functional", "tensor", "running", "random", "autograd", "kernels"},  # kernels: nn/utils.py clips gradients
     "optim": {"tensor", "kernels"},
     "data": {"tensor", "random", "opening"},

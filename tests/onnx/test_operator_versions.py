@@ -175,6 +175,64 @@ case("Gemm", (7, 9, 11, 13), [A, B.T, C[0]], A @ B + C[0], transB=1)
 case("Gemm", (11, 13), [A, B], A @ B)
 case("Gemm", (9, 11, 13), [WHOLE[0], PARTS.T, np.array(3)], WHOLE[0] @ PARTS.T + 3)
 
+case("Einsum", None, [X, Y], np.einsum("aij,akj->aik", X, Y), equation="aij,akj->aik")
+case(
+    "Einsum", None, [X[0], Y[0], POSITIVE[0]], np.einsum("ij,kj,ij->k", X[0], Y[0], POSITIVE[0]), equation="ij,kj,ij->k"
+)
+case("Einsum", None, [X], X.swapaxes(1, 2), equation="...ij -> ...ji")
+case("Einsum", None, [WHOLE, PARTS], np.einsum("bij,ij", WHOLE, PARTS), equation="bij,ij")
+
+# Quantization: tests/functional/test_quantization.py has the gradients
+
+STEP, ZERO = np.array(0.05), np.array(-7, np.int8)
+EIGHT = np.clip(np.rint(X / 0.05) - 7, -128, 127).astype(np.int8)
+STEPS, ZEROS = np.array([0.05, 0.1, 0.3]), np.array([0, 100, 200], np.uint8)
+EACH = np.clip(np.rint(X / STEPS[:, None]) + ZEROS[:, None], 0, 255).astype(np.uint8)
+case("QuantizeLinear", None, [X, STEP, ZERO], EIGHT, graph=(0,))
+case("QuantizeLinear", None, [X, STEP], np.clip(np.rint(X / 0.05), 0, 255).astype(np.uint8), graph=(0,))
+case("QuantizeLinear", PUBLISHED["QuantizeLinear"][1:], [X, STEPS, ZEROS], EACH, graph=(0,))
+BLOCKS = np.abs(Y[:, :2]) + 0.01
+WIDE_BLOCKS = BLOCKS.repeat(2, 1)[:, :3]
+SIXTEEN = np.clip(np.rint(X / (WIDE_BLOCKS / 5000)), -32768, 32767).astype(np.int16)
+case("QuantizeLinear", PUBLISHED["QuantizeLinear"][3:], [X, BLOCKS / 5000], SIXTEEN, graph=(0,), axis=-2, block_size=2,
+     output_dtype=5)  # fmt: skip
+case("DequantizeLinear", None, [EIGHT, STEP, ZERO], (EIGHT.astype(np.int64) + 7) * 0.05, graph=(0,))
+case("DequantizeLinear", None, [WHOLE.astype(np.int32), STEP], WHOLE * 0.05, graph=(0,))
+case("DequantizeLinear", PUBLISHED["DequantizeLinear"][1:], [EACH, STEPS, ZEROS],
+     (EACH - ZEROS[:, None].astype(np.int64)) * STEPS[:, None], graph=(0,), axis=-2)  # fmt: skip
+case("DequantizeLinear", PUBLISHED["DequantizeLinear"][3:], [SIXTEEN, BLOCKS], SIXTEEN * WIDE_BLOCKS, graph=(0,),
+     block_size=2)  # fmt: skip
+SPAN = np.maximum(X.max(), 0) - np.minimum(X.min(), 0)
+MIDDLE = np.rint(-np.minimum(X.min(), 0) / (SPAN / 255))
+case(
+    "DynamicQuantizeLinear", None, [X], np.clip(np.rint(X / (SPAN / 255)) + MIDDLE, 0, 255).astype(np.uint8), outputs=3
+)
+
+# Positions: tests/functional/test_sampling.py has every mode
+
+HALFWAY = np.array([[[[-0.75, -0.6], [0.5, 0.2]]], [[[0.1, 0.55], [0.25, -0.4]]]])
+POINTS = (HALFWAY + 1) / 2 * [5, 4]  # of x with 5 rows and 6 columns, whose outer centres are at -1 and 1
+
+
+def between(x: Any, points: Any) -> Any:
+    """x at (across, down) between its elements, for every channel."""
+    j, i = np.floor(points).astype(int)
+    t, s = points[0] - j, points[1] - i
+    return (1 - s) * ((1 - t) * x[:, i, j] + t * x[:, i, j + 1]) + s * (
+        (1 - t) * x[:, i + 1, j] + t * x[:, i + 1, j + 1]
+    )
+
+
+READ = np.stack([[[between(x, p) for p in row] for row in rows] for x, rows in zip(IMAGE, POINTS, strict=True)])
+case("GridSample", None, [IMAGE, HALFWAY], np.moveaxis(READ, -1, 1), align_corners=1)
+NEAREST = np.rint(POINTS).astype(int)
+READ = np.stack([[[x[:, i, j] for j, i in row] for row in rows] for x, rows in zip(IMAGE, NEAREST, strict=True)])
+case("GridSample", None, [IMAGE, HALFWAY], np.moveaxis(READ, -1, 1), align_corners=1, mode="nearest")
+THETA = RNG.normal(size=(2, 2, 3))
+ENDS = np.stack([*np.meshgrid([-1, 0, 1], [-0.75, -0.25, 0.25, 0.75])[::1], np.ones((4, 3))], -1)
+ENDS[..., 0] *= 2 / 3
+case("AffineGrid", None, [THETA, np.array([2, 5, 4, 3])], np.einsum("hwk,nak->nhwa", ENDS, THETA), graph=(0,))
+
 # Reductions
 
 FORMULAS: dict[str, Callable[..., Any]] = {
@@ -266,6 +324,19 @@ case("Gather", (11, 13), [X, np.array(-1)], X[-1])
 ORDER = RNG.integers(0, 3, (2, 5, 4))
 case("GatherElements", None, [X, ORDER], np.take_along_axis(X, ORDER, 1), axis=1)
 case("GatherElements", None, [X, ORDER - 3], np.take_along_axis(X, ORDER, 1), axis=1)
+HERE = np.array([[[2, 0, 1, 1]], [[-1, 1, -3, 0]]])
+PUT, ADDED = X.copy(), X.copy()
+np.put_along_axis(PUT, HERE, Y[:, :1], 1)
+np.put_along_axis(ADDED, HERE, np.take_along_axis(X, HERE, 1) + Y[:, :1], 1)
+case("Scatter", (11,), [X, HERE, Y[:, :1]], PUT, axis=1)
+case("Scatter", (9,), [X, HERE % 3, Y[:, :1]], PUT, axis=1)
+case("ScatterElements", None, [X, HERE, Y[:, :1]], PUT, axis=1)
+case("ScatterElements", (16, 18), [X, HERE, Y[:, :1]], ADDED, axis=-2, reduction="add")
+PUT, BELOW = X.copy(), X.copy()
+PUT[[0, 1], [2, 0]] = Y[0, :2]
+BELOW[[0, 1], [2, 0]] = np.minimum(X[[0, 1], [2, 0]], Y[0, :2])
+case("ScatterND", None, [X, np.array([[0, 2], [1, -3]]), Y[0, :2]], PUT)
+case("ScatterND", (18,), [X, np.array([[0, 2], [1, -3]]), Y[0, :2]], BELOW, reduction="min")
 case("Expand", None, [X[:, :1], np.array([5, 1, 3, 1])], np.broadcast_to(X[:, :1], (5, 2, 3, 4)))
 case("Tile", (1,), [X, np.array(3.0), np.array(1.0)], np.tile(X, (1, 3, 1)), graph=(0,))
 case("Tile", (6, 13), [X, np.array([2, 1, 3])], np.tile(X, (2, 1, 3)))
@@ -428,6 +499,8 @@ for name, scores, logp in (("SoftmaxCrossEntropyLoss", LOGITS, LOGP), ("Negative
     case(name, None, [scores, LABELS], each[counted].mean(), ignore_index=2)
 
 ELSEWHERE = {  # in files of their own
+    "LSTM", "GRU", "RNN", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
+    "Multinomial",
     "If", "SequenceConstruct", "SequenceLength", "SequenceAt", "SplitToSequence", "ConcatFromSequence",
     "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",
@@ -509,6 +582,8 @@ def test_narrow_types_follow_float64(one_node: Any, dtype: Any) -> None:
         ("Range", [np.array(0), np.array(2**62), np.array(1)], {}, "more than max_bytes"),
         ("Range", [np.array(0), np.array(3), np.array(0)], {}, "delta not 0"),
         ("ReduceSum", [X, np.array([7])], {}, "out of range"),
+        ("Einsum", [np.ones(100_000), np.ones(100_000)], {"equation": "i,j->ij"}, "more than max_bytes"),
+        ("Einsum", [np.ones((9000, 1)), np.ones((9000, 1))], {"equation": "ia,jb->ij"}, "would take|multiplications"),
     ],
 )
 def test_what_cannot_be_is_an_error(one_node: Any, operator: str, inputs: Any, attributes: Any, message: str) -> None:

@@ -19,6 +19,8 @@ import cupy
 
 from minorm import dtypes
 
+COMBINE: dict[str, Any] = {"add": cupy.add, "mul": cupy.multiply, "min": cupy.minimum, "max": cupy.maximum}
+
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Zeros of `shape` with dy added at `index`."""
@@ -39,16 +41,39 @@ def _numbered(shape: tuple[int, ...]) -> Any:
 def _added(dy: Any, places: Any, shape: tuple[int, ...]) -> Any:
     places = places.reshape(-1)
     values = dy.reshape(-1).astype(dtypes.compute_type(dy.dtype), copy=False)
-    count, size = len(places), math.prod(shape)
+    size = math.prod(shape)
+    places, values, last = _combined(values, places, cupy.add)
+    dx = cupy.zeros(size + 1, values.dtype)
+    dx[cupy.where(last, places, size)] = values
+    return dx[:size].reshape(shape).astype(dy.dtype)
+
+
+def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
+    """A copy of x with `updates` put at `index`, or combined with what is there: "add", "mul", "min" or "max"."""
+    if reduction == "none":
+        y = x.copy()
+        y[index] = updates
+        return y
+    wide = dtypes.compute_type(x.dtype)
+    combine = COMBINE[reduction]
+    places, values, last = _combined(updates.reshape(-1).astype(wide), _numbered(x.shape)[index].reshape(-1), combine)
+    flat = cupy.append(x.reshape(-1).astype(wide), cupy.zeros(1, wide))
+    chosen = cupy.where(last, places, x.size)
+    flat[chosen] = combine(flat[chosen], values)
+    return flat[: x.size].reshape(x.shape).astype(x.dtype)
+
+
+def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
+    """Places in order, and values of which the last of every place is that place's combination; which are the last."""
+    count = len(places)
     order = cupy.argsort(places)  # equal ones stay in order
     places, values = places[order], values[order]
     step = 1
     while step < count:
+        same = places[step:] == places[:-step]
         grown = values.copy()
-        grown[step:] += cupy.where(places[step:] == places[:-step], values[:-step], values.dtype.type(0))
+        grown[step:] = cupy.where(same, combine(values[step:], values[:-step]), values[step:])
         values, step = grown, 2 * step
-    dx = cupy.zeros(size + 1, values.dtype)
     last = cupy.ones(count, dtypes.bool)
     last[:-1] = places[1:] != places[:-1]
-    dx[cupy.where(last, places, size)] = values
-    return dx[:size].reshape(shape).astype(dy.dtype)
+    return places, values, last

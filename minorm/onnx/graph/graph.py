@@ -8,6 +8,7 @@ computed in float32 and rounded once, which is what minorm does itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,15 +108,17 @@ class Graph:
         outputs: int = 1,
         shape: Any = None,
         dtype: Any = None,
+        also: Mapping[str, Any] | None = None,
         **attributes: Any,
     ) -> Any:
         """Append a node; returns its output Value, or a tuple of `outputs` of them.
 
         shape   of the output where it is not the broadcast shape of the inputs; a tuple of shapes for several
         dtype   of the output where it is not that of the first input; a tuple for several
+        also    attributes whose names are taken: shape and dtype of the Random operators
         attributes that are None are left out
         """
-        attributes = {name: value for name, value in attributes.items() if value is not None}
+        attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}
         # A node reads a buffer as the calls written before have left it.
         inputs = _without_absent_tail(tuple(None if v is None else self.current(v) for v in inputs))
         schema = self._schema(operator, inputs, attributes, outputs)

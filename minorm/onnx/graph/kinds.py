@@ -106,6 +106,11 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
             if not _is_float(node):
                 found.update(node.outputs)
             continue
+        if node.operator in (
+            "QuantizeLinear",
+            "DynamicQuantizeLinear",
+        ):  # integers with a gradient: see quantization.py
+            continue
         results = _results(node.operator, node.since)
         for place, name in enumerate(node.outputs):
             kinds, same = results[min(place, len(results) - 1)]

@@ -1,0 +1,108 @@
+"""quantize and dequantize, through which gradients pass. Not public yet.
+
+Integers carry no gradient. So `quantize` of what requires one returns a Quantized: integers that remember the same
+whole numbers as floats; `dequantize` reads these, and the gradient goes straight through. What is done to the integers
+in between (a Reshape) forgets it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, trace
+from minorm.functional.arguments import float_type
+from minorm.ops import quantization as ops
+from minorm.ops.operands import axis_of
+from minorm.tensor import Tensor
+
+INTEGERS = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
+
+
+class Quantized(Tensor):
+    """Integers, and in `straight` the same numbers as floats, with the gradient's way back."""
+
+    __slots__ = ("straight",)
+    straight: Tensor
+
+
+@trace.operation
+def quantize(
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    dtype: Any = dtypes.uint8,
+    axis: int = 1,
+    block_size: int = 0,
+) -> Tensor:
+    """q = round(x / scale) + zero_point, half way to the even one, cut off at the ends of the type.
+
+    The type is that of zero_point, or `dtype`: 8- or 16-bit integers. scale is one number; or (n,), one for each place
+    along `axis`; or, with a block_size, shaped as x but for ceil(n / block_size) places along `axis`.
+    Gradients pass straight through to x, but not where q is cut off, and to scale.
+    """
+    wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
+    if wanted not in INTEGERS:
+        raise TypeError(f"quantize: the result would be {wanted}; expected int8, uint8, int16 or uint16")
+    place = _axis("quantize", x, scale, zero_point, axis, block_size)
+    options = {"dtype": wanted, "axis": place, "block": block_size}
+    straight = ops.Quantize.apply(x, scale, zero_point, **options)
+    if not straight.requires_grad:
+        return Tensor(straight.data.astype(wanted))
+    result = Quantized(straight.data.astype(wanted))
+    result.straight = straight
+    return result
+
+
+@trace.operation
+def dequantize(
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    dtype: Any = None,
+) -> Tensor:
+    """y = (x - zero_point) * scale, in the type of scale or in `dtype`; x are integers, scale as for `quantize`."""
+    if x.dtype.kind not in "iu":
+        raise TypeError(f"dequantize: x is {x.dtype}; expected integers")
+    if zero_point is not None and zero_point.dtype != x.dtype:
+        raise TypeError(f"dequantize: zero_point is {zero_point.dtype}, x is {x.dtype}; expected one type")
+    place = _axis("dequantize", x, scale, zero_point, axis, block_size)
+    given = x.straight if isinstance(x, Quantized) else x
+    return ops.Dequantize.apply(given, scale, zero_point, dtype=dtype, axis=place, block=block_size)
+
+
+@trace.operation
+def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, scale, zero_point with which uint8 spans x and 0; no gradient flows to the scale."""
+    float_type("dynamic_quantize", "x", x)
+    low, high = (min(0.0, float(x.data.min(initial=0))), max(0.0, float(x.data.max(initial=0))))
+    scale = x.dtype.type((high - low) / 255)
+    zero = np.clip(np.rint(-low / float(scale)), 0, 255) if scale else 0
+    if not scale:
+        scale = x.dtype.type(1)  # all of x is 0
+    parts = Tensor(np.array(scale, x.dtype)).to(x.device), Tensor(np.array(zero, np.uint8)).to(x.device)
+    return quantize(x, *parts), *parts
+
+
+def _axis(name: str, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int) -> int:
+    """The axis, counted from the front; raise unless scale and zero point are as `quantize` says."""
+    float_type(name, "scale", scale)
+    if zero_point is not None and zero_point.shape != scale.shape:
+        raise ValueError(f"{name}: zero_point has shape {zero_point.shape}, scale {scale.shape}; expected equal shapes")
+    if scale.ndim <= 1 and scale.numel() == 1:
+        return 0
+    place = axis_of(name, axis, x)
+    if block_size:
+        n = -(-x.shape[place] // block_size)
+        expected = (*x.shape[:place], n, *x.shape[place + 1 :])
+    else:
+        expected = x.shape[place : place + 1]
+    if scale.shape != expected:
+        raise ValueError(
+            f"{name}: scale has shape {scale.shape}; expected one number, or {expected} for x {x.shape}, axis {axis} "
+            f"and block_size {block_size}"
+        )
+    return place

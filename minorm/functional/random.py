@@ -1,0 +1,79 @@
+"""Tensors of random numbers, which no gradient reaches. Not public yet.
+
+All draw from minorm's generator, so that `minorm.manual_seed` repeats them, or from one that is handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, random, trace
+from minorm.functional.arguments import float_type
+from minorm.tensor import Tensor
+
+Source = np.random.Generator | None
+KINDS = ("normal", "uniform")
+
+
+@trace.operation
+def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, generator: Source = None) -> Tensor:
+    """kind "normal": mean a, standard deviation b; "uniform": from a to b, b excluded."""
+    return _drawn(kind, tuple(shape), a, b, dtype, generator)
+
+
+@trace.operation
+def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, generator: Source = None) -> Tensor:
+    """As `drawn`, in the shape of x, and in its type unless there is a dtype."""
+    return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator).to(x.device)
+
+
+@trace.operation
+def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
+    """1 with probability p, else 0, for each element of p; of p's type unless there is a dtype."""
+    float_type("bernoulli", "p", p)
+    given = p.cpu().data
+    if not ((given >= 0) & (given <= 1)).all():
+        raise ValueError("bernoulli: p holds numbers outside of 0 to 1; expected probabilities")
+    ones = _source(generator).random(p.shape) < given
+    return Tensor(np.asarray(ones).astype(p.dtype if dtype is None else dtype)).to(p.device)
+
+
+@trace.operation
+def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Source = None) -> Tensor:
+    """For each row of x `count` places, place i with probability exp(x[i]) / sum exp(x), one draw like another.
+
+    x (rows, places), the result (rows, count) of integers.
+    """
+    float_type("multinomial", "x", x)
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ValueError(
+            f"multinomial: x has shape {x.shape}; expected 2 dimensions (rows, places), at least one place"
+        )
+    logits = x.cpu().data.astype(np.float64)
+    top = logits.max(1, keepdims=True, initial=-np.inf)
+    if not np.isfinite(top).all():
+        raise ValueError("multinomial: a row of x has no largest number; expected finite logarithms, or some -inf")
+    reached = np.exp(logits - top).cumsum(1)
+    numbers = _source(generator).random((len(x), count))
+    places = [np.searchsorted(row, u * row[-1], side="right") for row, u in zip(reached, numbers, strict=True)]
+    result = np.array(places).reshape(len(x), count).clip(0, x.shape[1] - 1)
+    return Tensor(result.astype(dtype)).to(x.device)
+
+
+def _drawn(kind: str, shape: tuple[int, ...], a: float, b: float, dtype: Any, generator: Source) -> Tensor:
+    if not dtypes.is_float(np.dtype(dtype)):
+        raise TypeError(f"{kind}: dtype is {np.dtype(dtype)}; expected a float type")
+    source = _source(generator)
+    wide = np.float64 if dtype == dtypes.float64 else np.float32
+    if kind == "normal":
+        numbers = source.standard_normal(shape, wide) * wide(b) + wide(a)
+    else:
+        numbers = source.random(shape, wide) * wide(b - a) + wide(a)
+    return Tensor(np.asarray(numbers).astype(dtype))
+
+
+def _source(generator: Source) -> np.random.Generator:
+    return random.generator() if generator is None else generator

@@ -1,0 +1,214 @@
+"""RNN, LSTM and GRU as functions. Not public yet: layers with PyTorch's names will stand on them.
+
+The arguments are PyTorch's, but for two: all directions lie in one tensor, as in ONNX, and so do the two biases.
+
+    x            (steps, batch, in); (batch, steps, in) with batch_first
+    hx           the first state (directions, batch, hidden), or None for zeros; of an LSTM a pair (h, c)
+    weight_ih    (directions, gates * hidden, in)         weight_hh    (directions, gates * hidden, hidden)
+    bias         (directions, 2 * gates * hidden), first what is added to weight_ih @ x, then what to weight_hh @ h
+    direction    "forward", "reverse", or "bidirectional": then there are two
+    lengths      (batch,) integers: the steps of each sequence; y is 0 beyond them
+    gates        the order of the gates' rows in the weights: PyTorch's by default
+    activations  for each direction one Gate for each kind of gate; None for sigmoid and tanh
+    clip         bounds of every pre-activation: -clip to clip
+
+They return y (steps, directions, batch, hidden), in which a step holds the state after it, and the last state, shaped
+as hx. With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden) and a state (batch, directions,
+hidden).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minorm import dtypes, trace
+from minorm.functional.arguments import floats, number
+from minorm.joining import stack
+from minorm.ops import recurrent as ops
+from minorm.ops.gates import DEFAULTS, Gate
+from minorm.tensor import Tensor
+
+SIGMOID, TANH = Gate("Sigmoid"), Gate("Tanh")
+Gates = Sequence[Sequence[Gate]] | None
+Pair = tuple[Tensor | None, Tensor | None]
+
+
+@trace.operation
+def rnn(
+    x: Tensor,
+    hx: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    *,
+    direction: str = "forward",
+    lengths: Tensor | None = None,
+    batch_first: bool = False,
+    activations: Gates = None,
+    clip: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """h' = tanh(W x + R h + b), step by step; returns y and the last h. The arguments: see the module."""
+    y, h = _run(
+        "rnn", ops.RNN, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates="h",
+        batch_first=batch_first, activations=activations, usual=(TANH,), clip=clip, variant=False,
+    )  # fmt: skip
+    return y, h
+
+
+@trace.operation
+def gru(
+    x: Tensor,
+    hx: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    *,
+    direction: str = "forward",
+    lengths: Tensor | None = None,
+    batch_first: bool = False,
+    activations: Gates = None,
+    clip: float | None = None,
+    reset_after: bool = True,
+    gates: str = "rzn",
+) -> tuple[Tensor, Tensor]:
+    """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h; returns y and the last h.
+
+    reset_after=False: n = tanh(W x + R (r * h) + b). gates is "rzn" or "zrn". The other arguments: see the module.
+    Source: Cho et al. 2014, arXiv:1406.1078.
+    """
+    y, h = _run(
+        "gru", ops.GRU, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates=gates,
+        batch_first=batch_first, activations=activations, usual=(SIGMOID, TANH), clip=clip, variant=reset_after,
+    )  # fmt: skip
+    return y, h
+
+
+@trace.operation
+def lstm(
+    x: Tensor,
+    hx: Pair | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    *,
+    direction: str = "forward",
+    lengths: Tensor | None = None,
+    batch_first: bool = False,
+    activations: Gates = None,
+    clip: float | None = None,
+    peephole: Tensor | None = None,
+    input_forget: bool = False,
+    gates: str = "ifgo",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c').
+
+    Returns y and the last h and c. input_forget=True: f = 1 - i. peephole (directions, 3 * hidden): what c is
+    multiplied by and added to the pre-activations of i and f, and c' to that of o, in the order i, o, f. gates is the
+    order of the rows, with the letters i, f, g and o. The other arguments: see the module.
+    Source: Hochreiter and Schmidhuber 1997.
+    """
+    h, c = (None, None) if hx is None else hx
+    y, h, c = _run(
+        "lstm", ops.LSTM, (x, h, weight_ih, weight_hh, bias, c, peephole), direction=direction, lengths=lengths,
+        gates=gates, batch_first=batch_first, activations=activations, usual=(SIGMOID, TANH, TANH), clip=clip,
+        variant=input_forget,
+    )  # fmt: skip
+    return y, h, c
+
+
+def _run(
+    name: str,
+    cell: type[ops.Recurrent],
+    tensors: Sequence[Any],
+    *,
+    direction: str,
+    lengths: Tensor | None,
+    gates: str,
+    batch_first: bool,
+    activations: Gates,
+    usual: tuple[Gate, ...],
+    clip: float | None,
+    variant: bool,
+) -> tuple[Tensor, ...]:
+    x, h, w, r, b, *rest = tensors
+    c, p = rest or (None, None)
+    _check_tensors(name, "ifgo" if cell is ops.LSTM else gates, direction, batch_first, x, h, w, r, b, c, p)
+    if set(gates) != set({"lstm": "ifgo", "gru": "zrn"}.get(name, "h")) or (name == "gru" and gates[-1] != "n"):
+        orders = "the letters of 'ifgo' in some order" if name == "lstm" else "'rzn' or 'zrn'"
+        raise ValueError(f"{name}: gates is {gates!r}; expected {orders}")
+    if clip is not None:
+        number(name, "clip", clip)
+        if not clip > 0:
+            raise ValueError(f"{name}: clip is {clip}; expected a number above 0, or None")
+    directions = w.shape[0]
+    chosen = _gates_of(name, activations, usual, directions)
+    if batch_first:
+        x, h, c = (None if a is None else a.transpose(0, 1) for a in (x, h, c))
+    counts = None if lengths is None else _lengths_of(name, lengths, x)
+    found = []
+    for d in range(directions):
+        own = [None if a is None else a[d] for a in (w, r, b, h, c, p)]
+        own = own if cell is ops.LSTM else own[:4]
+        options = {"gates": gates, "activations": chosen[d], "clip": clip, "lengths": counts, "variant": variant}
+        found.append(cell.apply(x, *own, reverse=direction == "reverse" or d == 1, **options))
+    y, *states = ([*parts] for parts in zip(*found, strict=True))
+    if batch_first:
+        return stack(y, 2).transpose(0, 1), *(stack(parts, 1) for parts in states)
+    return stack(y, 1), *(stack(parts, 0) for parts in states)
+
+
+def _check_tensors(
+    name: str, gates: str, direction: str, batch_first: bool, x: Any, h: Any, w: Any, r: Any, b: Any, c: Any, p: Any
+) -> None:
+    optional = ("hx", "c", "bias", "peephole")
+    floats(name, optional, x=x, hx=h, weight_ih=w, weight_hh=r, bias=b, c=c, peephole=p)
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ValueError(f"{name}: direction is {direction!r}; expected 'forward', 'reverse' or 'bidirectional'")
+    directions = 2 if direction == "bidirectional" else 1
+    if x.ndim != 3:
+        order = "(batch, steps, in)" if batch_first else "(steps, batch, in)"
+        raise ValueError(f"{name}: x has shape {x.shape}; expected 3 dimensions {order}")
+    if w.ndim != 3 or r.ndim != 3:
+        raise ValueError(
+            f"{name}: weight_ih has shape {w.shape}, weight_hh {r.shape}; expected (directions, gates * hidden, in) "
+            "and (directions, gates * hidden, hidden)"
+        )
+    hidden, count, batch = r.shape[2], len(gates), x.shape[0 if batch_first else 1]
+    state = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
+    for given, a, shape in (
+        ("weight_ih", w, (directions, count * hidden, x.shape[2])),
+        ("weight_hh", r, (directions, count * hidden, hidden)),
+        ("bias", b, (directions, 2 * count * hidden)),
+        ("hx", h, state),
+        ("c", c, state),
+        ("peephole", p, (directions, 3 * hidden)),
+    ):
+        if a is not None and a.shape != shape:
+            raise ValueError(
+                f"{name}: {given} has shape {a.shape}; expected {shape}, for x {x.shape}, {hidden} hidden units and "
+                f"direction {direction!r}"
+            )
+
+
+def _gates_of(name: str, given: Gates, usual: tuple[Gate, ...], directions: int) -> Sequence[Sequence[Gate]]:
+    chosen = [usual] * directions if given is None else given
+    if len(chosen) != directions or any(len(gates) != len(usual) for gates in chosen):
+        raise ValueError(f"{name}: activations is {given}; expected {len(usual)} for each of {directions} direction(s)")
+    for gate in (gate for gates in chosen for gate in gates):
+        if gate.name not in DEFAULTS:
+            raise ValueError(f"{name}: activation {gate.name!r} is unknown; expected one of {', '.join(DEFAULTS)}")
+    return chosen
+
+
+def _lengths_of(name: str, lengths: Tensor, x: Tensor) -> Any:
+    """The lengths as a NumPy array."""
+    if dtypes.is_float(lengths.dtype) or lengths.dtype == dtypes.bool or lengths.shape != x.shape[1:2]:
+        raise ValueError(
+            f"{name}: lengths is {lengths.dtype} of shape {lengths.shape}; expected integers, one for each of "
+            f"{x.shape[1]} sequences"
+        )
+    counts = lengths.cpu().data.astype("int64")
+    if ((counts < 0) | (counts > x.shape[0])).any():
+        raise ValueError(f"{name}: lengths are {counts.tolist()[:8]}; expected 0 to {x.shape[0]}, the steps of x")
+    return counts

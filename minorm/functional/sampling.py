@@ -1,0 +1,71 @@
+"""grid_sample and affine_grid: images read at computed positions. Not public yet; arguments are PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minorm import dtypes, trace
+from minorm.functional.arguments import float_type
+from minorm.ops.grid_sample import GridSample
+from minorm.tensor import Tensor
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+
+
+@trace.operation
+def grid_sample(
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+) -> Tensor:
+    """y[n, c, i, j] = x[n, c] at the position grid[n, i, j] = (across, down), where -1 and 1 are the ends of x.
+
+    x (N, C, H, W), grid (N, h, w, 2), y (N, C, h, w); or (N, C, D, H, W) and (N, d, h, w, 3).
+    mode             "bilinear", "nearest" (even where two are as near), "bicubic"
+    padding_mode     outside of x: 0 ("zeros"), the nearest element ("border"), x mirrored ("reflection")
+    align_corners    whether -1 and 1 are the centres of the outer elements, or their outer edges
+    Source: Jaderberg et al. 2015, arXiv:1506.02025.
+    """
+    float_type("grid_sample", "x", x)
+    float_type("grid_sample", "grid", grid)
+    for name, given, known in (("mode", mode, MODES), ("padding_mode", padding_mode, PADDINGS)):
+        if given not in known:
+            raise ValueError(f"grid_sample: {name} is {given!r}; expected one of {', '.join(known)}")
+    axes = x.ndim - 2
+    if axes < 1 or grid.ndim != x.ndim or grid.shape[-1] != axes or grid.shape[0] != x.shape[0]:
+        raise ValueError(
+            f"grid_sample: grid has shape {grid.shape}, x {x.shape}; expected grid (N, ..., {max(axes, 1)}) for x "
+            "(N, C, ...), with as many axes"
+        )
+    if 0 in x.shape[2:]:
+        raise ValueError(f"grid_sample: x has shape {x.shape}; expected at least one element along each axis")
+    return GridSample.apply(x, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
+
+
+@trace.operation
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
+    """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: what grid_sample takes.
+
+    theta (N, 2, 3) and size (N, C, H, W) give (N, H, W, 2); theta (N, 3, 4) and (N, C, D, H, W) give (N, D, H, W, 3).
+    """
+    float_type("affine_grid", "theta", theta)
+    lengths = tuple(size[2:])
+    if theta.ndim != 3 or len(size) < 3 or theta.shape != (size[0], len(lengths), len(lengths) + 1):
+        raise ValueError(
+            f"affine_grid: theta has shape {theta.shape}, size is {tuple(size)}; expected theta (N, 2, 3) for size "
+            "(N, C, H, W), or (N, 3, 4) for (N, C, D, H, W)"
+        )
+    wide = dtypes.compute_type(theta.dtype)
+    steps = [_positions(n, align_corners) for n in lengths]
+    across_first = np.meshgrid(*steps, indexing="ij")[::-1]
+    base = np.stack([*across_first, np.ones(lengths)], -1).reshape(-1, len(lengths) + 1).astype(wide)
+    grid = Tensor(base).to(theta.device) @ theta.to(wide).mT
+    return grid.to(theta.dtype).reshape(size[0], *lengths, len(lengths))
+
+
+def _positions(n: int, align_corners: bool) -> np.ndarray:
+    """The centres of n elements between -1 and 1, the outer ones at the ends or not; a single one is at 0."""
+    if n == 1:
+        return np.zeros(1)
+    return np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1

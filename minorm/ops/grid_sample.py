@@ -1,0 +1,137 @@
+"""GridSample: images, or volumes, read at positions that lie between their elements.
+
+Along each axis a position p reads a few elements (taps), each with a weight: the nearest one; the two beside it, with
+weights 1 - t and t, t = p - floor(p); or four, with a cubic's. An element of the result is the sum over all
+combinations of taps of the product of their weights times x there. The slopes of the weights give the gradient of p.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.kernels.select import backend, beside
+
+A = -0.75  # of the cubic's family, as in PyTorch and ONNX
+
+
+class GridSample(Function):
+    """y[n, c, q] = x[n, c] at grid[n, q], whose last number belongs to x's first axis; -1 and 1 are the ends of x.
+
+    mode "bilinear", "nearest" or "bicubic", for volumes too. Outside of x is 0 ("zeros"), the nearest element
+    ("border"), or x mirrored at its ends ("reflection"). align_corners: -1 and 1 are the centres of the elements at the
+    ends, and not their outer edges.
+    """
+
+    def forward(self, x, grid, *, mode, padding_mode, align_corners):
+        self.x, self.grid = x, grid
+        self.options = mode, padding_mode, align_corners
+        self.wide = dtypes.compute_type(x.dtype)
+        rows = self._rows(x)
+        y = sum(rows[places] * prod(weights)[:, None] for places, weights, _ in self._taps())
+        shape = (len(x), *grid.shape[1:-1], x.shape[1])
+        return np.moveaxis(y.reshape(shape), -1, 1).astype(x.dtype).copy("C")
+
+    def backward(self, dy):
+        x, rows, rows_dy = self.x, self._rows(self.x), self._rows(dy)
+        dx = dgrid = None
+        slopes = [0] * (x.ndim - 2)
+        for places, weights, changes in self._taps():
+            if self.needs[0]:
+                part = backend(dy).indexing.add_at(rows_dy * prod(weights)[:, None], places, rows.shape)
+                dx = part if dx is None else dx + part
+            if self.needs[1]:
+                there = (rows[places] * rows_dy).sum(1)
+                for k, change in enumerate(changes):
+                    slopes[k] = slopes[k] + there * change * prod(w for i, w in enumerate(weights) if i != k)
+        if dx is not None:
+            shape = (len(x), *x.shape[2:], x.shape[1])
+            dx = np.moveaxis(dx.reshape(shape), -1, 1).astype(x.dtype).copy("C")
+        if self.needs[1]:
+            dgrid = np.stack(slopes[::-1], -1).reshape(self.grid.shape).astype(self.grid.dtype)
+        return dx, dgrid
+
+    def _rows(self, a):
+        """a (batch, channels, ...) as (batch * positions, channels)."""
+        return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
+
+    def _taps(self):
+        """For each combination of taps: rows of x, and along each axis the weight and its slope."""
+        lengths = self.x.shape[2:]
+        positions = self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False)
+        positions = positions.reshape(len(self.x), prod(positions.shape[1:-1]), len(lengths))[..., ::-1]
+        axes = [_along(positions[..., k].reshape(-1), n, *self.options) for k, n in enumerate(lengths)]
+        first = beside(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
+        for combination in itertools.product(*axes):
+            places = first
+            for n, (place, _, _) in zip(lengths, combination, strict=True):
+                places = places * n + place
+            yield (
+                places,
+                [w.astype(self.wide) for _, w, _ in combination],
+                [c.astype(self.wide) for *_, c in combination],
+            )
+
+
+def _along(g, n, mode, padding_mode, align_corners):
+    """The taps along an axis of n elements: for each the element, its weight, and the weight's slope."""
+    position = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
+    slope = np.full_like(g, (n - 1) / 2 if align_corners else n / 2)
+    position = np.where(np.isfinite(position), position, -100).astype(g.dtype)
+    if padding_mode == "reflection" and mode != "bicubic":
+        position, sign = reflected(position, n, align_corners)
+        slope = slope * sign
+    if padding_mode != "zeros" and mode != "bicubic":
+        slope = slope * ((position > 0) & (position < n - 1))
+        position = np.clip(position, 0, n - 1)
+    elif padding_mode != "reflection":
+        position = np.clip(position, -4, n + 3)  # beyond, nothing changes
+    if mode == "nearest":
+        found = [(np.rint(position), np.ones_like(g), np.zeros_like(g))]
+    else:
+        low = np.floor(position)
+        t = position - low
+        if mode == "bilinear":
+            found = [(low, 1 - t, -slope), (low + 1, t, slope)]
+        else:
+            found = [(low + i, *_cubic(i, t, slope)) for i in (-1, 0, 1, 2)]
+    return [_inside(*tap, n, padding_mode, align_corners) for tap in found]
+
+
+def _inside(place, weight, slope, n, padding_mode, align_corners):
+    """A tap whose element is one of the n, or whose weight is 0."""
+    if padding_mode == "reflection":
+        place, _ = reflected(place, n, align_corners)
+    elif padding_mode == "zeros":
+        there = (place >= 0) & (place < n)
+        weight, slope = weight * there, slope * there
+    return np.clip(place, 0, n - 1).astype(np.int64), weight, slope
+
+
+def _cubic(i, t, slope):
+    """The weight of the element at distance d = |t - i|: Keys 1981, with a = A; and its slope."""
+    d = abs(t - i)
+    sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
+    if i in (0, 1):
+        return ((A + 2) * d - (A + 3)) * d * d + 1, (3 * (A + 2) * d - 2 * (A + 3)) * d * sign * slope
+    return ((A * d - 5 * A) * d + 8 * A) * d - 4 * A, ((3 * A * d - 10 * A) * d + 8 * A) * sign * slope
+
+
+def reflected(position, n, align_corners):
+    """A position mirrored at the ends of n elements as often as needed, and -1 where it runs backwards.
+
+    The ends are the centres of the outer elements, or their outer edges.
+    """
+    low, span = (0, n - 1) if align_corners else (-0.5, n)
+    if span == 0:
+        return np.zeros_like(position), np.zeros_like(position)
+    distance = abs(position - low)
+    turns = np.floor(distance / span)
+    rest = distance - turns * span
+    odd = turns % 2 == 1
+    sign = np.where(odd, -1, 1) * np.where(position < low, -1, 1)
+    return (np.where(odd, span - rest, rest) + low).astype(position.dtype), sign.astype(position.dtype)

@@ -1,0 +1,93 @@
+"""Quantization: floats as small integers q with a scale and a zero point, and back: x ~ (q - zero) * scale.
+
+Rounding has no slope. Quantize lets the gradient through as if it did not round (straight-through: Bengio et al. 2013,
+arXiv:1308.3432), and none where q is cut off at the ends of its type; with Dequantize behind it the scale gets the
+gradient of Esser et al. 2020, arXiv:1902.08153.
+
+A scale is one number; or one for each place along an axis; or, with a block, one for each `block` places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.ops.elementwise import sum_to
+
+
+def spread(parameter, shape, axis, block):
+    """A scale or zero point as it broadcasts to x of this shape."""
+    if parameter.size == 1 and parameter.ndim <= 1:
+        return parameter.reshape(())
+    if not block:
+        return parameter.reshape(tuple(n if i == axis else 1 for i, n in enumerate(shape)))
+    index = (slice(None),) * axis + (slice(0, shape[axis]),)
+    return parameter.repeat(_length(block, shape[axis]), axis)[index]
+
+
+def _length(block, n):
+    """Of a block: no longer than the axis, so that a file cannot ask for a huge one."""
+    return max(1, min(block, n))
+
+
+def gathered(gradient, parameter, axis, block):
+    """The gradient of x's shape summed to that of the scale."""
+    if parameter.size == 1 and parameter.ndim <= 1:
+        return gradient.sum().reshape(parameter.shape)
+    if not block:
+        shape = tuple(n if i == axis else 1 for i, n in enumerate(gradient.shape))
+        return sum_to(gradient, shape).reshape(parameter.shape)
+    count, n = parameter.shape[axis], gradient.shape[axis]
+    block = _length(block, n)
+    whole = np.zeros_like(gradient, shape=(*gradient.shape[:axis], count * block, *gradient.shape[axis + 1 :]))
+    whole[(slice(None),) * axis + (slice(0, n),)] = gradient
+    return whole.reshape((*gradient.shape[:axis], count, block, *gradient.shape[axis + 1 :])).sum(axis + 1)
+
+
+class Quantize(Function):
+    """round(x / scale) + zero, cut off at the ends of `dtype`; half way goes to the even one. As floats."""
+
+    def forward(self, x, scale, zero, *, dtype, axis, block):
+        ends = np.iinfo(dtype)
+        self.x, self.scale, self.axis, self.block = x, scale, axis, block
+        self.wide = dtypes.compute_type(scale.dtype)
+        s = spread(scale, x.shape, axis, block)
+        q = np.rint(x.astype(self.wide) / s.astype(self.wide))
+        if zero is not None:
+            q = q + spread(zero, x.shape, axis, block).astype(self.wide)
+        self.inside = (q >= ends.min) & (q <= ends.max)
+        return np.clip(np.nan_to_num(q, nan=0), ends.min, ends.max).astype(self.wide)
+
+    def backward(self, dq):
+        s = spread(self.scale, self.x.shape, self.axis, self.block).astype(self.wide)
+        slope = dq * self.inside / s
+        dx = slope.astype(self.x.dtype) if self.needs[0] else None
+        if not self.needs[1]:
+            return dx, None, None
+        ds = gathered(-slope * self.x.astype(self.wide) / s, self.scale, self.axis, self.block)
+        return dx, ds.astype(self.scale.dtype), None
+
+
+class Dequantize(Function):
+    """(q - zero) * scale, in the type of the scale or in `dtype`; q are integers, or whole numbers of Quantize."""
+
+    def forward(self, q, scale, zero, *, dtype, axis, block):
+        self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
+        self.wide = dtypes.compute_type(scale.dtype)
+        if not dtypes.is_float(q.dtype):
+            q = q.astype(dtypes.int64)
+        if zero is not None:
+            q = q - spread(zero, q.shape, axis, block).astype(q.dtype)
+        self.steps = q.astype(self.wide, copy=False)
+        y = self.steps * spread(scale, q.shape, axis, block).astype(self.wide)
+        return y.astype(scale.dtype if dtype is None else dtype, copy=False)
+
+    def backward(self, dy):
+        dy = dy.astype(self.wide, copy=False)
+        dq = ds = None
+        if self.needs[0]:
+            dq = (dy * spread(self.scale, dy.shape, self.axis, self.block).astype(self.wide)).astype(self.given)
+        if self.needs[1]:
+            ds = gathered(dy * self.steps, self.scale, self.axis, self.block).astype(self.scale.dtype)
+        return dq, ds, None

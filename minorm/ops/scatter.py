@@ -1,0 +1,81 @@
+"""Elements put at positions of a copy of x, or combined there with what x has; the positions are the second input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.kernels.select import backend, beside
+
+
+class Scatter(Function):
+    """y = x, and then y[places] = updates, or y[places] += updates, *=, min or max; a subclass knows the places.
+
+    Where several are the largest (or smallest) at a place, x's own among them, they share the gradient. Of several
+    that are put at one place ("none"), which ONNX forbids, each gets the gradient of that place.
+    """
+
+    def forward(self, x, index, updates, *, reduction, axis=None):
+        self.places, self.reduction = self.places_of(index, x, axis), reduction
+        y = backend(x).indexing.scatter(x, self.places, updates, reduction)
+        if reduction in ("mul", "min", "max"):
+            self.x, self.updates, self.y = x, updates, y
+        return y
+
+    def backward(self, dy):
+        there = dy[self.places]
+        if self.reduction == "add":
+            return dy, None, there
+        if self.reduction == "none":
+            dx = dy.copy()
+            dx[self.places] = 0
+            return dx, None, there
+        slopes = self.of_product() if self.reduction == "mul" else self.of_extreme()
+        dx, du = (g.astype(slope.dtype) * slope for g, slope in zip((dy, there), slopes, strict=True))
+        return dx.astype(dy.dtype, copy=False), None, du.astype(dy.dtype, copy=False)
+
+    def of_extreme(self):
+        """1 / (how many are the extreme), or 0, for x and for the updates."""
+        ours, theirs = self.x == self.y, self.updates == self.y[self.places]
+        wide = dtypes.compute_type(self.x.dtype)
+        count = self._combined(ours.astype(wide), theirs.astype(wide), "add")
+        share = 1 / np.maximum(count, 1)
+        return share * ours, share[self.places] * theirs
+
+    def of_product(self):
+        """For each factor the product of the others at its place; it may be 0 itself, or one of the others."""
+        wide = dtypes.compute_type(self.x.dtype)
+        x, updates = self.x.astype(wide), self.updates.astype(wide)
+        zeros = self._combined((x == 0).astype(wide), (updates == 0).astype(wide), "add")
+        x_without, updates_without = (np.where(a == 0, wide.type(1), a) for a in (x, updates))
+        product = self._combined(x_without, updates_without, "mul")
+        return (
+            product / x_without * (zeros == (x == 0)),
+            product[self.places] / updates_without * (zeros[self.places] == (updates == 0)),
+        )
+
+    def _combined(self, x, updates, reduction):
+        return backend(x).indexing.scatter(x, self.places, updates, reduction)
+
+    def places_of(self, index: Any, x: Any, axis: int) -> Any:
+        """What selects the places from x."""
+        raise NotImplementedError
+
+
+class ScatterElements(Scatter):
+    """y[index[i, j], j] = updates[i, j] for axis 0, and so on."""
+
+    def places_of(self, index, x, axis):
+        where = [beside(a, x) for a in np.indices(index.shape, sparse=True)]
+        where[axis] = index
+        return tuple(where)
+
+
+class ScatterND(Scatter):
+    """y[index[i, 0], index[i, 1], ...] = updates[i]: the last axis of index holds the first coordinates."""
+
+    def places_of(self, index, x, axis):  # noqa: ARG002
+        return tuple(index[..., i] for i in range(index.shape[-1]))
