@@ -48,9 +48,10 @@ def quantize(
     place = _axis("quantize", x, scale, zero_point, axis, block_size)
     options = {"dtype": wanted, "axis": place, "block": block_size}
     straight = ops.Quantize.apply(x, scale, zero_point, **options)
+    integers = straight.detach().to(wanted)
     if not straight.requires_grad:
-        return Tensor(straight.data.astype(wanted))
-    result = Quantized(straight.data.astype(wanted))
+        return integers
+    result = Quantized(integers.data)
     result.straight = straight
     return result
 
@@ -78,7 +79,8 @@ def dequantize(
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q, scale, zero_point with which uint8 spans x and 0; no gradient flows to the scale."""
     float_type("dynamic_quantize", "x", x)
-    low, high = (min(0.0, float(x.data.min(initial=0))), max(0.0, float(x.data.max(initial=0))))
+    given = x.detach().cpu().data
+    low, high = min(0.0, float(given.min(initial=0))), max(0.0, float(given.max(initial=0)))
     scale = x.dtype.type((high - low) / 255)
     zero = np.clip(np.rint(-low / float(scale)), 0, 255) if scale else 0
     if not scale:

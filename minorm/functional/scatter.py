@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import dtypes, trace
+from minorm.kernels import select
 from minorm.ops import scatter as ops
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -67,8 +68,9 @@ def _check(name: str, x: Tensor, index: Tensor, src: Tensor, reduction: str) -> 
 
 
 def _inside(name: str, index: Any, n: int, x: Tensor) -> None:
-    outside = (index < -n) | (index >= n)
-    if outside.any():
-        raise ValueError(
-            f"{name}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
-        )
+    with select.guard(index):
+        outside = (index < -n) | (index >= n)
+        if outside.any():
+            raise ValueError(
+                f"{name}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
+            )

@@ -17,7 +17,11 @@ import pytest
 import minorm as mn
 from minorm import ops
 from minorm.autograd import Function
-from minorm.ops import activation, reduction, response, special, stepwise
+from minorm.functional import recurrent
+from minorm.functional.einsum import einsum
+from minorm.functional.quantization import dequantize, quantize
+from minorm.functional.sampling import affine_grid, grid_sample
+from minorm.ops import activation, reduction, response, scatter, special, stepwise
 
 
 def _table() -> Any:
@@ -119,10 +123,45 @@ OPERATIONS: dict[str, Case] = {
     "quotient": (lambda a: a + stepwise.Quotient.apply((a * 9).long(), (a * 3).long() * 2 + 1).to(a.dtype), ((4, 5),)),
     "negative slopes": (lambda a: activation.Elu.apply(a, alpha=0.7), ((4, 5),)),
     "normalize zeros": (lambda a: response.LpNormalize.apply(a * 0, p=2.0, axis=1, eps=0.0), ((4, 5),)),
+    **{
+        f"scatter, {how}": (
+            lambda a, b, how=how: scatter.ScatterElements.apply(a, places(a), b, reduction=how, axis=0),
+            ((4, 3), (2, 3)),
+        )
+        for how in ("none", "add", "mul", "min", "max")
+    },
+    "scatter rows": (lambda a, b: scatter.ScatterND.apply(a, places(a)[:, :1], b, reduction="add"), ((4, 3), (2, 3))),
+    "einsum": (lambda a, b: einsum("iij,...kj->...ik", a, b), ((3, 3, 4), (2, 5, 4))),
+    "grid sample": (
+        lambda a, b: sum(grid_sample(a, b, mode, "reflection") for mode in ("bilinear", "nearest", "bicubic")),
+        ((2, 3, 4, 5), (2, 3, 2, 2)),
+    ),
+    "affine grid": (lambda a: affine_grid(a, (2, 1, 3, 4)), ((2, 2, 3),)),
+    "quantize": (
+        lambda a: dequantize(quantize(a, step(a), dtype=mn.int8), step(a)) + dequantize(
+            quantize(a, step(a).expand(5) * 1, axis=1), step(a).expand(5) * 1), ((4, 5),)
+    ),
+    "rnn": (lambda x, w, r: recurrent.rnn(x, None, w, r, direction="reverse")[0], ((3, 2, 4), (1, 5, 4), (1, 5, 5))),
+    "gru": (lambda x, w, r, b: recurrent.gru(x, None, w, r, b)[0], ((3, 2, 4), (1, 15, 4), (1, 15, 5), (1, 30))),
+    "lstm": (
+        lambda x, w, r, p: recurrent.lstm(x, None, w, r, peephole=p, clip=0.9, lengths=mn.tensor([3, 2]),
+                                          direction="bidirectional")[0],
+        ((3, 2, 4), (2, 20, 4), (2, 20, 5), (2, 15)),
+    ),
 }  # fmt: skip
 STEPS = ("floor", "ceil", "rint", "sign", "isnan", "isinf", "logical_not")
 SLOW = [pytest.param(dtype, marks=pytest.mark.slow) for dtype in (mn.float64, mn.float16)]  # kernels to compile
 DTYPES = [mn.float32, mn.bfloat16, *SLOW]
+
+
+def places(like: mn.Tensor) -> mn.Tensor:
+    """Rows to scatter to, one of them twice."""
+    return mn.tensor([[0, -1, 2], [3, -1, 1]]).to(like.device)
+
+
+def step(like: mn.Tensor) -> mn.Tensor:
+    """A scale with which some numbers are cut off."""
+    return mn.tensor(0.0078125, dtype=like.dtype).to(like.device)
 
 
 def place(dtype: Any) -> str:

@@ -57,7 +57,8 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
     wide = dtypes.compute_type(x.dtype)
     combine = COMBINE[reduction]
     places, values, last = _combined(updates.reshape(-1).astype(wide), _numbered(x.shape)[index].reshape(-1), combine)
-    flat = cupy.append(x.reshape(-1).astype(wide), cupy.zeros(1, wide))
+    flat = cupy.zeros(x.size + 1, wide)
+    flat[: x.size] = x.reshape(-1)
     chosen = cupy.where(last, places, x.size)
     flat[chosen] = combine(flat[chosen], values)
     return flat[: x.size].reshape(x.shape).astype(x.dtype)
