@@ -17,6 +17,7 @@ from minorm import dtypes
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.onnx.graph.versions import PUBLISHED
 
+CARRIERS = ("QuantizeLinear", "DynamicQuantizeLinear")
 _WORDS = {"f": "floats", "i": "integers", "b": "bools", "s": "a sequence"}
 
 
@@ -106,11 +107,8 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
             if not _is_float(node):
                 found.update(node.outputs)
             continue
-        if node.operator in (
-            "QuantizeLinear",
-            "DynamicQuantizeLinear",
-        ):  # integers with a gradient: see quantization.py
-            continue
+        if node.operator in CARRIERS:
+            continue  # integers through which a gradient passes: see functional/quantization.py
         results = _results(node.operator, node.since)
         for place, name in enumerate(node.outputs):
             kinds, same = results[min(place, len(results) - 1)]
