@@ -93,7 +93,7 @@ def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...]
         named = named_arguments(function, args, kwargs)
     except TypeError:
         return
-    places = {place: tensor.device for place, tensor in each_argument(named) if hasattr(tensor, "spawn")}
+    places = {place: tensor.device for place, tensor in each_argument(named) if hasattr(tensor, "creator")}
     if len(set(places.values())) > 1:
         listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
         raise DeviceError(f"{name}: {listed}; expected one device; move them with .to(device)") from None

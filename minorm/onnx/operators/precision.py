@@ -61,4 +61,5 @@ def single(x: Tensor, scale: Tensor, bias: Tensor, axes: tuple[int, ...]) -> Ten
     assert math.prod(x.shape[axis] for axis in axes) == 1
     if scale.ndim == 1:
         scale, bias = (p.reshape(-1, *(1,) * (x.ndim - 2)) for p in (scale, bias))
-    return affine(x - x.mean(axes, keepdim=True), scale, bias)
+    mean = x.mean(axes, keepdim=True) if axes else x  # for `mean`, () is all of them
+    return affine(x - mean, scale, bias)

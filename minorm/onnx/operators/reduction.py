@@ -93,7 +93,7 @@ def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
 
 _REDUCTIONS: dict[str, Reduction] = {
     "ReduceSum": lambda x, axes, keepdims: _sum(x, axes, keepdims).to(x.dtype),
-    "ReduceMean": _wide(lambda x, axes, keepdims: x.mean(axes, keepdims)),
+    "ReduceMean": _wide(lambda x, axes, keepdims: x.mean(axes, keepdims) if axes else x),
     "ReduceProd": lambda x, axes, keepdims: ops.Prod.apply(x, axes=axes, keepdims=keepdims),
     "ReduceMax": _extreme(ops.Max, -math.inf),
     "ReduceMin": _extreme(ops.Min, math.inf),
