@@ -1,7 +1,8 @@
 """Pooling in one, two and three dimensions. PyTorch's names and argument order.
 
 x is (N, C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride` (None: by kernel_size) over x
-with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside.
+with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside: a window that
+is larger than x sees all of it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from minorm import dtypes, trace
 from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, ints, pairs
+from minorm.kernels.reference.pool import output_shape
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
 from minorm.tensor import Tensor
 
@@ -136,20 +138,20 @@ def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 
 
 def _windows(
-    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
 ) -> tuple[Ints, Ints, Pairs, Ints]:
     check_rank(name, "x", x, rank)
     kernel = ints(name, "kernel_size", kernel_size, rank)
     strides = kernel if stride is None else ints(name, "stride", stride, rank)
     dilations = ints(name, "dilation", dilation, rank)
     paddings = pairs(name, "padding", padding, rank)
-    for k, d, pair in zip(kernel, dilations, paddings, strict=True):
-        if max(pair) > (d * (k - 1) + 1) // 2:
-            raise ValueError(
-                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-                "so that every window meets the input; pad x itself for more"
-            )
-    check_fit(name, x.shape[2:], kernel, paddings, dilations)
+    if any(max(pair) > k // 2 for k, pair in zip(kernel, paddings, strict=True)):
+        raise ValueError(
+            f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
+            "without its dilation; pad x itself for more"
+        )
+    if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
+        check_fit(name, x.shape[2:], kernel, paddings, dilations)
     return kernel, strides, paddings, dilations
 
 
@@ -164,7 +166,7 @@ def _max(
     ceil_mode: bool,
     return_indices: bool,
 ) -> Any:
-    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation)
+    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     result = MaxPool.apply(
         x,
         kernel=kernel,
@@ -189,7 +191,7 @@ def _avg(
     divisor: Any,
     dilation: Any,
 ) -> Tensor:
-    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation)
+    kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_float(name, x)
     if divisor is not None and (type(divisor) is not int or divisor == 0):
         raise ValueError(f"{name}: divisor_override is {divisor!r}; expected an int that is not 0, or None")
