@@ -1,7 +1,8 @@
 """Pooling in one, two and three dimensions. PyTorch's names and argument order.
 
 x is (N, C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride` (None: by kernel_size) over x
-with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside.
+with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside: a window that
+is larger than x sees all of it.
 """
 
 from __future__ import annotations
@@ -144,12 +145,11 @@ def _windows(
     strides = kernel if stride is None else ints(name, "stride", stride, rank)
     dilations = ints(name, "dilation", dilation, rank)
     paddings = pairs(name, "padding", padding, rank)
-    for k, d, pair in zip(kernel, dilations, paddings, strict=True):
-        if max(pair) > (d * (k - 1) + 1) // 2:
-            raise ValueError(
-                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-                "so that every window meets the input; pad x itself for more"
-            )
+    if any(max(pair) > k // 2 for k, pair in zip(kernel, paddings, strict=True)):
+        raise ValueError(
+            f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
+            "without its dilation; pad x itself for more"
+        )
     if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
         check_fit(name, x.shape[2:], kernel, paddings, dilations)
     return kernel, strides, paddings, dilations

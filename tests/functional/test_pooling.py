@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,3 +63,67 @@ def test_no_images() -> None:
     x = mn.tensor(np.zeros((0, 3, 4, 4), np.float32))
     assert F.max_pool2d(x, 2).shape == F.avg_pool2d(x, 2).shape == (0, 3, 2, 2)
     assert F.adaptive_avg_pool2d(x, 3).shape == (0, 3, 3, 3)
+
+
+GRIDS: dict[int, list[list[Any]]] = {  # kernel, stride, padding, dilation, size
+    1: [[1, 2, 3, 5], [None, 1, 2, 3, 5], [0, 1, 2, 3], [1, 2, 3], [(1,), (2,), (3,), (4,), (6,), (7,), (8,)]],
+    2: [[1, 3, (3, 2), (2, 5)], [None, 1, 2, (1, 3)], [0, 1, (1, 0)], [1, 2], [(1, 1), (3, 3), (4, 5), (1, 9)]],
+    3: [[2, 3, (1, 3, 2)], [None, 1, 2, 3], [0, 1, 2, (0, 1, 1)], [1, 2], [(1, 1, 1), (2, 2, 2), (3, 4, 5)]],
+}
+
+
+def settings(rank: int) -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
+    for k, s, p, d, size in itertools.product(*GRIDS[rank]):
+        for ceil in (False, True):
+            given = {"kernel_size": k, "stride": s, "padding": p, "ceil_mode": ceil}
+            yield f"max_pool{rank}d", {**given, "dilation": d}, size
+            if d == 1:
+                yield f"avg_pool{rank}d", {**given, "count_include_pad": True}, size
+                yield f"avg_pool{rank}d", {**given, "count_include_pad": False}, size
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_every_setting_that_pytorch_takes_and_no_other(rank: int) -> None:
+    """With PyTorch's values and gradients; avg_pool3d alone takes small inputs that PyTorch refuses (differences.md).
+
+    A window that meets no element has the maximum -inf and passes no gradient on; PyTorch's writes outside of x.
+    """
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    taken = refused = larger = 0
+    for name, options, size in settings(rank):
+        array = rng.standard_normal((2, 2, *size))
+        ours, theirs = mn.Tensor(array, True), torch.tensor(array, requires_grad=True)
+        try:
+            expected = getattr(torch.nn.functional, name)(theirs, **options)
+        except RuntimeError as error:
+            if "smaller than kernel size" not in str(error):
+                with pytest.raises(ValueError, match=f"{name}: .*expected"):
+                    getattr(F, name)(ours, **options)
+                refused += 1
+            continue
+        y = getattr(F, name)(ours, **options)
+        where = (name, options, size)
+        assert y.shape == tuple(expected.shape), where
+        np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=1e-12, atol=1e-12, err_msg=str(where))
+        dy = rng.standard_normal(y.shape)
+        y.backward(dy)
+        assert np.isfinite(ours.grad.data).all(), where
+        if np.isfinite(y.data).all():
+            expected.backward(torch.from_numpy(dy))
+            np.testing.assert_allclose(ours.grad.data, theirs.grad.numpy(), 1e-11, 1e-11, err_msg=str(where))
+        taken += 1
+        k = options["kernel_size"]
+        larger += any(n < m for n, m in zip(size, k if isinstance(k, tuple) else (k,) * rank, strict=True))
+    assert min(taken - 400, refused - 300, larger - 50) > 0, (taken, refused, larger)  # the grid holds what it is for
+
+
+def test_the_average_of_a_plane_far_smaller_than_the_window() -> None:
+    for dtype in (mn.float64, mn.float32, mn.float16):
+        x = mn.randn(2, 3, 7, 7).to(dtype).requires_grad_(True)
+        wide = x.data.astype(np.float64)
+        np.testing.assert_allclose(F.max_pool2d(x, 2560, ceil_mode=True).data, wide.max((2, 3), keepdims=True))
+        y = F.avg_pool2d(x, 2560, ceil_mode=True)
+        np.testing.assert_allclose(y.data, wide.mean((2, 3), keepdims=True), rtol=1e-3, atol=1e-4)
+        y.sum().backward()
+        np.testing.assert_allclose(x.grad.data, np.full(x.shape, 1 / 49), rtol=1e-3)

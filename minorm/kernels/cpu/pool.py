@@ -13,7 +13,7 @@ from minorm.dtypes import float32, float64
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference
-from minorm.kernels.reference.pool import output_shape
+from minorm.kernels.reference.pool import output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]
 
@@ -101,6 +101,7 @@ def _windows(
     dtype: Any,
 ) -> Any:
     """The kernel's Windows; fewer than three axes are the last of three."""
+    kernel = reached(size, kernel, padding, dilation)
     axes: list[Ints] = [(1, 1, 1, 1, 0, 1)] * (3 - len(size))
     axes += [
         (n, o, k, s, low, d)

@@ -14,7 +14,7 @@ from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
-from minorm.kernels.reference.pool import output_shape
+from minorm.kernels.reference.pool import output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]
 
@@ -41,7 +41,7 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
     y, places = cupy.empty(x.shape[:2] + out, x.dtype), cupy.empty(x.shape[:2] + out, np.int32)
     if y.size:
-        struct = windows.packed(size, out, kernel, stride, padding, dilation)
+        struct = _packed(size, out, kernel, stride, padding, dilation)
         _run("max_forward", x.shape, struct, y, plain(x), y, places)
     return y, places
 
@@ -54,7 +54,7 @@ def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.max_backward(dy, indices, x_shape)
-    struct = windows.unknown(prod(size), prod(out)) if how is None else windows.packed(size, out, *how)
+    struct = windows.unknown(prod(size), prod(out)) if how is None else _packed(size, out, *how)
     dx = cupy.empty(x_shape, dy.dtype)
     if dx.size:
         _run("max_backward", dy.shape, struct, dx, plain(dy), plain(indices.astype(np.int32, copy=False)), dx)
@@ -76,12 +76,13 @@ def avg_forward(
     if not _covers(x, size):
         return reference.avg_forward(x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
-    if kernel == size and prod(out) == 1 and not any(low or high for low, high in padding) and set(dilation) <= {1}:
+    whole = reached(size, kernel, padding, dilation) == size and prod(out) == 1
+    if whole and not any(low or high for low, high in padding) and set(dilation) <= {1}:
         planes, plane = prod(x.shape[:2]), prod(size)  # a mean of all of a plane: more than one thread for each
         return middle(plain(x), (planes, plane, 1), x.dtype, divisor or plane).reshape(x.shape[:2] + out)
     y = cupy.empty(x.shape[:2] + out, x.dtype)
     if y.size:
-        struct = windows.packed(size, out, kernel, stride, padding, dilation)
+        struct = _packed(size, out, kernel, stride, padding, dilation)
         options = np.bool_(count_include_pad), np.int32(divisor or 0)
         _run("avg_forward", x.shape, struct, y, plain(x), y, *options)
     return y
@@ -103,10 +104,15 @@ def avg_backward(
         return reference.avg_backward(dy, x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
     dx = cupy.empty(x_shape, dy.dtype)
     if dx.size:
-        struct = windows.packed(size, out, kernel, stride, padding, dilation)
+        struct = _packed(size, out, kernel, stride, padding, dilation)
         options = np.bool_(count_include_pad), np.int32(divisor or 0)
         _run("avg_backward", dy.shape, struct, dx, plain(dy), dx, *options)
     return dx
+
+
+def _packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
+    """The windows without the taps that meet nothing: a kernel may be far larger than x."""
+    return windows.packed(size, out, reached(size, kernel, padding, dilation), stride, padding, dilation)
 
 
 def _covers(x: Any, size: Ints) -> bool:

@@ -3,7 +3,7 @@
 The maximum keeps, beside the largest value so far, where it stands: its place in the plane, rows after each other, as
 PyTorch's `return_indices` gives it. The average divides by the number of taps that count, which is a product of one
 number an axis. A window belongs to the result while it starts inside the input or its padding before (ceil_mode), so
-the last one may hang over the end; what hangs over never counts.
+the last one may hang over the end, and one may be larger than all of x; what hangs over never counts.
 Shapes: x (N, C, *spatial), y (N, C, *output). `padding` is a (low, high) pair an axis, the rest one number an axis.
 """
 
@@ -32,6 +32,14 @@ def output_shape(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilatio
             count += 1
         result.append(count)
     return tuple(result)
+
+
+def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
+    """How many taps an axis meet x or its padding in some window; a window far larger than x has more."""
+    return tuple(
+        max(1, min(k, (n + low + high - 1) // d + 1))
+        for n, k, (low, high), d in zip(size, kernel, padding, dilation, strict=True)
+    )
 
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
@@ -107,7 +115,7 @@ def _taps(
     """For every tap: the windows that meet x with it, the places in the plane they meet, and the view of x there."""
     size = x.shape[2:]
     place = np.arange(math.prod(size), dtype=np.int32, like=x).reshape(size)
-    for tap in itertools.product(*map(range, kernel)):
+    for tap in itertools.product(*map(range, reached(size, kernel, padding, dilation))):
         inside, met = [], []
         for k, n, o, s, (low, _), d in zip(tap, size, out, stride, padding, dilation, strict=True):
             first = max(0, -((k * d - low) // s))  # the first window whose tap is not before the input

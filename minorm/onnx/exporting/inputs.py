@@ -172,10 +172,10 @@ def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
     array = tensor.data
     for axis, length in lengths.items():
         array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
-    return Tensor(np.ascontiguousarray(array))
+    return Tensor(np.ascontiguousarray(array).reshape(array.shape))  # of a scalar, NumPy makes a vector
 
 
 def disturbed(tensor: Tensor) -> Tensor:
     """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
     array = np.ascontiguousarray(np.flip(tensor.data)).reshape(tensor.shape)
-    return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)
+    return Tensor(np.asarray(array * array.dtype.type(0.9), array.dtype) if dtypes.is_float(array.dtype) else array)

@@ -144,7 +144,8 @@ class GraphModule(Module):
     inputs                       what the file declares of each input
 
     `to(mn.float16)` converts it as any Module: from then on inputs are of that type, and every float that a node reads
-    is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize) stays.
+    is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize) stays, and
+    what is computed from shapes alone (the padding of TensorFlow's SAME) is so in the types of the file.
     """
 
     def __init__(
@@ -213,11 +214,16 @@ class GraphModule(Module):
         return None if tensor.dtype == before else tensor.dtype
 
     def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
-        """The slots that are filled before a run; constants in `dtype`, where the graph was converted."""
+        """The slots that are filled before a run; constants in `dtype`, where the graph was converted.
+
+        Those that shape arithmetic reads stay as the file has them, and it is done in the file's types: float16 cannot
+        count to 2049. What a node of data reads of it is converted there, as is all that it reads.
+        """
         if dtype is None:
             return self._given
         if self._as_converted is None or self._as_converted[0] != dtype:
             kept = {step.inputs[place] for step in self._steps for place in step.precise}
+            kept |= {slot for step in self._steps if step.silent for slot in step.inputs}
             given = [(slot, x if slot in kept else converted(x, dtype)) for slot, x in self._given]
             self._as_converted = dtype, given
         return self._as_converted[1]

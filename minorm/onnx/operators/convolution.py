@@ -82,11 +82,16 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
     return pairs
 
 
-def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int]) -> None:
-    """Room for the larger of image and result; short rows take as long as those of ROW pixels."""
+def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], places: Sequence[int]) -> None:
+    """Room for the larger of image and result, and time: each weight is multiplied once at each of its places.
+
+    A kernel stands, with all its taps and all channels of its group, at every pixel of a convolution's result and of a
+    transposed one's image: stride makes these fewer, dilation too, and groups make the weight smaller. Short rows take
+    as long as those of ROW pixels, and a weight that meets few pixels as long as one that meets ROW.
+    """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
-    node.works(x.shape[0], w.numel(), math.prod(size))
+    node.works(w.numel(), max(x.shape[0] * math.prod(places), ROW))
 
 
 ROW = 64
@@ -102,7 +107,8 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         pads = tuple(padding(node, x.shape[2:], spans, strides))
         padded = [n + low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True)]
-        _ask(node, x, w, max(x.shape[1], w.shape[0]), padded)
+        places = [max(0, (n - span) // s + 1) for n, span, s in zip(padded, spans, strides, strict=True)]
+        _ask(node, x, w, max(x.shape[1], w.shape[0]), padded, places)
         return CONV[rank](x, w, b, strides, pads, dilations, node["group"])
 
     return conv
@@ -154,7 +160,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
         spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
         full = [(n - 1) * s + span + more for n, s, span, more in zip(x.shape[2:], strides, spans, extra, strict=True)]
         pads = _transposed_padding(node, x.shape[2:], full, strides, extra)
-        _ask(node, x, w, max(x.shape[1], w.shape[1] * node["group"]), full)
+        _ask(node, x, w, max(x.shape[1], w.shape[1] * node["group"]), full, x.shape[2:])
         return TRANSPOSE[rank](x, w, b, strides, pads, tuple(extra), node["group"], dilations)
 
     return conv_transpose

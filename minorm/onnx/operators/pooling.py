@@ -2,7 +2,8 @@
 
 What each version added: MaxPool 8 indices, 10 ceil_mode and dilations, 12 integers; AveragePool 7 count_include_pad,
 10 ceil_mode, 19 dilations. A last window that hangs over the end is written as padding, because runtimes disagree
-about ceil_mode: the maximum does not see padding, and an average is multiplied by what its window should count.
+about ceil_mode: neither the maximum nor an average that leaves padding out sees how much there is. Padding that an
+average does count is made of zeros, by a Pad before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import minorm.functional as F
 from minorm import dtypes
 from minorm.joining import where
+from minorm.kernels.reference.pool import output_shape, reached
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
@@ -34,12 +36,18 @@ Ints = Sequence[int]
 
 
 def covering(lengths: Shape, result: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
-    """The padding that makes the last window of each axis end exactly at the end."""
+    """The padding with which ceil_mode=0 finds the windows of ceil_mode=1.
+
+    An axis of n elements is padded so that its last window ends exactly at the end. On one of free length s - 1 more
+    make room for a window that was begun, whatever n is, and with span - 1 each window still starts inside.
+    """
     found = []
     for n, m, k, s, (low, high), d in zip(lengths, result, kernel, stride, padding, dilation, strict=True):
+        span = d * (k - 1) + 1
         if isinstance(n, Size) or isinstance(m, Size):
-            raise Decline("ceil_mode on an axis of free length")
-        found.append((low, max(high, (m - 1) * s + d * (k - 1) + 1 - n - low)))
+            found.append((low, max(high, min(high + s - 1, span - 1))))
+        else:
+            found.append((low, max(high, (m - 1) * s + span - n - low)))
     return found
 
 
@@ -84,13 +92,19 @@ def write_avg_pool(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Value:
-    if ceil_mode and covering(x.known_shape[2:], g.result.shape[2:], kernel, stride, padding, dilation) != list(
-        padding
-    ):
-        raise Decline("AveragePool with a window that hangs over the end")
     if divisor is not None:
         raise Decline("AveragePool divides by the number of elements only")
     padded = any(n != 0 for pair in padding for n in pair)
+    around = (
+        covering(x.known_shape[2:], g.result.shape[2:], kernel, stride, padding, dilation) if ceil_mode else padding
+    )
+    if list(around) != list(padding):
+        if any(d != 1 for d in dilation):
+            raise Decline("AveragePool with dilation and a window that hangs over the end")
+        if padded and count_include_pad:
+            x = pad(g, x, [(0, 0), (0, 0), *padding], 0.0)
+            around = [(0, all_of_it - high) for (_, all_of_it), (_, high) in zip(around, padding, strict=True)]
+        padding, count_include_pad = around, False
     return g.add(
         "AveragePool",
         x,
@@ -99,7 +113,7 @@ def write_avg_pool(
         strides=[int(n) for n in stride],
         pads=pads(padding),
         dilations=list(dilation) if any(d != 1 for d in dilation) else None,
-        count_include_pad=int(count_include_pad) if padded else None,
+        count_include_pad=int(count_include_pad) if any(n != 0 for pair in padding for n in pair) else None,
     )
 
 
@@ -190,6 +204,8 @@ def _averages(n: int, o: int) -> Any:
 
 
 STEPS = 8  # multiplications that an element of a window takes as long as
+COMPILED = (dtypes.float32, dtypes.float64)
+FEW = 8192  # elements that a tap of any other type takes as long as, at least
 
 
 def _options(node: Node, x: Tensor) -> dict[str, Any]:
@@ -200,15 +216,17 @@ def _options(node: Node, x: Tensor) -> dict[str, Any]:
     strides, dilations = windows(node, rank, kernel)
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     pairs = tuple(paddings(node, size, spans, strides))
-    for n, span, (low, high) in zip(size, spans, pairs, strict=True):
-        if max(low, high) >= span or span > n + low + high:
-            raise ValueError(
-                f"the window spans {spans}, the padding is {pairs}, x has shape {x.shape}; expected windows that are "
-                "larger than the padding and fit into the padded input"
-            )
-    node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
-    node.works(STEPS, x.numel(), *kernel)
     ceil_mode = bool(node.get("ceil_mode"))
+    out = output_shape(size, kernel, strides, pairs, dilations, ceil_mode)
+    if any(max(pair) >= span for span, pair in zip(spans, pairs, strict=True)) or min(out) < 1:
+        raise ValueError(
+            f"the window spans {spans}, the padding is {pairs}, x has shape {x.shape}, ceil_mode is {int(ceil_mode)}; "
+            "expected windows that are larger than the padding and fit into the padded input, or with ceil_mode begin "
+            "in it"
+        )
+    node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
+    found, least = math.prod(x.shape[:2]) * math.prod(out), 1 if x.dtype in COMPILED else FEW
+    node.works(STEPS, max(found, least), *reached(size, kernel, pairs, dilations))
     return {"kernel": kernel, "stride": strides, "padding": pairs, "dilation": dilations, "ceil_mode": ceil_mode}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("onnx")
 
+from onnx import helper
+
 import minorm as mn
 import minorm.functional as F
 import minorm.onnx as mo
@@ -18,6 +20,7 @@ def test_examples_of_other_sizes_and_values() -> None:
     x = mn.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
     assert resized(x, {0: 5}).tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5], [0, 1, 2]]
     assert resized(x, {}).tolist() == x.tolist()
+    assert resized(mn.tensor(2.5), {}).shape == disturbed(mn.tensor(2.5)).shape == ()
     assert np.allclose(disturbed(x).data, x.data[::-1, ::-1] * 0.9)
     assert disturbed(mn.tensor([1, 2])).tolist() == [2, 1]
     assert disturbed(mn.ones(2, dtype=mn.bfloat16)).dtype == mn.bfloat16
@@ -62,3 +65,15 @@ def test_one_tensor_may_be_passed_twice_or_be_a_parameter() -> None:
     assert [i.name for i in proto.graph.input] == ["a", "b"]
     assert [list(node.input) for node in proto.graph.node][-1][1] == "b"
     assert len(proto.graph.initializer) == 1
+
+
+def test_a_scalar_input_beside_free_axes(proved: Any, graph_of: Any) -> None:
+    """A loaded graph declares that it has no axes, and so it must come with none at the other sizes too."""
+    nodes = [helper.make_node("Mul", ["x", "t"], ["u"]), helper.make_node("Relu", ["u"], ["y"])]
+    model = mo.load(graph_of(nodes, {"x": (np.float32, ["n", 3, "h"]), "t": (np.float32, [])}, ["y"]))
+    free = {"x": {0: "n", 2: "h"}}
+    proto = proved(model, mn.randn(2, 3, 8), mn.tensor(np.float32(0.5)), dynamic_axes=free)
+    assert [len(entry.type.tensor_type.shape.dim) for entry in proto.graph.input] == [3, 0]
+    again = mo.load(mo.convert(proto, None, opset_version=13))
+    x, t = mn.randn(3, 3, 5), mn.tensor(np.float32(-2))
+    np.testing.assert_array_equal(again(x, t).data, model(x, t).data)

@@ -110,3 +110,70 @@ def test_numbers_made_of_lengths_and_casts_follow(graph_of: Any) -> None:
     y = model(mn.tensor(np.array([1.0, 3.0, 5.0])))
     assert y.dtype == np.float64
     np.testing.assert_allclose(y.data, np.array([0, 2, 2]) / 3)
+
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+TYPES = pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
+
+
+def node(operator: str, inputs: str, output: str, **attributes: Any) -> Any:
+    return helper.make_node(operator, inputs.split(), [output], **attributes)
+
+
+def same_padding(graph_of: Any) -> Any:
+    """Padding as TensorFlow's SAME has it at run time: (ceil(n / 2) - 1) * 2 + 3 - n, in floats."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Gather", "shape places", "hw"), node("Cast", "hw", "n", to=FLOAT),
+        node("Div", "n two", "half"), node("Ceil", "half", "m"), node("Sub", "m one", "steps"),
+        node("Mul", "steps two", "first"), node("Add", "first three", "end"), node("Sub", "end n", "missing"),
+        node("Cast", "missing", "total", to=INT64), node("Div", "total 2", "low"), node("Sub", "total low", "high"),
+        node("Concat", "00 low 00 high", "pads", axis=0), node("Pad", "x pads", "wide"),
+        node("Conv", "wide w", "y", strides=[2, 2]),
+    ]  # fmt: skip
+    held = {"two": np.float32(2), "one": np.float32(1), "three": np.float32(3), "2": np.int64(2)}
+    places = {"places": np.array([2, 3]), "00": np.array([0, 0])}
+    w = {"w": np.random.default_rng(2).normal(size=(4, 3, 3, 3)).astype(np.float32)}
+    return graph_of(nodes, {"x": (np.float32, ["n", 3, "h", "w"])}, ["y"], held | places | w)
+
+
+@TYPES
+@pytest.mark.parametrize("size", [(9, 12), (4097, 2)])
+def test_padding_computed_in_floats_of_a_converted_graph(dtype: Any, size: tuple[int, int], graph_of: Any) -> None:
+    """4097 is no number of float16 or bfloat16: lengths are computed in the types of the file."""
+    proto = same_padding(graph_of)
+    x = mn.randn(1, 3, *size)
+    model = mo.load(proto).to(dtype)
+    y = model(x.to(dtype))
+    w = model.state_dict()["w"].data.astype(np.float64)
+    missing = [(-(-n // 2) - 1) * 2 + 3 - n for n in size]
+    wide = np.pad(x.to(dtype).data.astype(np.float64), [(0, 0), (0, 0), *((m // 2, m - m // 2) for m in missing)])
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))[:, :, ::2, ::2]
+    want = np.einsum("nchwij,ocij->nohw", windows, w)
+    assert (y.dtype, y.shape) == (dtype, want.shape)
+    unit = {"float16": 2e-3, "bfloat16": 2e-2}.get(str(np.dtype(dtype)), 1e-12)
+    np.testing.assert_allclose(y.data.astype(np.float64), want, rtol=unit, atol=unit * abs(want).max())
+    y.sum().backward()
+    assert [p.grad.dtype for p in model.parameters() if p.grad is not None] == [dtype]
+
+
+@TYPES
+def test_a_scale_made_of_a_length_in_a_converted_graph(dtype: Any, graph_of: Any) -> None:
+    """softmax(x x^T / sqrt(width)), the width a Shape, as attention is exported."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Slice", "shape last end", "width"), node("Cast", "width", "wide", to=FLOAT),
+        node("Sqrt", "wide", "root"), node("Div", "one root", "scale"), node("Sqrt", "scale", "each"),
+        node("MatMul", "x w", "q"), node("Mul", "q each", "a"), node("Transpose", "a", "b", perm=[0, 2, 1]),
+        node("MatMul", "a b", "scores"), node("Softmax", "scores", "y"),
+    ]  # fmt: skip
+    held = {"last": np.array([-1]), "end": np.array([2**62]), "w": np.eye(5, dtype=np.float32)}
+    one = node("Constant", "", "one", value=onnx.numpy_helper.from_array(np.ones(1, np.float32)))
+    model = mo.load(graph_of([one, *nodes], {"x": (np.float32, ["n", "l", 5])}, ["y"], held)).to(dtype)
+    x = mn.randn(2, 7, 5).to(dtype)
+    y = model(x)
+    wide = x.data.astype(np.float64)
+    powers = np.exp(wide @ wide.transpose(0, 2, 1) / np.sqrt(5))
+    assert y.dtype == dtype
+    unit = {"float16": 5e-3, "bfloat16": 5e-2}.get(str(np.dtype(dtype)), 1e-6)
+    np.testing.assert_allclose(y.data.astype(np.float64), powers / powers.sum(-1, keepdims=True), rtol=unit, atol=unit)
+    (y * y).sum().backward()
+    assert [p.grad.dtype for p in model.parameters() if p.grad is not None] == [dtype]

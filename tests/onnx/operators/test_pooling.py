@@ -9,6 +9,7 @@ import minorm as mn
 import minorm.functional as F
 import minorm.onnx as mo
 from minorm import nn
+from minorm.onnx.checking import verification
 
 RNG = np.random.default_rng(4)
 LINE, IMAGE, VOLUME = (
@@ -91,3 +92,55 @@ def test_places_through_the_whole_tensor_go_out_again_with_a_free_batch(order: i
         np.testing.assert_array_equal(ours.data, theirs.data)
     if order == 0:
         np.testing.assert_array_equal(x.data.reshape(-1)[model(x)[1].data], model(x)[0].data)
+
+
+FREE = {"x": {0: "n", 2: "h", 3: "w"}}
+CEILED = [(2, 2, 0), (3, 2, 1), (3, 2, 0), (2, 3, 0), (1, 2, 0), (5, 5, 2), (7, 7, 0)]
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), CEILED)
+@pytest.mark.parametrize("opset", [7, 9, 10, 18, 22])
+def test_ceil_mode_of_free_height_and_width(kernel: int, stride: int, padding: int, opset: int) -> None:
+    """In onnxruntime, at sizes with and without a last window that hangs over, and smaller than the window."""
+    pytest.importorskip("onnxruntime")
+    pools: list[Any] = [
+        lambda x: F.max_pool2d(x, kernel, stride, padding, ceil_mode=True),
+        lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode=True, count_include_pad=True),
+        lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode=True, count_include_pad=False),
+    ]
+    for pool in pools:
+        proto = mo.export(pool, mn.randn(2, 3, 16, 17), None, opset_version=opset, dynamic_axes=FREE)
+        assert not any(node.op_type == "Conv" for node in proto.graph.node)
+        session = verification.start(proto)
+        for size in ((16, 17), (9, 10), (11, 8), (3, 2), (2, 30)):
+            x = mn.randn(1, 3, *size)
+            (got,) = verification.run(session, {"x": x.data})
+            np.testing.assert_allclose(got, pool(x).data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize(("kernel", "size"), [(1280, 7), (5, 3), (64, 1)])
+def test_a_window_larger_than_the_input(operator: str, kernel: int, size: int, graph_of: Any) -> None:
+    """Some classifiers end in an AvgPool2d(channels, ceil_mode=True), which is the mean of a plane of any size."""
+    from onnx import helper
+
+    sides = {"kernel_shape": [kernel] * 2, "strides": [kernel] * 2}
+    node = helper.make_node(operator, ["x"], ["y"], ceil_mode=1, **sides)
+    model = mo.load(graph_of([node], {"x": (np.float32, ["n", 320, "h", "w"])}, ["y"], opset=18))
+    x = mn.randn(2, 320, size, size, requires_grad=True)
+    y = model(x)
+    wide = x.data.astype(np.float64)
+    formula = {
+        "MaxPool": wide.max((2, 3), keepdims=True),
+        "AveragePool": wide.mean((2, 3), keepdims=True),
+        "LpPool": np.sqrt((wide**2).sum((2, 3), keepdims=True)),
+    }[operator]
+    np.testing.assert_allclose(y.data, formula, rtol=1e-5, atol=1e-6)
+    y.sum().backward()
+    slope = {"MaxPool": wide == formula, "AveragePool": np.full(x.shape, size**-2.0), "LpPool": wide / formula}
+    np.testing.assert_allclose(x.grad.data, slope[operator], rtol=1e-5, atol=1e-6)
+    node.attribute.remove(next(a for a in node.attribute if a.name == "ceil_mode"))
+    refused = mo.load(graph_of([node], {"x": (np.float32, ["n", 320, "h", "w"])}, ["y"], opset=18))
+    if kernel > size:
+        with pytest.raises(ValueError, match="ceil_mode is 0; expected windows that"):
+            refused(x)
