@@ -19,7 +19,7 @@ from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import roles
+from minorm.onnx.loading import roles, weights
 from minorm.onnx.loading.graph_module import GraphModule, Input, Step, layer_of, place_layers
 from minorm.onnx.operators import branch
 from minorm.tensor import Tensor
@@ -76,6 +76,8 @@ class Builder:
         initializers: Mapping[str, Any],
         updated: Mapping[str, str],
         budget: Budget,
+        source: weights.Origin,
+        trainable: weights.Trainable = None,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         self.ends = [*outputs, *(name for name in updated.values() if name not in set(outputs))]
@@ -86,12 +88,17 @@ class Builder:
         types = kinds.types(nodes, {**declared, **{name: array.dtype for name, array in initializers.items()}})
         for node in nodes:
             node.used, node.types = self.used, types
-        self.roles = roles.assign(nodes, declared, initializers, self.ends, updated)
+        self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []
-        trained = self.roles.parameters
-        self.parameters = {name: Parameter(array) for name, array in initializers.items() if name in trained}
+        self.parameters: dict[str, Parameter] = {}
+        held = self.roles.parameters.keys() - initializers.keys()  # by a Constant, or the Identity of an equal tensor
+        for name, array in self.roles.parameters.items():
+            if name in held:
+                budget.take(array.nbytes, f"the parameter {name!r}")
+            self.parameters[name] = Parameter(np.array(array) if name in held else array)
+        self.nodes = [node for node in nodes if not held.intersection(node.outputs)]
         self.constants: dict[str, Any] = {n: a for n, a in initializers.items() if n not in self.parameters}
         self.initializers = initializers
         self.buffers = {
