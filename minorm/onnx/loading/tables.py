@@ -30,6 +30,8 @@ def buffers(initializers: Mapping[str, Any]) -> set[str]:
     """The tensors, in the order of the file, that are buffers of PyTorch's modules for certain."""
     found, closed = set(), set()
     for name, array in initializers.items():
+        if ":" in name:  # the exporter's own
+            continue
         module = name.rpartition(".")[0]
         if not dtypes.is_float(array.dtype) or module in closed or is_statistic(name) or is_table(array):
             found.add(name)

@@ -53,7 +53,7 @@ BESIDE = frozenset(("Add", "Mul"))  # where a vector, one number a channel, is a
 LENGTHS = frozenset(("Shape", "Size"))
 
 _GIVEN = re.compile(r"[^\W\d]\w*|\w+(\.\w+)+")
-_COUNTED = re.compile(r"p2o\..*|scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*|\w*[^\W\d]_\d+")
+_COUNTED = re.compile(r"p2o\..*|scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*|\w*[^\W\d](_\d+)+")
 _VARIABLE = re.compile(r".*\bReadVariableOp\b.*")  # TensorFlow's variables: `model/norm/mul/ReadVariableOp:0`
 
 
@@ -209,7 +209,9 @@ def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[st
                 raise TypeError(f"load: trainable({name!r}, array) returned {answer!r:.80}; expected True or False")
             found.update([name] if answer else [])
         return found
-    patterns = [trainable] if isinstance(trainable, str) else list(trainable or ())
+    if not isinstance(trainable, Iterable):
+        raise TypeError(f"load: trainable is {type(trainable).__name__}; expected names and patterns, or a function")
+    patterns = [trainable] if isinstance(trainable, str) else list(trainable)
     found = set()
     for pattern in patterns:
         if not isinstance(pattern, str):
