@@ -35,7 +35,6 @@ CHANGED = {
     ("temporal", "dynamo folded"): (-12, "BatchNorm is folded into the convolution"),
     ("learned_exponent", "dynamo folded"): (0, "1 / p is written beside p"),
     ("normed_weights", "dynamo folded"): (0, "the weights are written as they are after their normalization"),
-    ("vision_transformer", "dynamo folded"): (-8, "the batch is fixed, and the token is written once for each sample"),
 }
 
 

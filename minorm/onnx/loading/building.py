@@ -5,7 +5,7 @@ What depends on constants alone is computed now; what depends on shapes alone is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,10 @@ class Builder:
             if name in held:
                 budget.take(array.nbytes, f"the parameter {name!r}")
             self.parameters[name] = Parameter(np.array(array) if name in held else array)
+        self.expanded: dict[str, Any] = {}  # name -> the shape that the nodes read
+        for name, array in self.roles.parameters.items() if trainable is None else ():
+            if weights.expanded(name, array, source):
+                self.parameters[name], self.expanded[name] = Parameter(np.array(array[:1])), array.shape
         self.nodes = [node for node in nodes if not held.intersection(node.outputs)]
         self.constants: dict[str, Any] = {n: a for n, a in initializers.items() if n not in self.parameters}
         self.initializers = initializers
@@ -115,6 +119,9 @@ class Builder:
         missing = []
         for entry in self.inputs:
             self._slot(entry.name)
+        for name, shape in self.expanded.items():
+            label = f"the Expand of {name!r}"
+            self.steps.append(Step(_expansion(shape), [self._slot(name)], [self._slot(_whole(name))], label, False))
         for node in self.nodes:
             node.constants = self.constants
             try:
@@ -156,6 +163,7 @@ class Builder:
         if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
             return  # in a branch that is never taken
         names = [_before(name) if name in self.roles.snapshots else name for name in node.inputs]
+        names = [_whole(name) if name in self.expanded else name for name in names]
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.places(node), node.statistics, strict=False):
@@ -185,7 +193,7 @@ class Builder:
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):
-            operation.uses = [self.parameters[name] for name in names if name in self.parameters]
+            operation.uses = [self.parameters[name] for name in node.inputs if name in self.parameters]
 
     def _slot(self, name: str) -> int:
         return self.slots.setdefault(name, len(self.slots))
@@ -234,6 +242,15 @@ def _checked(node: Node) -> str:
 def _before(name: str) -> str:
     """What a buffer that its layer changes was before, for the other nodes."""
     return f"{name} before"
+
+
+def _whole(name: str) -> str:
+    """A Parameter that the file holds once for each sample, as its nodes read it."""
+    return f"{name} expanded"
+
+
+def _expansion(shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.expand(shape)
 
 
 def _path(node: Node, ours: bool) -> str:

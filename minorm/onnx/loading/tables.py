@@ -39,6 +39,17 @@ def buffers(initializers: Mapping[str, Any]) -> set[str]:
     return found
 
 
+def repeats(array: Any) -> bool:
+    """Whether an axis in front, a batch, holds the same once for each sample: what was expanded to it."""
+    return (
+        array.ndim > 2
+        and len(array) > 1
+        and bool((array == array[:1]).all())
+        and not (array == array.flat[:1]).all()
+        and not is_table(array[:1])
+    )
+
+
 def is_table(array: Any) -> bool:
     """Whether a formula made these numbers."""
     if array.ndim == 0 or not 4 <= array.size <= LARGEST:
@@ -64,8 +75,11 @@ def _is_wave(values: Any) -> bool:
     n = values.shape[-1]
     if n < 4 or n % 2:
         return False
-    pairs = ((values[..., ::2], values[..., 1::2]), (values[..., : n // 2], values[..., n // 2 :]))
-    return any(bool((abs(a * a + b * b - 1) < 1e-3).all()) for a, b in pairs)
+    for x in (values[(0,) * (values.ndim - 1)], values):  # one row tells of most weights that they are none
+        pairs = ((x[..., ::2], x[..., 1::2]), (x[..., : n // 2], x[..., n // 2 :]))
+        if not any(bool((abs(a * a + b * b - 1) < 1e-3).all()) for a, b in pairs):
+            return False
+    return True
 
 
 def _is_range(values: Any) -> bool:

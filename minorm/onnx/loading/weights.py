@@ -49,7 +49,7 @@ PLACES: Mapping[str, tuple[int, ...]] = {
 }
 NORMS = frozenset(name for name in PLACES if name.endswith("Normalization"))
 MOVES = frozenset(("Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Cast", "CastLike"))
-BESIDE = frozenset(("Add", "Mul"))  # where a vector, one number a channel, is a bias or a scale
+BESIDE = frozenset(("Add", "Mul", "Concat"))  # where a vector, one number a channel, is a bias, a scale or a token
 LENGTHS = frozenset(("Shape", "Size"))
 
 _GIVEN = re.compile(r"[^\W\d]\w*|\w+(\.\w+)+")
@@ -159,22 +159,30 @@ def _placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, A
     for node in nodes:
         if node.operator not in LENGTHS and any(name in live for name in node.inputs):
             live.update(node.outputs)
-    weights, beside = set[str](), set[str]()
+    weights, beside, tokens = set[str](), set[str](), set[str]()
     for node in reversed(nodes):
         if node.operator in MOVES:
-            for found in (weights, beside):
+            for found in (weights, beside, tokens):
                 found.update(node.inputs[:1] if node.outputs[0] in found else ())
         elif not any(name in live for name in node.inputs):
             continue
         elif node.operator in BESIDE:
             beside.update(node.inputs)
+            tokens.update(node.inputs if node.operator == "Concat" else ())
         elif node.operator in PLACES and not (node.operator in NORMS and _is_neutral(node, arrays)):
             weights.update(node.inputs[place] for place in PLACES[node.operator] if place < len(node.inputs))
     return {
         name
         for name, array in arrays.items()
-        if (name in weights and array.size > 0 and array.ndim > 0) or (name in beside and _is_channel(array.shape))
+        if (name in weights and array.size > 0 and array.ndim > 0)
+        or (name in beside and (_is_channel(array.shape) or tables.repeats(array)))
+        if not (name in tokens and (array == array.flat[:1]).all())  # padding
     }
+
+
+def expanded(name: str, array: Any, origin: Origin) -> bool:
+    """Whether folding wrote a weight once for each sample of a fixed batch: it trains as the one that it was."""
+    return not origin.ours and not origin.names(name) and tables.repeats(array)
 
 
 def _is_neutral(node: Node, arrays: Mapping[str, Any]) -> bool:

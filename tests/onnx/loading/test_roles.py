@@ -307,6 +307,22 @@ def test_equal_weights_that_an_exporter_merged_train_apart(graph_of: Any) -> Non
     assert {n: p.grad.tolist() for n, p in found.items()} == grads
 
 
+def test_a_weight_that_folding_expanded_to_a_batch_is_one_weight(graph_of: Any) -> None:
+    token, places = vector(1, 2, 4)[None, None], np.arange(12, dtype=F32).reshape(1, 4, 3) ** 2
+    held = {"onnx::Concat_7": np.repeat(token, 2, 0), "onnx::Concat_8": np.zeros((2, 1, 3), F32), "pos": places}
+    nodes = [
+        h.make_node("Concat", ["onnx::Concat_7", "x", "onnx::Concat_8"], ["a"], axis=1),
+        h.make_node("Add", ["a", "pos"], ["y"]),
+    ]
+    model = mo.load(graph_of(nodes, {"x": (F32, [2, 2, 3])}, ["y"], held))
+    assert {name: p.shape for name, p in model.named_parameters()} == {"onnx::Concat_7": (1, 1, 3), "pos": (1, 4, 3)}
+    x = mn.ones(2, 2, 3)
+    want = np.concatenate([held["onnx::Concat_7"], x.data, held["onnx::Concat_8"]], 1) + places
+    np.testing.assert_array_equal(model(x).data, want)
+    model(x).sum().backward()
+    assert dict(model.named_parameters())["onnx::Concat_7"].grad.tolist() == [[[2, 2, 2]]]
+
+
 # What the caller says
 
 
