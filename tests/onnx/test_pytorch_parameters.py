@@ -89,6 +89,11 @@ def test_pytorchs_parameters_train_as_in_pytorch(name: str, way: str) -> None:
     # The newer exporter rounds the numbers of a program, sqrt(2) or an eps, to float32.
     loss_bound, bound = (1e-6, 1e-5) if "dynamo" in way else (1e-12, 1e-9)
     theirs, ours = torch.optim.SGD(model.parameters(), lr=0.05), mn.optim.SGD(loaded.parameters(), lr=0.05)
+    norms = {path: m for path, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)}
+    before = {path: norm.running_var.numpy().copy() for path, norm in norms.items()}
+    numbers: dict[str, float] = {}  # over how many a BatchNorm takes its statistics
+    for path, norm in norms.items():
+        norm.register_forward_hook(lambda m, x, y, path=path: numbers.update({path: y.numel() / m.num_features}))
     for step in range(2):  # the second loss is that of what the first step moved
         want, y = model(x), loaded(Tensor(x.numpy()))
         loss, own = want.square().mean(), (y * y).mean()
@@ -103,7 +108,20 @@ def test_pytorchs_parameters_train_as_in_pytorch(name: str, way: str) -> None:
         ours.step()
         theirs.zero_grad()
         ours.zero_grad()
-    buffers = dict(loaded.named_buffers())
-    norms = {path: m for path, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)}
-    for path in norms if model.training else ():
-        np.testing.assert_allclose(buffers[f"{path}.running_mean"].data, model.state_dict()[f"{path}.running_mean"])
+    for path, norm in norms.items() if model.training else ():
+        mean, var = (dict(loaded.named_buffers())[f"{path}.{part}"].data for part in ("running_mean", "running_var"))
+        np.testing.assert_allclose(mean, norm.running_mean.numpy(), rtol=bound)
+        n, kept = numbers[path], 0.9**2 * before[path]  # PyTorch divides a batch's variance by n - 1, ONNX by n
+        np.testing.assert_allclose(var - kept, (norm.running_var.numpy() - kept) * (n - 1) / n, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("tied_words", "relative_positions")])
+def test_a_model_that_nobody_trained_has_all_its_parameters_though_many_are_equal(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = FAMILIES[name]()
+    loaded = mo.load(written(model.eval(), x, "script"))
+    own = {n: p.shape for n, p in loaded.named_parameters()}
+    theirs = {n: tuple(p.shape) for n, p in model.named_parameters()}
+    gone = theirs.keys() - own.keys()
+    assert own == {n: shape for n, shape in theirs.items() if n in own}
+    assert not gone or any(isinstance(m, torch.nn.BatchNorm2d | torch.nn.BatchNorm1d) for m in model.modules()), gone
