@@ -36,13 +36,13 @@ def add(commands: Any) -> None:
         "check",
         help="say what is in an ONNX model, what is odd about it, and whether it runs",
         description="List every node of an ONNX model with its version, whether minorm runs and trains it, and its "
-        "parameters; every normalization with its mode, momentum and eps, and what is odd about it. Then load it, run "
-        "the ONNX checker, and compare minorm with onnxruntime on random inputs. The exit code is 0 if nothing failed; "
-        "what is merely odd does not count.",
+        "parameters; every weight that would train; every normalization with its mode, momentum and eps, and what is "
+        "odd about it. Then load it, run the ONNX checker, and compare minorm with onnxruntime on random inputs. The "
+        "exit code is 0 if nothing failed; what is merely odd does not count.",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
     shapes.add(parser)
-    parser.add_argument("--brief", action="store_true", help="count the operators instead of listing every node")
+    parser.add_argument("--brief", action="store_true", help="count operators and weights instead of listing them")
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(
         "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
@@ -77,6 +77,7 @@ def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
     return {
         **found.facts,
         "nodes": [dataclasses.asdict(row) for row in found.rows],
+        "weights": [dataclasses.asdict(weight) for weight in found.weights],
         "normalizations": [dataclasses.asdict(norm) for norm in found.norms],
         "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
     }

@@ -14,7 +14,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from minorm.cli.check import Verdict
-    from minorm.onnx.checking.inspection import Inspection, Row
+    from minorm.onnx.checking.inspection import Inspection, Row, Weight
 
 YES, NO, DIM, ODD = "blue", "bold red", "dim", "yellow"
 STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}
@@ -34,7 +34,7 @@ def _printable(text: str) -> str:
 
 
 def show(console: Console, found: Inspection, verdicts: Sequence[Verdict], brief: bool = False) -> None:
-    """Print everything; with `brief` operators are counted instead of listing every node."""
+    """Print everything; with `brief` operators and weights are counted, not listed."""
     for part in _parts(found, verdicts, brief):
         console.print(part)
         console.print()
@@ -44,6 +44,8 @@ def show(console: Console, found: Inspection, verdicts: Sequence[Verdict], brief
 def _parts(found: Inspection, verdicts: Sequence[Verdict], brief: bool) -> Iterator[Any]:
     yield _facts(found.facts)
     yield _operators(found.rows) if brief else _nodes(found.rows)
+    if found.weights and not brief:
+        yield _weights(found.weights)
     if found.norms:
         yield _kinds(found) if brief else _norms(found)
     odd = _odd(found)
@@ -136,6 +138,22 @@ def _operators(rows: Sequence[Row]) -> Group:
             f"{numbers:,}" if numbers else _text("-", DIM),
         )
     return _section("Nodes", _count(rows), table)
+
+
+def _weights(weights: Sequence[Weight]) -> Group:
+    """What `load` makes a Parameter."""
+    table = _table()
+    table.add_column("weight", overflow="fold", ratio=1)
+    table.add_column("read by", overflow="fold")
+    table.add_column("shape", justify="right", no_wrap=True)
+    table.add_column("numbers", justify="right", no_wrap=True)
+    for weight in weights:
+        shape = "x".join(map(str, weight.shape)) or "number"
+        table.add_row(_text(weight.name), _text(", ".join(weight.readers)), shape, f"{weight.count:,}")
+    total = sum(weight.count for weight in weights)
+    return _section(
+        "Would train", f"{total:,} numbers in {len(weights)} weights; load(trainable=...) changes it", table
+    )
 
 
 def _norms(found: Inspection) -> Group:

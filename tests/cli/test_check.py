@@ -55,6 +55,8 @@ def test_the_tables_of_a_good_model(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Nodes minorm runs all 1; gradient flows through 1" in lines
     assert "bn BatchNormalization 15 yes yes 6" in lines
     assert "bn Batch 15 inference 0.9 0.001 3 channels" in lines
+    assert "Would train 6 numbers in 2 weights; load(trainable=...) changes it" in lines
+    assert "scale BatchNormalization 3 3" in lines
     assert "minorm ok runs all 1 nodes: x 2x3x4x4 -> y 2x3x4x4, in " in text
     assert "checker ok valid (onnx 1." in text
     assert "onnxruntime ok onnxruntime 1." in text
@@ -138,12 +140,17 @@ def test_brief_counts_and_json_tells_all(tmp_path: Path, capsys: pytest.CaptureF
     assert code == 0
     assert "Conv 11 5 all all 60" in lines
     assert "Relu 14 5 all all -" in lines
+    assert not any(line.startswith("Would train") for line in lines)
     assert "5 BatchNormalization 15 inference 0.9 1e-05 5" in lines
     assert "nodes 1, 4, 7 and 2 more" in lines
     assert cli.main(["check", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["nodes"]) == 15
     assert found["nodes"][0]["node"] == "0/Conv"
+    assert found["weights"][:2] == [
+        {"name": "0.weight", "shape": [3, 3, 1, 1], "readers": ["Conv"], "count": 9},
+        {"name": "0.bias", "shape": [3], "readers": ["Conv"], "count": 3},
+    ]
     assert found["normalizations"][0]["odd"][0].startswith("stale statistics")
     assert {verdict["judge"]: verdict["state"] for verdict in found["verdicts"]} == dict.fromkeys(
         ("minorm", "checker", "onnxruntime", "agreement"), "ok"

@@ -40,6 +40,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Weight:
+    """A Parameter that `load` makes: its name, its shape, the operators that read it, and how many numbers it holds."""
+
+    name: str
+    shape: tuple[int, ...]
+    readers: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A file: what it says about itself, its nodes and normalizations; `module` is it, loaded, with all outputs."""
 
@@ -51,6 +61,7 @@ class Inspection:
     module: GraphModule | None
     error: str = ""  # why load refused it
     unsupported: list[Row] = field(default_factory=list)
+    weights: list[Weight] = field(default_factory=list)  # what would train
 
 
 def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspection:
@@ -66,7 +77,8 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspectio
     rows = _rows(nodes, proto, module, missing, find)
     unsupported = [row for row in rows if row.why]
     norms = _norms(nodes, proto, find)
-    return Inspection(_facts(proto, path, module), rows, norms, proto, _inputs(proto), module, error, unsupported)
+    facts, weights = _facts(proto, path, module), _weights(nodes, module)
+    return Inspection(facts, rows, norms, proto, _inputs(proto), module, error, unsupported, weights)
 
 
 def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
@@ -145,6 +157,17 @@ def _rows(
         count = sum(parameters[name] for name in own) if trains else 0
         rows.append(Row(label, operator, node.since, not why, trains, count, why))
     return rows
+
+
+def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
+    readers: dict[str, dict[str, None]] = {}
+    for node in nodes:
+        for name in filter(None, node.inputs):
+            readers.setdefault(name, {})[node.operator] = None
+    return [
+        Weight(name, p.shape, tuple(readers.get(name, ())), p.data.size)
+        for name, p in (() if module is None else module.named_parameters())
+    ]
 
 
 def _is_float(kind: int) -> bool:

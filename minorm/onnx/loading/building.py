@@ -5,7 +5,7 @@ What depends on constants alone is computed now; what depends on shapes alone is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import roles
+from minorm.onnx.loading import roles, weights
 from minorm.onnx.loading.graph_module import GraphModule, Input, Step, layer_of, place_layers
 from minorm.onnx.operators import branch
 from minorm.tensor import Tensor
@@ -76,6 +76,8 @@ class Builder:
         initializers: Mapping[str, Any],
         updated: Mapping[str, str],
         budget: Budget,
+        source: weights.Origin,
+        trainable: weights.Trainable = None,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         self.ends = [*outputs, *(name for name in updated.values() if name not in set(outputs))]
@@ -86,12 +88,21 @@ class Builder:
         types = kinds.types(nodes, {**declared, **{name: array.dtype for name, array in initializers.items()}})
         for node in nodes:
             node.used, node.types = self.used, types
-        self.roles = roles.assign(nodes, declared, initializers, self.ends, updated)
+        self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
         self.slots: dict[str, int] = {}
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, Module]] = []
-        trained = self.roles.parameters
-        self.parameters = {name: Parameter(array) for name, array in initializers.items() if name in trained}
+        self.parameters: dict[str, Parameter] = {}
+        held = self.roles.parameters.keys() - initializers.keys()  # by a Constant, or the Identity of an equal tensor
+        for name, array in self.roles.parameters.items():
+            if name in held:
+                budget.take(array.nbytes, f"the parameter {name!r}")
+            self.parameters[name] = Parameter(np.array(array) if name in held else array)
+        self.expanded: dict[str, Any] = {}  # name -> the shape that the nodes read
+        for name, array in self.roles.parameters.items() if trainable is None else ():
+            if weights.expanded(name, array, source):
+                self.parameters[name], self.expanded[name] = Parameter(np.array(array[:1])), array.shape
+        self.nodes = [node for node in nodes if not held.intersection(node.outputs)]
         self.constants: dict[str, Any] = {n: a for n, a in initializers.items() if n not in self.parameters}
         self.initializers = initializers
         self.buffers = {
@@ -108,6 +119,9 @@ class Builder:
         missing = []
         for entry in self.inputs:
             self._slot(entry.name)
+        for name, shape in self.expanded.items():
+            label = f"the Expand of {name!r}"
+            self.steps.append(Step(_expansion(shape), [self._slot(name)], [self._slot(_whole(name))], label, False))
         for node in self.nodes:
             node.constants = self.constants
             try:
@@ -149,6 +163,7 @@ class Builder:
         if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
             return  # in a branch that is never taken
         names = [_before(name) if name in self.roles.snapshots else name for name in node.inputs]
+        names = [_whole(name) if name in self.expanded else name for name in names]
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.places(node), node.statistics, strict=False):
@@ -178,7 +193,7 @@ class Builder:
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):
-            operation.uses = [self.parameters[name] for name in names if name in self.parameters]
+            operation.uses = [self.parameters[name] for name in node.inputs if name in self.parameters]
 
     def _slot(self, name: str) -> int:
         return self.slots.setdefault(name, len(self.slots))
@@ -227,6 +242,15 @@ def _checked(node: Node) -> str:
 def _before(name: str) -> str:
     """What a buffer that its layer changes was before, for the other nodes."""
     return f"{name} before"
+
+
+def _whole(name: str) -> str:
+    """A Parameter that the file holds once for each sample, as its nodes read it."""
+    return f"{name} expanded"
+
+
+def _expansion(shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.expand(shape)
 
 
 def _path(node: Node, ours: bool) -> str:

@@ -13,35 +13,46 @@ from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import Budget, text
-from minorm.onnx.loading import metadata, updates, validation
+from minorm.onnx.loading import metadata, updates, validation, weights
 from minorm.onnx.loading.building import Builder, resolve
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_module import GraphModule, Input
+from minorm.onnx.loading.weights import Trainable
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 
 
 @checked
-def load(source: Source, outputs: Sequence[str] | None = None, max_bytes: int = 2 << 30) -> GraphModule:
+def load(
+    source: Source,
+    outputs: Sequence[str] | None = None,
+    max_bytes: int = 2 << 30,
+    trainable: Trainable = None,
+) -> GraphModule:
     """Read an ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
     source     a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path.
     outputs    names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs
                that only that needs. Default: the graph's outputs
     max_bytes  what the file, its weights together, or one intermediate result that the file asks for may take
+    trainable  which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or a
+               function `(name, array) -> bool`. Default: the weights, as far as the file says which these are
 
-    `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. Every floating initializer
-    through which gradient can reach an output is a Parameter under its name; the running statistics of a
-    BatchNormalization are buffers under theirs. Each layer is in the mode its node says, train() and eval() switch
-    all but those that are frozen, and those that were frozen when minorm exported them are so again.
+    `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
+    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is added or multiplied with
+    one number a channel. If gradient can reach an output through it, it is a Parameter under its name; other numbers
+    (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names.
+    Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and those that
+    were frozen when minorm exported them are so again.
 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
-    Raises LoadError (a ValueError): for what is no regular file, for a damaged file, or one error that lists every node
-    that cannot be imported. FileNotFoundError and PermissionError name the file; MemoryError where it does not fit.
+    Raises LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in
+    `trainable` that matches nothing, or one error that lists every node that cannot be imported. FileNotFoundError and
+    PermissionError name the file; MemoryError where it does not fit.
     """
-    return _module(source, outputs, max_bytes, whole=False)
+    return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 
 
 def load_whole(source: Source, max_bytes: int = 2 << 30, folder: str | None = None) -> GraphModule:
@@ -53,7 +64,12 @@ def load_whole(source: Source, max_bytes: int = 2 << 30, folder: str | None = No
 
 
 def _module(
-    source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool, folder: str | None = None
+    source: Source,
+    outputs: Sequence[str] | None,
+    max_bytes: int,
+    whole: bool,
+    folder: str | None = None,
+    trainable: Trainable = None,
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
@@ -84,7 +100,8 @@ def _module(
     blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, ends)
     nodes = validation.needed(nodes, [*ends, *blended.values()])
     ours = model.producer_name == metadata.OURS
-    module = Builder(nodes, inputs, ends, initializers, blended, budget).build(metadata.frozen(model), ours)
+    builder = Builder(nodes, inputs, ends, initializers, blended, budget, weights.Origin.of(model), trainable)
+    module = builder.build(metadata.frozen(model), ours)
     module.updated_names = [name for name in updated.values() if name not in ends]
     return module
 

@@ -1,9 +1,9 @@
 """What an initializer becomes: a Parameter, a buffer, or a constant.
 
-A Parameter is every floating initializer through which gradient can reach an output, whatever lies between. It is
-found by walking backwards from the outputs through all inputs that have a gradient. Running statistics are buffers:
-the mean and variance of a BatchNormalization that the file itself holds. Everything else (shapes, indices, bounds,
-scales of a Resize) is a constant.
+A Parameter is every float tensor of the file that is a weight (`weights.py` says which are) and through which gradient
+can reach an output, whatever lies between. The latter is found by walking backwards from the outputs through all inputs
+that have a gradient. Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself
+holds. Everything else (shapes, indices, bounds, scales of a Resize, numbers that exporters wrote) is a constant.
 
 Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
 that share scale and bias too are one layer, called twice; others get statistics of their own.
@@ -19,6 +19,8 @@ from minorm import dtypes
 from minorm.onnx.graph import kinds
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import READERS
+from minorm.onnx.loading import weights
+from minorm.onnx.loading.weights import Origin, Trainable
 
 
 def places(node: Node) -> Sequence[int]:
@@ -33,13 +35,13 @@ ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast"
 
 @dataclass
 class Roles:
-    """parameters: names of initializers. buffers: a buffer's name -> the value it starts from.
+    """parameters: names of tensors -> their arrays. buffers: a buffer's name -> the value it starts from.
 
     updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
     snapshots    buffers that a layer changes in place, while other nodes want what they were before
     """
 
-    parameters: set[str] = field(default_factory=set)
+    parameters: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
     snapshots: set[str] = field(default_factory=set)
@@ -51,21 +53,35 @@ def assign(
     initializers: Mapping[str, Any],
     outputs: Iterable[str],
     updated: Mapping[str, str],
+    source: Origin,
+    trainable: Trainable = None,
 ) -> Roles:
     """Decide, and tell each node the buffers it owns (`node.statistics`, `node.updates`).
 
-    inputs     the types of the graph's inputs, by name
-    updated    initializer -> the output that is its next value, as minorm writes training graphs
+    inputs       the types of the graph's inputs, by name
+    updated      initializer -> the output that is its next value, as minorm writes training graphs
+    source       what the file says about itself
+    trainable    which tensors are Parameters, where the caller says so
     """
     origin = _origins(nodes, initializers)
     owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
     discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
     wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
-    floats = {name for name in wanted if name in initializers and dtypes.is_float(initializers[name].dtype)}
     readers = _readers(nodes, {id(node) for node in owners})
-    roles = Roles(floats - set(updated), dict.fromkeys(updated, ""), dict(updated))
-    for node in owners:  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
-        roles.parameters -= {name for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
+    # Arithmetic with running statistics leaves them what they are; used as a weight, they are one.
+    fixed = set(updated)
+    fixed |= {name for node in owners for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
+    fixed |= set(
+        updated
+    )  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
+    arrays = _floats(nodes, initializers, source)
+    known = {name: array for name, array in arrays.items() if name in wanted and name not in fixed}
+    if trainable is None:
+        chosen = weights.of(nodes, inputs, initializers, arrays, source)
+    else:
+        chosen = weights.asked(trainable, known, {*arrays, *initializers, *origin, *inputs})
+    parameters = {name: array for name, array in known.items() if name in chosen}
+    roles = Roles(parameters, dict.fromkeys(updated, ""), dict(updated))
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}
@@ -88,6 +104,13 @@ def assign(
             roles.snapshots |= {name for name in names if name in readers}
     roles.buffers |= {name: name for name, start in roles.buffers.items() if not start}
     return roles
+
+
+def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Origin) -> dict[str, Any]:
+    """The float tensors of the file by name: initializers, Constants, and what Identity hands on under its own name."""
+    arrays = {name: array for name, array in initializers.items() if dtypes.is_float(array.dtype)}
+    arrays |= weights.constants(nodes)
+    return arrays | {name: arrays[first] for name, first in weights.copies(nodes, arrays, source).items()}
 
 
 def _updates(node: Node, nodes: Sequence[Node], updated: Mapping[str, str]) -> bool:

@@ -99,7 +99,7 @@ def test_statistics_handed_on_by_identity_belong_to_the_layer_that_reads_them(gr
     ]
     values = {name: np.full(3, i + 0.5, F32) for i, name in enumerate(parts)}
     model = mo.load(graph_of(nodes, {"x": (F32, [None, 3])}, ["y"], values))
-    assert [name for name, _ in model.named_parameters()] == parts[:2]
+    assert [name for name, _ in model.named_parameters()] == [*parts[:2], *others[:2]]
     assert [name for name, _ in model.named_buffers()] == [*parts[2:], *others[2:]]
     model.train()(mn.randn(5, 3))
     buffers = dict(model.named_buffers())
@@ -148,3 +148,245 @@ def test_statistics_that_many_layers_share_get_names_in_linear_time(graph_of: An
     buffers = [name for name, _ in model.named_buffers()]
     assert buffers[:3] == ["one_1", "one_2", "one_3"]
     assert len(set(buffers)) == len(buffers) == 2 * n
+
+
+# What is a weight
+
+
+def vector(*numbers: float) -> Any:
+    return np.array(numbers, F32)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "onnx::Pow_7", "val_12", "scalar_tensor_default", "123", "/Constant_3_output_0", "p2o.Constant.4", "mul_3",
+        "model/norm/add/y:0", "lifted_tensor_0",
+    ],
+)  # fmt: skip
+def test_numbers_that_exporters_made_are_constants_and_an_sgd_step_changes_nothing_of_them(
+    name: str, graph_of: Any
+) -> None:
+    nodes = [
+        h.make_node("Pow", ["x", name], ["a"]),
+        h.make_node("Mul", ["a", f"{name}_1"], ["b"]),
+        h.make_node("Add", ["b", f"{name}_2"], ["c"]),
+        h.make_node("Mul", ["c", "layer.gamma"], ["y"]),
+    ]
+    values = {name: np.array(2.0, F32), f"{name}_1": np.array([0.5], F32), f"{name}_2": np.array(1e-5, F32)}
+    proto = graph_of(nodes, {"x": (F32, [2, 3])}, ["y"], {**values, "layer.gamma": vector(1, 2, 3)})
+    model, x = mo.load(proto), mn.tensor(-np.ones((2, 3), F32))
+    assert [n for n, _ in model.named_parameters()] == ["layer.gamma"]
+    model(x).sum().backward()
+    mn.optim.SGD(model.parameters(), lr=1.0).step()
+    gamma = vector(1, 2, 3) - 2 * (0.5 + F32(1e-5))
+    np.testing.assert_allclose(model(x).data, np.broadcast_to(0.50001 * gamma, (2, 3)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["layer1.0.conv.weight", "0.bias", "cls_token", "a/dense/BiasAdd/ReadVariableOp:0"])
+def test_a_given_name_makes_a_parameter_wherever_it_stands(name: str, graph_of: Any) -> None:
+    nodes = [h.make_node("Sub", ["x", "held"], ["a"]), h.make_node("Div", ["a", name], ["y"])]
+    values = {name: np.full((2, 3), 2, F32), "held": vector(1, 2, 3)}
+    found = mo.load(graph_of(nodes, {"x": (F32, [2, 3])}, ["y"], values))
+    assert [n for n, _ in found.named_parameters()] == [name, "held"]
+
+
+def anonymous(graph_of: Any, operator: str, place: int, array: Any, constant: bool, **attributes: Any) -> list[str]:
+    """The parameters of one node, whose input at `place` has an exporter's name and lies in the file."""
+    schema = onnx.defs.get_schema(operator, 17)
+    names = ["x", *(f"input{i}" for i in range(1, max(schema.min_input, place + 1)))]
+    names[place] = "onnx::Anything_1"
+    kinds = {"x": (F32, None), **dict.fromkeys(names, (np.int64 if operator == "Gather" else F32, None))}
+    kinds = {n: kind for n, kind in kinds.items() if n in names and n != "onnx::Anything_1"}
+    held = [h.make_node("Constant", [], ["onnx::Anything_1"], value=onnx.numpy_helper.from_array(array))]
+    nodes = [*(held if constant else []), h.make_node(operator, names, ["y"], **attributes)]
+    model = mo.load(graph_of(nodes, kinds, ["y"], {} if constant else {"onnx::Anything_1": array}))
+    return [n for n, _ in model.named_parameters()]
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(
+    ("operator", "place", "shape", "weight"),
+    [
+        ("Conv", 1, (4, 3, 3, 3), True),
+        ("Conv", 2, (4,), True),
+        ("ConvTranspose", 1, (3, 4, 2, 2), True),
+        ("Gemm", 1, (3, 4), True),
+        ("Gemm", 2, (4,), True),
+        ("MatMul", 1, (3, 4), True),
+        ("MatMul", 0, (3, 4), True),
+        ("PRelu", 1, (3, 1, 1), True),
+        ("Gather", 0, (7, 4), True),
+        ("BatchNormalization", 1, (3,), True),
+        ("LayerNormalization", 2, (3,), True),
+        ("Mul", 1, (3, 1, 1), True),
+        ("Add", 0, (1, 3, 1, 1), True),
+        ("Add", 1, (3,), True),
+        ("Add", 1, (3, 4), False),
+        ("Mul", 1, (), False),
+        ("Mul", 1, (1,), False),
+        ("Sub", 1, (3,), False),
+        ("Div", 1, (3,), False),
+        ("Pow", 1, (3,), False),
+        ("Max", 1, (3,), False),
+    ],
+)
+def test_a_tensor_without_a_name_is_a_weight_where_operators_have_weights(
+    operator: str, place: int, shape: tuple[int, ...], weight: bool, constant: bool, graph_of: Any
+) -> None:
+    array = np.linspace(1, 2, int(np.prod(shape)), dtype=F32).reshape(shape)
+    assert anonymous(graph_of, operator, place, array, constant) == (["onnx::Anything_1"] if weight else [])
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_weights_are_found_behind_what_moves_them(constant: bool, graph_of: Any) -> None:
+    w = np.arange(6, dtype=F32).reshape(2, 3)
+    held = [h.make_node("Constant", [], ["linear_0.w_0"], value=onnx.numpy_helper.from_array(w))]
+    nodes = [
+        *(held if constant else []),
+        h.make_node("Transpose", ["linear_0.w_0" if constant else "onnx::Transpose_3"], ["t"]),
+        h.make_node("Cast", ["t"], ["d"], to=11),
+        h.make_node("Cast", ["d"], ["f"], to=1),
+        h.make_node("Unsqueeze", ["f", "axes"], ["u"]),
+        h.make_node("Reshape", ["u", "shape"], ["r"]),
+        h.make_node("Identity", ["r"], ["i"]),
+        h.make_node("MatMul", ["x", "i"], ["y"]),
+    ]
+    values: dict[str, Any] = {"axes": np.array([0]), "shape": np.array([3, 2])}
+    values |= {} if constant else {"onnx::Transpose_3": w}
+    model = mo.load(graph_of(nodes, {"x": (F32, [1, 3])}, ["y"], values))
+    [p] = model.parameters()
+    model(mn.tensor(vector(1, 2, 4)[None])).sum().backward()
+    np.testing.assert_array_equal(p.grad.data, [[1, 2, 4], [1, 2, 4]])
+    again = mo.load(mo.export(model, mn.ones(1, 3)))
+    assert [p.shape for p in again.parameters()] == [(2, 3)]
+
+
+def test_a_group_norm_written_with_an_instance_norm_has_two_weights(graph_of: Any) -> None:
+    nodes = [
+        h.make_node("Reshape", ["x", "split"], ["a"]),
+        h.make_node("InstanceNormalization", ["a", "val_1", "val_2"], ["b"]),
+        h.make_node("Reshape", ["b", "back"], ["c"]),
+        h.make_node("Mul", ["c", "val_3"], ["d"]),
+        h.make_node("Add", ["d", "val_4"], ["y"]),
+    ]
+    lengths = {"split": np.array([0, 2, -1]), "back": np.array([2, 4, 3, 3])}
+    values = {"val_1": np.ones(2, F32), "val_2": np.zeros(2, F32)}
+    affine = {"val_3": np.ones((4, 1, 1), F32), "val_4": np.zeros((4, 1, 1), F32)}
+    model = mo.load(graph_of(nodes, {"x": (F32, [2, 4, 3, 3])}, ["y"], {**lengths, **values, **affine}))
+    assert [n for n, _ in model.named_parameters()] == ["val_3", "val_4"]
+    values["val_1"][0] = 2  # somebody trained it
+    model = mo.load(graph_of(nodes, {"x": (F32, [2, 4, 3, 3])}, ["y"], {**lengths, **values, **affine}))
+    assert [n for n, _ in model.named_parameters()] == ["val_1", "val_2", "val_3", "val_4"]
+
+
+def test_what_pytorch_says_of_a_tensor_decides(graph_of: Any) -> None:
+    names = {"a.scale": "PARAMETER", "a.table": "BUFFER", "c": "CONSTANT_TENSOR"}
+    places = ["x", "h0", "h1", "h2", "y"]
+    nodes = [h.make_node("Add", [places[i], name], [places[i + 1]]) for i, name in enumerate([*names, "a.unsaid"])]
+    proto = graph_of(nodes, {"x": (F32, [2, 3])}, ["y"], {n: np.ones((2, 3), F32) for n in [*names, "a.unsaid"]})
+    for name, kind in names.items():
+        entry = proto.graph.value_info.add(name=name)
+        entry.metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value=kind)
+    assert [n for n, _ in mo.load(proto).named_parameters()] == ["a.scale"]
+
+
+def test_equal_weights_that_an_exporter_merged_train_apart(graph_of: Any) -> None:
+    nodes = [
+        h.make_node("Identity", ["1.weight"], ["2.weight"]),
+        h.make_node("Identity", ["2.weight"], ["3.weight"]),
+        h.make_node("Mul", ["x", "1.weight"], ["a"]),
+        h.make_node("Add", ["a", "2.weight"], ["b"]),
+        h.make_node("Mul", ["b", "3.weight"], ["y"]),
+    ]
+    model = mo.load(graph_of(nodes, {"x": (F32, [2])}, ["y"], {"1.weight": vector(1, 2)}))
+    found = dict(model.named_parameters())
+    assert list(found) == ["1.weight", "2.weight", "3.weight"]
+    model(mn.tensor(vector(5, 7))).sum().backward()  # (x w1 + w2) w3
+    grads = {"1.weight": [5, 14], "2.weight": [1, 2], "3.weight": [6, 16]}
+    assert {n: p.grad.tolist() for n, p in found.items()} == grads
+
+
+def test_a_weight_that_folding_expanded_to_a_batch_is_one_weight(graph_of: Any) -> None:
+    token, places = vector(1, 2, 4)[None, None], np.arange(12, dtype=F32).reshape(1, 4, 3) ** 2
+    held = {"onnx::Concat_7": np.repeat(token, 2, 0), "onnx::Concat_8": np.zeros((2, 1, 3), F32), "pos": places}
+    nodes = [
+        h.make_node("Concat", ["onnx::Concat_7", "x", "onnx::Concat_8"], ["a"], axis=1),
+        h.make_node("Add", ["a", "pos"], ["y"]),
+    ]
+    model = mo.load(graph_of(nodes, {"x": (F32, [2, 2, 3])}, ["y"], held))
+    assert {name: p.shape for name, p in model.named_parameters()} == {"onnx::Concat_7": (1, 1, 3), "pos": (1, 4, 3)}
+    x = mn.ones(2, 2, 3)
+    want = np.concatenate([held["onnx::Concat_7"], x.data, held["onnx::Concat_8"]], 1) + places
+    np.testing.assert_array_equal(model(x).data, want)
+    model(x).sum().backward()
+    assert dict(model.named_parameters())["onnx::Concat_7"].grad.tolist() == [[[2, 2, 2]]]
+
+
+# What the caller says
+
+
+def network(graph_of: Any) -> Any:
+    nodes = [
+        h.make_node("Mul", ["x", "body.weight"], ["a"]),
+        h.make_node("Pow", ["a", "val_1"], ["b"]),
+        h.make_node("Add", ["b", "head.bias"], ["c"]),
+        h.make_node("Constant", [], ["k"], value_float=3.0),
+        h.make_node("Mul", ["c", "k"], ["d"]),
+        h.make_node("Reshape", ["d", "shape"], ["y"]),
+    ]
+    values = {"body.weight": vector(1, 2), "val_1": np.array(2.0, F32), "head.bias": vector(0, 0)}
+    return graph_of(nodes, {"x": (F32, [2])}, ["y"], {**values, "shape": np.array([2])})
+
+
+@pytest.mark.parametrize(
+    ("trainable", "names"),
+    [
+        (None, ["body.weight", "head.bias"]),
+        (["head.*"], ["head.bias"]),
+        ("*.weight", ["body.weight"]),
+        (["val_1", "body.weight"], ["body.weight", "val_1"]),
+        (["*"], ["body.weight", "val_1", "head.bias", "k"]),
+        ([], []),
+        (lambda name, array: array.ndim == 0, ["val_1", "k"]),
+        (lambda name, array: np.bool_(name.endswith("bias")), ["head.bias"]),
+    ],
+)
+def test_trainable_overrides(trainable: Any, names: list[str], graph_of: Any) -> None:
+    model = mo.load(network(graph_of), trainable=trainable)
+    assert [name for name, _ in model.named_parameters()] == names
+    x = mn.tensor(vector(1, 2))
+    assert model(x).tolist() == [3, 48]
+    if names:
+        model(x).sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("trainable", "error", "words"),
+    [
+        (["head.bias", "heat.bias"], mo.LoadError, "'heat.bias', which matches no tensor .*; did you mean 'head.bias'"),
+        (["layer4.*"], mo.LoadError, "'layer4.*', which matches no tensor that can train; `minorm check` lists"),
+        (["shape"], mo.LoadError, "'shape', which cannot train: it is no float tensor of the file"),
+        (["x"], mo.LoadError, "'x', which cannot train"),
+        ([3], TypeError, "trainable holds 3; expected names and patterns, or a function"),
+        (3, TypeError, "trainable is int; expected names and patterns, or a function"),
+        (
+            lambda name, array: array,
+            TypeError,
+            r"trainable\('body.weight', array\) returned .*; expected True or False",
+        ),
+    ],
+)
+def test_what_trainable_cannot_mean(trainable: Any, error: type[Exception], words: str, graph_of: Any) -> None:
+    with pytest.raises(error, match=words):
+        mo.load(network(graph_of), trainable=trainable)
+
+
+def test_a_function_for_trainable_cannot_change_the_file(graph_of: Any) -> None:
+    def spoil(name: str, array: Any) -> bool:
+        array[...] = 0
+        return True
+
+    with pytest.raises(ValueError, match="read-only"):
+        mo.load(network(graph_of), trainable=spoil)
