@@ -49,7 +49,7 @@ def load_whole(source: Source, max_bytes: int = 2 << 30) -> GraphModule:
 def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole: bool) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = _parse(source, max_bytes)
+    model, folder = parse(source, max_bytes)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -84,7 +84,7 @@ def _module(source: Source, outputs: Sequence[str] | None, max_bytes: int, whole
 # The file
 
 
-def _parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
+def parse(source: Source, max_bytes: int) -> tuple[Any, str | None]:
     """The model, and the folder where its weights may lie if they lie outside."""
     if isinstance(source, onnx.ModelProto):
         return source, None
