@@ -152,8 +152,19 @@ def run(session: Any, feeds: Mapping[str, tuple[Any, int]]) -> list[tuple[Any, i
 
 
 DTYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
-    10: "float16", 11: "float64", 12: "uint32", 13: "uint64", BFLOAT16: "float32",
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    BFLOAT16: "float32",
 }
 
 

@@ -1,18 +1,17 @@
 """`convert`: a model at another opset, its nodes rewritten one by one.
 
-Nothing is run and nothing guessed, so lengths that are free stay free, and nodes that need no change stay as they are,
-under their names. Operators that minorm does not know are copied. `rewriting.py` walks the graph, `steps.py` knows the
-way of a node, its rules stand beside the readers and writers of the operators, and `comparing.py` holds old against new.
+Nothing is run and nothing guessed, so lengths that are free stay free, and nodes that need no change stay as they
+are. Operators that minorm does not know are copied. `rewriting.py` walks the graph, `steps.py` knows the way of a
+node, the rules of operators stand beside their readers and writers, and `comparing.py` holds old against new.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -78,6 +77,8 @@ def convert(
     new.ir_version = _ir_version(new, opset_version)
     if shapes:
         _describe_anew(new)
+    if not all(entry.type.tensor_type.HasField("shape") for entry in new.graph.output):
+        _describe_outputs(new.graph, find().get("", {}))
     comparison = Comparison(old, folder, shapes or {}) if verify else None
     if comparison is not None:
         comparison.correct(new)
@@ -132,6 +133,15 @@ def _describe_anew(model: Any) -> None:
                     dim.dim_value = n
         elif name in made and kind.shape is not None:
             model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind.elem, kind.shape))
+
+
+def _describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
+    """Shapes of outputs that the file leaves out, and that onnx's checker wants."""
+    for entry in graph.output:
+        kind = kinds.get(entry.name, Kind())
+        if entry.type.WhichOneof("value") in (None, "tensor_type") and not entry.type.tensor_type.HasField("shape"):
+            elem = entry.type.tensor_type.elem_type or kind.elem
+            entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, elem, kind.shape))
 
 
 # What is known of values
@@ -197,32 +207,28 @@ def _weights(model: Any, path: Path, folder: str | None, asked: bool | None, bud
     outside = [t for t in (*own, *others) if t.data_location == TensorProto.EXTERNAL]
     if not outside and not asked:
         return weights
-    arrays = {}
-    for tensor in [*own, *outside] if asked else outside:
-        if tensor.data_type in tensors.DTYPES or tensor in outside:
-            arrays[id(tensor)] = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)
+    there = {id(tensor) for tensor in outside}
+    arrays = [
+        (tensor, tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget))
+        for tensor in [*own, *others]
+        if id(tensor) in there or (asked and tensor.data_type in tensors.DTYPES)
+    ]
     try:
-        weights.decide(list(arrays.values()))
+        weights.decide([array for _, array in arrays])
     except ExportError as error:
         raise ExportError(f"convert: {str(error).removeprefix('export: ')}") from error
-    for tensor in [t for t in (*own, *outside) if id(t) in arrays]:
-        array = arrays.pop(id(tensor))
-        inside = tensor in outside or weights.active
-        if not inside:
+    mine = {id(tensor) for tensor in own}
+    for tensor, array in arrays:
+        goes = weights.active and id(tensor) in mine and array.nbytes >= external.LEAST
+        if not goes and id(tensor) not in there:
             continue
         tensor.ClearField("data_location")
+        for field in ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data"):
+            tensor.ClearField(field)
         del tensor.external_data[:]
-        if weights.active and any(tensor is t for t in own) and weights.take(array, tensor):
-            _empty(tensor)
-        elif not tensor.HasField("raw_data"):
-            _empty(tensor)
-            tensor.raw_data = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        if not (goes and weights.take(array, tensor)):
+            tensor.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
     return weights
-
-
-def _empty(tensor: Any) -> None:
-    for field in ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data"):
-        tensor.ClearField(field)
 
 
 def _save(model: Any, path: Path, weights: Weights, comparison: Comparison | None) -> None:

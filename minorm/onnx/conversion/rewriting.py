@@ -13,6 +13,7 @@ from typing import Any
 from minorm.onnx.conversion import steps
 from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Values, constant_of, graphs_of, is_node
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
+from minorm.onnx.graph.tensors import text
 from minorm.onnx.loading.flattening import MAX_DEPTH, opset_table
 
 Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
@@ -28,7 +29,7 @@ class Rewriter:
     def __init__(self, model: Any, opset: int, kinds: Callable[[], Kinds]) -> None:
         self.model, self.opset, self.kinds = model, opset, kinds
         self.functions = {(f.domain, f.name, f.overload) for f in model.functions}
-        self.taken = set(names_of(model))
+        self.taken = {text(name, "the name of a value") for name in names_of(model)}
         self.refused: list[str] = []
         self.changed = 0  # nodes that needed a step
 
@@ -57,6 +58,8 @@ class Rewriter:
             raise LoadError(f"convert: graphs nest more than {MAX_DEPTH} deep")
         values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
         values.tensors = {tensor.name: tensor for tensor in graph.initializer}
+        values.initializers = graph.initializer
+        values.made = {entry.name: said_of(entry) for entry in graph.input if said_of(entry).shape is not None}
         outputs = [entry.name for entry in graph.output]
         values.read = reads_of(graph.node) | set(outputs)
         self._nodes(graph.node, opsets, path, values, depth)
@@ -115,6 +118,15 @@ class Rewriter:
         return [node] if since == steps.since(node.op_type, self.opset) else self._walk(node, since, values)
 
 
+def said_of(entry: Any) -> Kind:
+    """What a value_info says."""
+    kind = entry.type.tensor_type
+    if not kind.HasField("shape"):
+        return Kind(kind.elem_type)
+    lengths = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
+    return Kind(kind.elem_type, tuple(lengths))
+
+
 # Names
 
 
@@ -130,6 +142,8 @@ def names_of(model: Any) -> Iterable[str]:
         if hasattr(holder, "initializer"):
             yield from (entry.name for entry in (*holder.input, *holder.output, *holder.initializer))
         for node in holder.node:
+            for word in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
+                text(word, "a name in a node")
             yield node.name
             yield from node.input
             yield from node.output

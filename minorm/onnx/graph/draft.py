@@ -24,6 +24,7 @@ from minorm.onnx.graph.errors import Decline
 
 LANGUAGE = 18  # the opset in whose words rules emit nodes
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+CONSTANT_1 = FLOATS[:3]  # the types that Constant takes before version 9
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 TRUTHS = ("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "IsNaN")
 LARGEST = 1 << 16  # elements of a constant that a rule may look into
@@ -44,7 +45,8 @@ class Values:
     def __init__(self, kinds: Callable[[], Mapping[str, Kind]], taken: set[str], around: Values | None = None) -> None:
         self.kinds, self.taken, self.around = kinds, taken, around
         self.tensors: dict[str, Any] = {}  # TensorProtos
-        self.made: dict[str, Kind] = {}  # of what rules emitted
+        self.made: dict[str, Kind] = {}  # of inputs, and of what rules emitted
+        self.initializers: Any = None  # of the graph; a function has none
         self.read: set[str] = set()  # names that some node, or an output, reads
         self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
 
@@ -209,9 +211,19 @@ class Draft:
         name = self.values.fresh(f"{self.label}_{hint}")
         array = np.asarray(value)
         tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
-        self.values.tensors[name] = tensor
-        self.before.append(helper.make_node("Constant", [], [name], name if self.named else "", value=tensor))
+        self.hold(tensor)
         return name
+
+    def hold(self, tensor: Any) -> None:
+        """Put a tensor into the graph: as a Constant, or where that does not take its type as an initializer."""
+        self.values.tensors[tensor.name] = tensor
+        if self.opset >= 9 or tensor.data_type in CONSTANT_1:
+            title = tensor.name if self.named else ""
+            self.before.append(helper.make_node("Constant", [], [tensor.name], title, value=tensor))
+        elif self.values.initializers is None:
+            raise Decline("before opset 9 the function around it cannot hold fixed integers")
+        else:
+            self.values.initializers.append(tensor)
 
     def integers(self, value: Any, hint: str) -> str:
         """A fixed tensor of int64."""
@@ -252,7 +264,7 @@ class Draft:
         while given and not given[-1]:
             given.pop()
         name = to or self.values.fresh(f"{self.label}_{operator}")
-        title = f"{self.label}_{operator}" if self.named else ""
+        title = (self.values.fresh(f"{self.label}_{operator}") if to else name) if self.named else ""
         self.values.made.setdefault(name, kind)
         attributes = {key: value for key, value in attributes.items() if value is not None}
         if operator == "Cast":

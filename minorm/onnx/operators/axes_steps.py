@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from minorm.onnx.graph.draft import LARGEST, Draft, Kind, constant_of
+from minorm.onnx.graph.draft import CONSTANT_1, LARGEST, Draft, Kind, constant_of
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import (
@@ -207,6 +207,17 @@ def constant_11(d: Draft) -> None:
             raise Decline(f"its attribute {given} is one of the function around it")
         d.drop(given)
         d.set("value", tensor)
+
+
+@converts("Constant", 9, 1)
+def constant_1(d: Draft) -> None:
+    """Floats alone: other numbers become initializers."""
+    tensor = TensorProto()
+    tensor.CopyFrom(d.get("value"))
+    if tensor.data_type not in CONSTANT_1:
+        tensor.name = d.output(0)
+        d.hold(tensor)
+        d.node = None
 
 
 @converts("ConstantOfShape", 9, 0)

@@ -18,7 +18,7 @@ def batch_normalization(d: Draft) -> None:
     spatial = d.get("spatial", 1) if d.since < 9 else 1
     for name in ("consumed_inputs", "is_test", "training_mode"):
         d.drop(name)
-    if d.goal >= 9:
+    if d.goal >= 9 or (trains and not spatial):  # no runtime trains version 7 with statistics of every position
         d.drop("spatial")
         if not spatial:
             _channels(d)
