@@ -17,6 +17,7 @@ from onnx import TensorProto
 
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion.comparing import Comparison, Shapes, inputs_of
+from minorm.onnx.conversion.folding import folded
 from minorm.onnx.conversion.rewriting import Kinds, Rewriter
 from minorm.onnx.exporting import external
 from minorm.onnx.exporting.export import Path
@@ -28,7 +29,7 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
 
-SMALL = 1 << 10  # bytes of a tensor whose contents shape inference may want
+SMALL = 1 << 19  # bytes of a tensor whose contents shape inference, or a rule, may want
 
 
 def convert(
@@ -72,8 +73,9 @@ def convert(
     new = onnx.ModelProto()
     new.CopyFrom(old)
     _fix(new.graph, shapes or {})
-    find = functools.cache(functools.partial(_kinds, new))
-    Rewriter(new, opset_version, find).rewrite()
+    bare = _skeleton(new)
+    find = functools.cache(functools.partial(_kinds, bare))
+    Rewriter(new, opset_version, find, functools.cache(functools.partial(folded, bare))).rewrite()
     new.ir_version = _ir_version(new, opset_version)
     if shapes:
         _describe_anew(new)
@@ -125,7 +127,7 @@ def _describe_anew(model: Any) -> None:
         for dim in entry.type.tensor_type.shape.dim:
             if dim.dim_param:
                 dim.Clear()
-    for name, kind in _kinds(model).get("", {}).items():
+    for name, kind in _kinds(_skeleton(model)).get("", {}).items():
         if name in ends:
             shape = ends[name].type.tensor_type.shape
             for dim, n in zip(shape.dim, kind.shape or (), strict=False):
@@ -147,9 +149,9 @@ def _describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
 # What is known of values
 
 
-def _kinds(model: Any) -> Kinds:
+def _kinds(skeleton: Any) -> Kinds:
     """By shape inference, in a process of its own; by what the file says itself where that fails."""
-    found = sandbox.infer(_skeleton(model))
+    found = sandbox.infer(skeleton)
     return {
         path: {name: Kind(elem, None if shape is None else tuple(shape)) for name, (elem, shape) in values.items()}
         for path, values in found.items()

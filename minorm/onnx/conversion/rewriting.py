@@ -24,13 +24,16 @@ class Rewriter:
 
     opset    the target
     kinds    called if a rule asks for the type or the shape of a value that the graph itself does not say
+    folded   called if one asks for the contents of a value that a node computes
     """
 
-    def __init__(self, model: Any, opset: int, kinds: Callable[[], Kinds]) -> None:
-        self.model, self.opset, self.kinds = model, opset, kinds
+    def __init__(
+        self, model: Any, opset: int, kinds: Callable[[], Kinds], folded: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self.model, self.opset, self.kinds, self.folded = model, opset, kinds, folded
         self.functions = {(f.domain, f.name, f.overload) for f in model.functions}
         self.taken = {text(name, "the name of a value") for name in names_of(model)}
-        self.refused: list[str] = []
+        self.refused: dict[tuple[str, ...], str] = {}  # why, by the outputs of the node
         self.changed = 0  # nodes that needed a step
 
     def rewrite(self) -> None:
@@ -40,7 +43,7 @@ class Rewriter:
             self._function(function)
         if self.refused:
             count = f"{len(self.refused)} node{'s have' if len(self.refused) > 1 else ' has'} no form"
-            raise ExportError(f"convert: {count} at opset {self.opset}:\n  " + "\n  ".join(self.refused))
+            raise ExportError(f"convert: {count} at opset {self.opset}:\n  " + "\n  ".join(self.refused.values()))
         _set_opset(self.model.opset_import, self.opset)
 
     def _function(self, function: Any) -> None:
@@ -49,7 +52,7 @@ class Rewriter:
         values = Values(lambda: self.kinds().get(path, {}), self.taken)
         values.read = reads_of(function.node) | set(function.output)
         self._nodes(function.node, opsets, path, values, 0)
-        _prune(function.node, values, function.output)
+        self._prune(function.node, values, function.output)
         _set_opset(function.opset_import, self.opset)
         _drop_descriptions(function, function.input)
 
@@ -59,15 +62,31 @@ class Rewriter:
         values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
         values.tensors = {tensor.name: tensor for tensor in graph.initializer}
         values.initializers = graph.initializer
+        values.folded = self.folded if around is None else None
         values.made = {entry.name: said_of(entry) for entry in graph.input if said_of(entry).shape is not None}
         outputs = [entry.name for entry in graph.output]
         values.read = reads_of(graph.node) | set(outputs)
         self._nodes(graph.node, opsets, path, values, depth)
         given = {entry.name for entry in graph.input}
-        dead = _prune(graph.node, values, outputs)
+        dead = self._prune(graph.node, values, outputs)
         for tensor in [t for t in graph.initializer if t.name in dead and t.name not in given]:
             graph.initializer.remove(tensor)
         _drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
+
+    def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
+        """Remove the nodes that made only what became an attribute; returns the names that nobody reads any more."""
+        dead = values.absorbed
+        if not dead:
+            return set()
+        read = reads_of(nodes) | set(outputs)
+        for index in range(len(nodes) - 1, -1, -1):
+            made = set(nodes[index].output) - {""}
+            if made & dead and not made & read:
+                dead |= set(nodes[index].input)
+                self.refused.pop(tuple(nodes[index].output), None)
+                del nodes[index]
+                read = reads_of(nodes) | set(outputs)
+        return dead - read
 
     def _nodes(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> None:
         rewritten: list[Any] = []
@@ -89,7 +108,7 @@ class Rewriter:
         since = steps.since(node.op_type, opset)
         label = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
         if not since:
-            self.refused.append(f"{label}: opset {opset} has no such operator")
+            self.refused[tuple(node.output)] = f"{label}: opset {opset} has no such operator"
             return [node]
         try:
             check_node(node, steps.published(node.op_type)[since])
@@ -98,7 +117,7 @@ class Rewriter:
             self.changed += 1
             return self._walk(node, since, values)
         except Decline as why:
-            self.refused.append(f"{label}: {why}")
+            self.refused[tuple(node.output)] = f"{label}: {why}"
             return [node]
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
             if isinstance(error, LoadError):
@@ -158,22 +177,6 @@ def reads_of(nodes: Any) -> set[str]:
         for _, graph in graphs_of(node):
             found |= reads_of(graph.node) | {entry.name for entry in graph.output}
     return found
-
-
-def _prune(nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
-    """Remove the nodes that made only what became an attribute; returns the names that nobody reads any more."""
-    dead = values.absorbed
-    if not dead:
-        return set()
-    read = reads_of(nodes) | set(outputs)
-    for index in range(len(nodes) - 1, -1, -1):
-        node = nodes[index]
-        made = set(node.output) - {""}
-        if made & dead and not made & read:
-            dead |= set(node.input)
-            del nodes[index]
-            read = reads_of(nodes) | set(outputs)
-    return dead - read
 
 
 def _drop_descriptions(holder: Any, others: Iterable[str]) -> None:

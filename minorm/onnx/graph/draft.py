@@ -47,6 +47,7 @@ class Values:
         self.tensors: dict[str, Any] = {}  # TensorProtos
         self.made: dict[str, Kind] = {}  # of inputs, and of what rules emitted
         self.initializers: Any = None  # of the graph; a function has none
+        self.folded: Callable[[], Mapping[str, Any]] | None = None  # arrays that the graph computes from constants
         self.read: set[str] = set()  # names that some node, or an output, reads
         self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
 
@@ -70,7 +71,9 @@ class Values:
     def array(self, name: str) -> Any:
         """The contents of a value that the file fixes, else None."""
         tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
-        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or np.prod(tensor.dims) > LARGEST:
+        if tensor is None:
+            return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
+        if tensor.data_location == TensorProto.EXTERNAL or np.prod(tensor.dims) > LARGEST:
             return None
         return numpy_helper.to_array(tensor)
 

@@ -69,17 +69,19 @@ class Recurrent(tnn.Module):
 
 
 class Choosing(tnn.Module):
-    def forward(self, x: Any) -> Any:
-        if x.sum() > 0:
-            return tF.softplus(x).mean((2, 3), keepdim=True)
-        return tF.pad(x, (1, 1)).amax((2, 3), keepdim=True)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool(x.sum() > 0):
+            y = tF.softplus(x).mean((2, 3), keepdim=True)
+        else:
+            y = tF.pad(x, [1, 1]).amax((2, 3), keepdim=True)
+        return y
 
 
 class Looping(tnn.Module):
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.zeros_like(x[0])
         for i in range(x.shape[0]):
-            y = y * 0.5 + x[i].clamp(min=-0.5)
+            y = y * 0.5 + x[i].clamp(min=-0.5).mean(0, keepdim=True)
         return y.unsqueeze(0)
 
 
@@ -163,7 +165,7 @@ def agree(old: Any, new: Any, training: bool = False) -> None:
 
 def networks() -> Any:
     for name in FAMILIES:
-        for dynamo in (False, True):
+        for dynamo in (False,) if name == "recurrent" else (False, True):  # the newer exporter unrolls free lengths
             yield pytest.param(name, dynamo, id=f"{name}-{'dynamo' if dynamo else 'script'}")
     for name in SCRIPTED:
         yield pytest.param(name, False, id=f"{name}-script")
