@@ -146,8 +146,8 @@ class Comparison:
     def check(self, new: Any) -> None:
         """Run the new model, a ModelProto or its path; VerifyError where it fails or computes something else."""
         proto = onnx.load(new, load_external_data=False) if isinstance(new, str) else new
-        feeds = None
-        answer = sandbox.ask(new, feeds, checker=how_to_check(proto))
+        described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
+        answer = sandbox.ask(new, None, checker=how_to_check(proto) if described else "")
         if answer.failure is not None:
             raise VerifyError(f"convert: {answer.failure[1].text}")
         if not self.note and not answer["load"].passed:

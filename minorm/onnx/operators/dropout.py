@@ -119,11 +119,10 @@ def dropout(d: Draft) -> None:
     mask = d.output(1)
     if mask and mask not in d.values.read:
         d.node.output.pop()
+    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all is kept; older ones do not say so
+        d.node.output.pop()
+        positive = d.emit("Greater", d.input(0), d.scalar(0, d.input(0), "zero"))
+        d.emit("Or", positive, d.emit("Not", positive), to=mask)
     elif mask and (d.since < 10) != (d.goal < 10):  # from 10 on it is of type bool
-        elem = TensorProto.BOOL if d.goal >= 10 else d.elem(d.input(0))
-        d.after(
-            "Cast",
-            d.divert(1, Kind(elem)),
-            to=mask,
-            elem=TensorProto.BOOL if elem != TensorProto.BOOL else d.elem(d.input(0)),
-        )
+        elem, old = (TensorProto.BOOL if since >= 10 else d.elem(d.input(0)) for since in (d.goal, d.since))
+        d.after("Cast", d.divert(1, Kind(elem)), to=mask, elem=old)

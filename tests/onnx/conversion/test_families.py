@@ -109,7 +109,10 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "norms": lambda: Lambda(
         lambda x, c, g, i, b: b(i(tF.gelu(g(c(x))))),
-        tnn.Conv2d(3, 8, 3), tnn.GroupNorm(2, 8), tnn.InstanceNorm2d(8, affine=True), tnn.BatchNorm2d(8),
+        tnn.Conv2d(3, 8, 3),
+        tnn.GroupNorm(2, 8),
+        tnn.InstanceNorm2d(8, affine=True),
+        tnn.BatchNorm2d(8),
     ),
     "recurrent": Recurrent,
     "excite": lambda: Lambda(squeeze_excite, tnn.Conv2d(3, 2, 1), tnn.Conv2d(2, 3, 1)),
@@ -119,9 +122,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "ends": lambda: Lambda(lambda x: tF.log_softmax(x, 1)[..., 1::2, -3:].topk(2, 1, largest=False)[0]),
     "losses": lambda: Lambda(lambda x: (tF.mish(x) - tF.normalize(x, dim=1)).abs().pow(2).mean((1, 2)) + x.norm()),
-    "masks": lambda: Lambda(
-        lambda x: x.flatten(2).softmax(-1).triu(1).masked_fill(x.flatten(2) >= 0.3, 0.0).argmax(1)
-    ),
+    "masks": lambda: Lambda(lambda x: x.flatten(2).softmax(-1).triu(1).masked_fill(x.flatten(2) >= 0.3, 0.0).argmax(1)),
     "grid": lambda: Lambda(lambda x: x + torch.arange(x.shape[2]).view(-1, 1) + torch.ones_like(x) * x.shape[3]),
 }
 SCRIPTED = {"choosing": Choosing, "looping": Looping}
@@ -136,13 +137,21 @@ def exported(module: Any, opset: int, dynamo: bool) -> Any:
         if dynamo:
             dims = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
             torch.onnx.export(
-                module, (x,), file, dynamo=True, opset_version=opset, dynamic_shapes=((dims),), verbose=False,
-                external_data=False, input_names=["x"],
+                module,
+                (x,),
+                file,
+                dynamo=True,
+                opset_version=opset,
+                dynamic_shapes=((dims),),
+                verbose=False,
+                external_data=False,
+                input_names=["x"],
             )
         else:
             axes = {"x": {0: "n", 2: "h", 3: "w"}}
-            torch.onnx.export(module, (x,), file, dynamo=False, opset_version=opset, dynamic_axes=axes,
-                              input_names=["x"])
+            torch.onnx.export(
+                module, (x,), file, dynamo=False, opset_version=opset, dynamic_axes=axes, input_names=["x"]
+            )
     return onnx.load_from_string(file.getvalue())
 
 
