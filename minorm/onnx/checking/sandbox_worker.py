@@ -178,7 +178,7 @@ def drawn(elem: int, shape: list[int], high: int) -> Any:
 
 
 def _try_all(session: Any, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Of each group of shapes, run the first that the model takes; what it computed, and what the others failed with."""
+    """Of each group run the first size that the model takes; report what it took and what it failed with."""
     report = []
     for number, group in enumerate(groups):
         entry: dict[str, Any] = {"taken": None, "errors": []}

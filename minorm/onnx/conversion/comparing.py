@@ -148,7 +148,7 @@ class Comparison:
         proto = onnx.load(new, load_external_data=False) if isinstance(new, str) else new
         described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
         answer = sandbox.ask(new, None, checker=how_to_check(proto) if described else "")
-        if answer.failure is not None:
+        if answer.failure is not None and not (self.note and answer.failure[0] == "load"):  # neither is taken
             raise VerifyError(f"convert: {answer.failure[1].text}")
         if not self.note and not answer["load"].passed:
             self.note = answer["load"].text

@@ -37,6 +37,10 @@ def _axes_in(d: Draft) -> None:
 
 def _axes_out(d: Draft) -> None:
     to_attribute(d, 1, "axes")
+    axes, shape = d.get("axes") or [], d.kind(d.input(0)).shape
+    if min(axes, default=0) < 0 <= max(axes, default=0) and shape is not None:  # in any order, but onnx infers by order
+        rank = len(shape) + (len(axes) if d.node.op_type == "Unsqueeze" else 0)
+        d.set("axes", sorted(axis + rank if axis < 0 else axis for axis in axes))
 
 
 def _reduced(d: Draft) -> None:

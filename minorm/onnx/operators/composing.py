@@ -96,9 +96,11 @@ def standardized(d: Draft, x: str, axes: Sequence[int], eps: float) -> tuple[str
 
 
 def centre(d: Draft, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """The mean over axes, and x without it."""
+    """The mean over axes, and x without it; twice, because the first mean is rounded to what x can tell apart."""
     mean = mean_of(d, x, axes)
-    return mean, d.emit("Sub", x, mean)
+    centred = d.emit("Sub", x, mean)
+    rest = mean_of(d, centred, axes)
+    return d.emit("Add", mean, rest), d.emit("Sub", centred, rest)
 
 
 def mean_of(d: Draft, x: str, axes: Sequence[int], keep: bool = True) -> str:

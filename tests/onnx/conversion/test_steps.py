@@ -11,7 +11,6 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-import onnx.reference  # noqa: E402
 from onnx import helper  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
@@ -125,7 +124,7 @@ def cases() -> Iterator[Case]:
     yield case("Swish", 24, [3 * X], (), (7, 23), alpha=1.5)
     yield case("Celu", 12, [3 * X], (), (7, 11), alpha=0.5)
     yield case("ThresholdedRelu", 10, [np.where(abs(X) > 2, np.inf, X).astype(np.float32)], (), (9,), alpha=0.5)
-    yield case("LayerNormalization", 17, [X + 1000, V, V], (), (7, 13, 16), 3)
+    yield case("LayerNormalization", 17, [X + 5, V, V], (), (7, 13, 16), 3)
     yield case("LayerNormalization", 17, [X, f(6, 5)], (), (7, 16), axis=2)
     yield case("RMSNormalization", 23, [X, V], (), (7, 22))
     yield case("MeanVarianceNormalization", 13, [X + 10], (), (7, 9))
@@ -212,6 +211,12 @@ def cases() -> Iterator[Case]:
 ALL = list(cases())
 
 
+@pytest.fixture(autouse=True)
+def _inference_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models are ours; a process for each would take minutes."""
+    monkeypatch.setattr("minorm.onnx.checking.sandbox.infer", in_this_process)
+
+
 def model(entry: Case) -> Any:
     operator, opset, inputs, fixed, _, attributes, count = entry
     names = ["" if array is None else f"i{place}" for place, array in enumerate(inputs)]
@@ -235,7 +240,7 @@ def model(entry: Case) -> Any:
 
 
 def results(proto: Any, feeds: dict[str, Any]) -> Any:
-    """By onnxruntime; by the reference evaluator of onnx where that has no such version; None where neither has."""
+    """By onnxruntime; None where it has no such version."""
     feeds = {name: feeds[name] for name in (entry.name for entry in proto.graph.input)}
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -332,7 +337,6 @@ def test_the_cases_take_every_step_that_has_a_rule(monkeypatch: pytest.MonkeyPat
         original(d, operator, old, new)
 
     monkeypatch.setattr(steps, "step", step)
-    monkeypatch.setattr("minorm.onnx.checking.sandbox.infer", in_this_process)
     for entry in ALL:
         for target in entry[4]:
             mo.convert(model(entry), opset_version=target)
