@@ -16,8 +16,8 @@ def add(commands: Any) -> None:
         "convert",
         help="write an ONNX model at another opset",
         description="Write an ONNX model at another opset: 7 to the newest, up or down. Nodes that need no change "
-        "stay, and so do names, free axes and the mode of every layer. Before it is written, old and new are compared in "
-        "onnxruntime, at three lengths of every free axis.",
+        "stay, and so do names, free axes and the mode of every layer. Before it is written, old and new are compared "
+        "in onnxruntime, at three lengths of every free axis.",
         epilog="Example: minorm convert model.onnx --opset 13 -o model-13.onnx",
     )
     parser.add_argument("model", metavar="MODEL.onnx")

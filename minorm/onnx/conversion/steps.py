@@ -65,6 +65,8 @@ def since(operator: str, opset: int) -> int:
 def walk(d: Draft) -> None:
     """Take a node to its target, step by step; Decline where a step has no way."""
     start = d.node.op_type, d.since
+    while d.node.input and not d.node.input[-1]:
+        d.node.input.pop()  # an input that is left out at the end is the same as none
     while d.node is not None:
         operator = d.node.op_type
         goal = since(operator, d.opset)
