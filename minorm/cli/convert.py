@@ -15,9 +15,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
         help="write an ONNX model at another opset",
-        description="Load an ONNX model and write it at another opset: 7 to the newest, up or down. Names of inputs, "
-        "outputs and parameters stay; every normalization keeps its mode, so a training graph stays one. The new "
-        "model is compared with onnxruntime before it is written.",
+        description="Write an ONNX model at another opset: 7 to the newest, up or down. Nodes that need no change "
+        "stay, and so do names, free axes and the mode of every layer. Before it is written, old and new are compared "
+        "in onnxruntime, at three lengths of every free axis.",
         epilog="Example: minorm convert model.onnx --opset 13 -o model-13.onnx",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{args.model}, opset {opset}, {len(old.graph.node)} nodes")
     print(f"{out}, opset {args.opset}, {len(new.graph.node)} nodes, {os.path.getsize(out):,} bytes")
     for note in notes:
-        print(f"note: {str(note.message).removeprefix('export: ')}")
+        print(f"note: {str(note.message).removeprefix('convert: ')}")
     if not args.no_verify and not any("not compared" in str(note.message) for note in notes):
-        print("onnxruntime computes from it what minorm computes from the old one")
+        print("onnxruntime computes from it what it computes from the old one")
     return 0

@@ -28,7 +28,7 @@ def test_a_training_graph_down_and_up_again(tmp_path: Path, capsys: pytest.Captu
     text = capsys.readouterr().out
     assert "model.onnx, opset 22, " in text
     assert "model-opset13.onnx, opset 13, " in text
-    assert "onnxruntime computes from it what minorm computes from the old one" in text
+    assert "onnxruntime computes from it what it computes from the old one" in text
     down = tmp_path / "model-opset13.onnx"
     assert cli.main(["convert", str(down), "--opset", "21", "-o", str(tmp_path / "up.onnx")]) == 0
     up = onnx.load(tmp_path / "up.onnx")

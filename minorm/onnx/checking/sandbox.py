@@ -101,6 +101,71 @@ def ask(
         return Answer(stages, _read_results(folder) if "answer" in stages and stages["answer"].passed else None)
 
 
+def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
+    """Element type and lengths of the values of each graph, by the shape inference of onnx; {} where it fails.
+
+    model    its large tensors may be empty: only lengths and types are asked for
+    """
+    with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
+        _request(folder, model, MEMORY, seconds, infer=True)
+        _start([*WORKER, folder], os.path.join(folder, "errors"), seconds)
+        try:
+            with open(os.path.join(folder, "kinds.json"), encoding="utf-8") as file:
+                return dict(json.load(file))
+        except (OSError, ValueError):
+            return {}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Of some inputs the first that the model took: its place, the outputs; and what it said of those before."""
+
+    taken: int | None
+    errors: list[str]
+    outputs: tuple[Any, ...] = ()
+
+
+def try_all(
+    model: onnx.ModelProto | str,
+    groups: Sequence[Sequence[Mapping[str, Any]]],
+    weights: str | None = None,
+    seconds: float = SECONDS,
+) -> list[Trial] | Stage:
+    """Run the model in onnxruntime, in one process, on the first size of each group that it takes.
+
+    groups    sizes: {"inputs": {name: (element type, shape)}, "high": below which integers are drawn}
+    weights   the folder where a ModelProto's external data lies
+
+    A Stage where it does not come so far: absent, where onnxruntime does not have what the model needs.
+    """
+    with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
+        size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
+        memory = MEMORY + 4 * size
+        _request(folder, model, memory, seconds, groups=groups, weights=weights)
+        ended = _start([*WORKER, folder], os.path.join(folder, "errors"), seconds)
+        stages = _stages(os.path.join(folder, "progress"), ended, memory, "load")
+        bad = next((stage for stage in stages.values() if not stage.passed), None)
+        if bad is not None:
+            return bad
+        with open(os.path.join(folder, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        return [
+            Trial(**entry, outputs=() if entry["taken"] is None else _read_results(folder, f"results_{i}.npz"))
+            for i, entry in enumerate(report)
+        ]
+
+
+def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: float, **what: Any) -> None:
+    """Write down what is to be done, and the model if it is no file yet."""
+    path = model if isinstance(model, str) else os.path.join(folder, "model.onnx")
+    if not isinstance(model, str):
+        with open(path, "wb") as file:
+            file.write(model.SerializeToString())
+    request = {"model": os.path.abspath(path), "checker": "", "run": True, "feeds": None, **what}
+    with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
+        json.dump({**request, "memory": memory, "seconds": seconds}, text)
+
+
 def version(package: str) -> str:
     """`onnxruntime 1.25.0`, or the bare name where the version is not to be found."""
     for name in (package, f"{package}-gpu"):
@@ -146,8 +211,8 @@ def _write_feeds(folder: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
     return entries
 
 
-def _read_results(folder: str) -> tuple[Any, ...]:
-    with np.load(os.path.join(folder, "results.npz")) as arrays:
+def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
+    with np.load(os.path.join(folder, name)) as arrays:
         found = {}
         for key in arrays.files:
             place, _, kind = key.partition("_")

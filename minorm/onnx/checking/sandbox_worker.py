@@ -43,6 +43,15 @@ def main(folder: str) -> None:
             return result
 
         path = request["model"]
+        if request.get("infer"):
+            kinds = stage("infer", lambda: infer(path))
+            with open(os.path.join(folder, "kinds.json"), "w", encoding="utf-8") as file:
+                json.dump(kinds, file)
+            return
+        if "groups" in request:
+            session = stage("load", lambda: start(path, request["weights"]))
+            stage("answer", lambda: _try_all(session, request["groups"], folder))
+            return
         if request["checker"]:
             stage("checker", lambda: check(path, request["checker"] == "full"))
         if request["run"]:
@@ -84,11 +93,18 @@ def start(model: str | bytes, folder: str | None = None) -> Any:
     options.log_severity_level = 4  # what it would say about the model is in the exception
     options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
     if isinstance(model, str):
-        folder = os.path.dirname(os.path.abspath(model))
-        model = _with_running_outputs(model) or model
+        folder = folder or os.path.dirname(os.path.abspath(model))
+        model = _with_running_outputs(model) or (
+            model if folder == os.path.dirname(os.path.abspath(model)) else _bytes(model)
+        )
     if folder is not None and isinstance(model, bytes):
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _with_running_outputs(path: str) -> bytes | None:
@@ -133,6 +149,134 @@ def run(session: Any, feeds: Mapping[str, tuple[Any, int]]) -> list[tuple[Any, i
     }
     names = [entry.name for entry in session.get_outputs()]
     return [_from_ort(value) for value in session.run_with_ort_values(names, values)]
+
+
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    BFLOAT16: "float32",
+}
+
+
+def drawn(elem: int, shape: list[int], high: int) -> Any:
+    """Always the same random numbers: floats from a normal distribution, others from 0 to below `high`."""
+    random = np.random.default_rng(0)
+    if elem not in (1, 10, 11, BFLOAT16):
+        return random.integers(0, high, shape).astype(DTYPES[elem])
+    array = np.asarray(random.standard_normal(shape)).astype(DTYPES[elem])
+    return (array.view(np.uint32) >> 16).astype(np.uint16) if elem == BFLOAT16 else array
+
+
+def _try_all(session: Any, groups: list[list[dict[str, Any]]], folder: str) -> None:
+    """Of each group run the first size that the model takes; report what it took and what it failed with."""
+    report = []
+    for number, group in enumerate(groups):
+        entry: dict[str, Any] = {"taken": None, "errors": []}
+        for index, size in enumerate(group):
+            given = {
+                name: (drawn(elem, shape, size["high"]), elem if elem == BFLOAT16 else 0)
+                for name, (elem, shape) in size["inputs"].items()
+            }
+            try:
+                results = run(session, given)
+            except Exception as error:  # noqa: BLE001  whatever it is, this size is not taken
+                entry["errors"].append(" ".join(f"{error}".split())[:1000])
+                continue
+            _save(os.path.join(folder, f"results_{number}.npz"), results)
+            entry["taken"] = index
+            break
+        report.append(entry)
+    with open(os.path.join(folder, "report.json"), "w", encoding="utf-8") as file:
+        json.dump(report, file)
+
+
+Known = dict[str, tuple[int, list[Any] | None]]  # of each value: element type, lengths
+
+
+def infer(path: str) -> dict[str, Known]:
+    """What shape inference finds, for each graph under its path, `/3.then_branch`, and each function under its name."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    found: dict[str, Known] = {}
+    _collect(_inferred(model).graph, "", found)
+    pending = [(model.graph.node, "")]
+    known = {(f.domain, f.name, f.overload): f for f in model.functions}
+    while pending:
+        nodes, path = pending.pop()
+        for key, function in known.items():
+            here = [node for node in nodes if (node.domain, node.op_type, node.overload) == key]
+            label = ":".join(key)
+            if not here or label in found:
+                continue
+            body = _as_model(model, function, here, found.get(path, {}))
+            _collect(_inferred(body).graph, label, found)
+            pending.append((function.node, label))
+    return found
+
+
+def _inferred(model: Any) -> Any:
+    import onnx
+
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def _as_model(model: Any, function: Any, calls: list[Any], values: Known) -> Any:
+    """A function as a model whose inputs are what all its calls agree on."""
+    import onnx
+
+    body = onnx.ModelProto(ir_version=model.ir_version, opset_import=function.opset_import, functions=model.functions)
+    for place, name in enumerate(function.input):
+        kinds = [values.get(call.input[place], (0, None)) for call in calls if place < len(call.input)]
+        elems, shapes = {elem for elem, _ in kinds}, [shape for _, shape in kinds]
+        if len(elems) != 1 or 0 in elems:
+            continue
+        entry = onnx.helper.make_tensor_value_info(name, elems.pop(), None)
+        if None not in shapes and len({len(shape) for shape in shapes if shape is not None}) == 1:
+            axes = zip(*[shape for shape in shapes if shape is not None], strict=True)
+            agreed = [lengths[0] if len(set(map(str, lengths))) == 1 else None for lengths in axes]
+            entry = onnx.helper.make_tensor_value_info(name, entry.type.tensor_type.elem_type, agreed)
+        body.graph.input.append(entry)
+    given = {a.name: a for a in (*function.attribute_proto, *calls[0].attribute)}
+    body.graph.node.extend(function.node)
+    for node in body.graph.node:
+        for attribute in [a for a in node.attribute if a.ref_attr_name]:
+            name, source = attribute.name, given.get(attribute.ref_attr_name)
+            node.attribute.remove(attribute)
+            if source is not None:
+                node.attribute.add().CopyFrom(source)
+                node.attribute[-1].name = name
+    body.graph.name = "body"
+    return body
+
+
+def _collect(graph: Any, path: str, found: dict[str, Known]) -> None:
+    """Types and lengths of what a graph and those inside it hold."""
+    values = found.setdefault(path, {})
+    for entry in (*graph.input, *graph.value_info, *graph.output):
+        kind = entry.type.tensor_type
+        if not kind.elem_type:
+            continue
+        lengths = None
+        if kind.HasField("shape"):
+            lengths = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
+        values[entry.name] = (kind.elem_type, lengths)
+    for index, node in enumerate(graph.node):
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _collect(attribute.g, f"{path}/{index}.{attribute.name}", found)
+            for place, inner in enumerate(attribute.graphs):
+                _collect(inner, f"{path}/{index}.{attribute.name}.{place}", found)
 
 
 def _from_ort(value: Any) -> tuple[Any, int]:

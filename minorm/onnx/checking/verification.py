@@ -96,7 +96,7 @@ def compare(
             raise VerifyError(
                 f"verify: {entry.name} is {got.dtype}{got.shape} in {runtime}, {want.dtype}{want.shape} in the model"
             )
-        difference, scale = _compare(got, want)
+        difference, scale = difference_of(got, want)
         allowed = tolerance if tolerance is not None else TOLERANCE.get(want.dtype, 0.0)
         if not difference <= allowed * scale:
             raise VerifyError(
@@ -114,7 +114,7 @@ def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
     } - {""}
 
 
-def _compare(got: Any, want: Any) -> tuple[float, float]:
+def difference_of(got: Any, want: Any) -> tuple[float, float]:
     """The largest |difference| and max(1, max |want|); equal infinities and two NaN do not differ."""
     a, b = (v.astype(np.float64) for v in (got, want))
     same = (a == b) | (np.isnan(a) & np.isnan(b))

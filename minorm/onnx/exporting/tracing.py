@@ -1,6 +1,6 @@
 """From a model and an example of its input to a ModelProto: run it, walk the runs, name everything.
 
-`exporting.py` and `conversion.py` stand on this; neither files nor runtimes are known here.
+`export.py` stands on this; neither files nor runtimes are known here.
 """
 
 from __future__ import annotations

@@ -25,6 +25,15 @@ A reading rule gets a `reading.Node` and returns what computes it: a function or
 as Tensors (None for an absent one) and returns a Tensor, or a tuple for several outputs. `fixed` lists the inputs
 that no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds
 nothing else stays a constant and does not become a Parameter.
+
+A converting rule takes a node from one version of its operator to the next, up or down; draft.py shows what it works
+with. Version 0 means that there was no such operator yet.
+
+    @converts("Clip", 6, 11)                                        # attributes become inputs
+    @converts("Gelu", 20, 0)                                        # written in older operators
+    @converts("BatchNormalization")                                 # one rule for all versions
+
+Steps that change neither signature nor meaning need no rule (conversion/steps.py).
 """
 
 from __future__ import annotations
@@ -79,6 +88,7 @@ class Reader:
 
 WRITERS: dict[Any, list[Writer]] = {}
 READERS: dict[tuple[str, int], Reader] = {}
+CONVERTERS: dict[tuple[str, int, int] | str, Rule] = {}  # by operator, version before and after; or for all versions
 
 
 def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
@@ -113,6 +123,19 @@ def reads(
                     f"{operator} {version} has a reader already: {READERS[operator, version].rule.__name__}"
                 )
             READERS[operator, version] = Reader(rule, fixed)
+        return rule
+
+    return add
+
+
+def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
+    """Register the rule that takes nodes from version `old` of an operator to `new`; without these, from any to any."""
+    key = operator if old is None else (operator, old, new)
+    if key in CONVERTERS:
+        raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
+
+    def add(rule: AnyRule) -> AnyRule:
+        CONVERTERS[key] = rule
         return rule
 
     return add

@@ -73,7 +73,7 @@ def _module(
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = _parse(source, max_bytes, folder)
+    model, folder = parse(source, max_bytes, folder)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -109,7 +109,7 @@ def _module(
 # The file
 
 
-def _parse(source: Source, max_bytes: int, folder: str | None) -> tuple[Any, str | None]:
+def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[Any, str | None]:
     """The model, and the folder where its weights may lie if they lie outside."""
     if isinstance(source, onnx.ModelProto):
         return source, folder

@@ -14,12 +14,14 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm import dtypes, joining
+from minorm.onnx.graph.draft import FLOATS, Draft
 from minorm.onnx.graph.errors import Decline, LoadError, Unsupported
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import EVERY, Rule, reads, writes
+from minorm.onnx.graph.registry import EVERY, Rule, converts, reads, writes
 from minorm.onnx.graph.sizes import broadcast
 from minorm.onnx.graph.tensors import element_type
+from minorm.onnx.operators.composing import one_number, to_input
 from minorm.onnx.operators.shape import expand
 from minorm.ops import elementwise as ops
 from minorm.ops.stepwise import Quotient
@@ -290,3 +292,58 @@ def write_copy(g: Graph, x: Value, order: str) -> Value:
 @reads("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
 def read_identity(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: x
+
+
+# To other versions
+
+
+@converts("Clip", 6, 11)
+def clip_11(d: Draft) -> None:
+    for place, name in ((1, "min"), (2, "max")):
+        if d.has(name):
+            to_input(d, name, place, d.elem(d.input(0)))
+
+
+@converts("Clip", 11, 6)
+def clip_6(d: Draft) -> None:
+    if any(d.input(place) and d.array(place) is None for place in (1, 2)):
+        _bounded(d)
+        return
+    for place, name in ((2, "max"), (1, "min")):
+        if d.input(place):
+            d.set(name, float(one_number(d.absorb(place, name), name)))
+
+
+@converts("Clip", 12, 11)
+def clip_integers(d: Draft) -> None:
+    if d.elem(d.input(0)) not in FLOATS:
+        _bounded(d)
+
+
+def _bounded(d: Draft) -> None:
+    """By Max, then Min, which is what Clip means."""
+    y = d.input(0)
+    for place, operator in ((1, "Max"), (2, "Min")):
+        y = d.emit(operator, y, d.input(place)) if d.input(place) else y
+    d.replace("Identity", y)
+    d.node = None
+
+
+@converts("Cast", 1, 6)
+def cast_6(d: Draft) -> None:
+    name = str(d.get("to")).upper()
+    if name not in TensorProto.DataType.keys():  # noqa: SIM118  an enum of protobuf
+        raise Decline(f"to is {name!r}, which is no type")
+    d.set("to", TensorProto.DataType.Value(name))
+
+
+@converts("CastLike", 15, 0)
+def cast_like(d: Draft) -> None:
+    d.replace("Cast", d.input(0), elem=d.elem(d.input(1)))
+    d.node = None
+
+
+@converts("Mod", 28, 13)
+def mod_13(d: Draft) -> None:
+    if not d.get("fmod") and d.elem(d.input(0)) in FLOATS:
+        raise Decline("before opset 28 floats have fmod=1 alone")

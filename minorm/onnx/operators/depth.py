@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import reads
+from minorm.onnx.graph.registry import converts, reads
 from minorm.tensor import Tensor
 
 
@@ -56,3 +59,31 @@ def _image(x: Tensor) -> tuple[int, ...]:
     if x.ndim != 4:
         raise ValueError(f"x has shape {x.shape}; expected (N, C, H, W)")
     return x.shape
+
+
+# To other versions: mode CRD, whose channels stand in another order, came with 11 and 28
+
+
+@converts("DepthToSpace", 11, 1)
+def depth_to_space_1(d: Draft) -> None:
+    if d.take("mode", "DCR") == "CRD":
+        d.feed(0, _reordered(d, d.input(0), d.length(d.input(0), 1), columns_first=False))
+
+
+@converts("SpaceToDepth", 28, 13)
+def space_to_depth_13(d: Draft) -> None:
+    if d.take("mode", "DCR") == "CRD":
+        name, depth = d.output(0), d.length(d.input(0), 1) * d.get("blocksize") ** 2
+        inner = d.divert(0)
+        d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize"), True), "order"), to=name, axis=1)
+
+
+def _reordered(d: Draft, x: str, depth: int, columns_first: bool) -> str:
+    order = d.integers(_order(depth, d.get("blocksize"), columns_first), "order")
+    return d.emit("Gather", x, order, axis=1, kind=d.kind(x))
+
+
+def _order(depth: int, block: int, columns_first: bool) -> list[int]:
+    """Where the channels of DCR (i, j, c) lie in CRD (c, i, j), or the other way round."""
+    places = np.arange(depth).reshape(-1, block**2) if not columns_first else np.arange(depth).reshape(block**2, -1)
+    return [int(n) for n in places.T.reshape(-1)]

@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.registry import converts, reads, writes
 from minorm.tensor import Tensor
 
 
@@ -82,3 +85,44 @@ def read_7(node: Node) -> Dropout:
 def read_12(node: Node) -> Dropout:
     mode = node.constant(2)
     return Dropout(node, mode is not None and bool(mode))
+
+
+@converts("Dropout")
+def dropout(d: Draft) -> None:
+    """The mode stays where the version can say one: before 7 and from 12 on."""
+    ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
+    trains = not d.take("is_test", 0) if d.since < 7 else False
+    d.drop("consumed_inputs")
+    if d.since >= 12:
+        if d.goal >= 12:
+            return
+        mode = d.array(2)
+        if d.input(2) and mode is None:
+            raise Decline("whether it trains is computed")
+        trains = mode is not None and bool(mode.reshape(-1)[0])
+        ratio = d.array(1)
+        if d.input(1) and ratio is None and trains:
+            raise Decline("its ratio is computed")
+        ratio = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+        for place in (2, 1):
+            if d.input(place):
+                d.values.absorbed.add(d.input(place))
+                d.feed(place, "")
+        d.drop("seed")
+    if d.goal >= 12:
+        if ratio != 0.5:
+            d.feed(1, d.constant(ratio, TensorProto.FLOAT, "ratio"))
+        if trains:
+            d.feed(2, d.constant(True, TensorProto.BOOL, "training_mode"))
+    else:
+        d.set("ratio", float(ratio))
+    mask = d.output(1)
+    if mask and mask not in d.values.read:
+        d.node.output.pop()
+    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all is kept; older ones do not say so
+        d.node.output.pop()
+        positive = d.emit("Greater", d.input(0), d.scalar(0, d.input(0), "zero"))
+        d.emit("Or", positive, d.emit("Not", positive), to=mask)
+    elif mask and (d.since < 10) != (d.goal < 10):  # from 10 on it is of type bool
+        elem, old = (TensorProto.BOOL if since >= 10 else d.elem(d.input(0)) for since in (d.goal, d.since))
+        d.after("Cast", d.divert(1, Kind(elem)), to=mask, elem=old)

@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from onnx import TensorProto
+
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.composing import reshape as stack
+from minorm.onnx.operators.composing import shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.instance_norm import instance
 from minorm.onnx.operators.precision import stash_type, widest
 from minorm.onnx.operators.shape import channels, expand, reshape
@@ -98,3 +103,50 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         return F.group_norm(x, groups, scale, bias, node["epsilon"], compute_dtype=widest(x, stash=stash))
 
     return group_norm
+
+
+# To other versions
+
+
+@converts("GroupNormalization", 18, 21)
+def one_a_channel(d: Draft) -> None:
+    """Scale and bias, one a group, repeated for the channels of each."""
+    groups = d.get("num_groups")
+    size = d.length(d.input(0), 1) // groups
+    if size == 1:
+        return
+    for place, name in ((1, "scale"), (2, "bias")):
+        column = stack(d, d.input(place), [groups, 1])
+        wide = d.emit("Expand", column, d.integers([groups, size], f"{name}_lengths"), kind=Kind(d.kind(column).elem))
+        d.feed(place, stack(d, wide, [-1]))
+
+
+def _by_instances(d: Draft, per_group: bool) -> None:
+    """InstanceNormalization of (N, G, everything else), in float64 its formula; version 18 is withdrawn."""
+    x, groups, eps = d.input(0), d.get("num_groups"), d.get("epsilon", 1e-5)
+    elem, rank = d.elem(x), d.rank(x)
+    rows = stack(d, x, [0, groups, -1])
+    scale, bias = d.input(1), d.input(2)
+    if elem == TensorProto.DOUBLE:
+        y = standardized(d, rows, [2], eps)[0]
+    else:
+        ones, zeros = (d.constant([number] * groups, elem, name) for number, name in ((1, "ones"), (0, "zeros")))
+        y = d.emit("InstanceNormalization", rows, ones, zeros, epsilon=eps, kind=d.kind(rows))
+    if per_group:
+        factor, shift = (unsqueeze(d, p, [1], 2) for p in (scale, bias))
+        y = d.emit("Add", d.emit("Mul", y, factor), shift)
+        d.replace("Reshape", y, shape_of(d, x), kind=d.kind(x))
+    else:
+        y = d.emit("Reshape", y, shape_of(d, x), kind=d.kind(x))
+        d.replace("Add", d.emit("Mul", y, stretched(d, scale, rank)), stretched(d, bias, rank))
+    d.node = None
+
+
+@converts("GroupNormalization", 21, 18)
+def from_21(d: Draft) -> None:
+    _by_instances(d, per_group=False)
+
+
+@converts("GroupNormalization", 18, 0)
+def from_18(d: Draft) -> None:
+    _by_instances(d, per_group=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from onnx import TensorProto
+
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
+from minorm.onnx.operators.composing import cast, standardized
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
@@ -80,3 +84,21 @@ def read_17(node: Node) -> Callable[..., Any]:
         return y, mean.to(stash), inverse.to(stash)
 
     return layer_norm
+
+
+@converts("LayerNormalization", 17, 0)
+def formula(d: Draft) -> None:
+    """Centred in the stash type, 16-bit floats rounded once, at the end."""
+    x, scale, bias = (d.input(place) for place in range(3))
+    stash, axis = d.get("stash_type", 1), d.get("axis", -1)
+    elem = d.elem(x)
+    wide = elem if elem == TensorProto.DOUBLE else stash
+    axes = [*range(axis, 0)] if axis < 0 else [*range(axis, d.rank(x))]
+    y, mean, root = standardized(d, cast(d, x, wide), axes, d.get("epsilon", 1e-5))
+    for place, value in ((1, mean), (2, d.emit("Reciprocal", root) if d.output(2) else "")):
+        if d.output(place):
+            d.replace("Cast", value, place=place, elem=stash)
+    y = d.emit("Mul", y, cast(d, scale, wide))
+    y = d.emit("Add", y, cast(d, bias, wide)) if bias else y
+    d.replace("Cast", y, elem=elem) if elem != wide else d.replace("Identity", y)
+    d.node = None

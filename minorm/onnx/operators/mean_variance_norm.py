@@ -10,11 +10,13 @@ from typing import Any
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.composing import centre, compose, mean_of
 from minorm.onnx.operators.statistics import computed, is_usual, standardize
 from minorm.tensor import Tensor
 
@@ -38,3 +40,16 @@ def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: An
 def read_9(node: Node) -> Callable[[Tensor], Tensor]:
     axes = tuple(node["axes"])
     return lambda x: F.mean_variance_norm(x, axes)
+
+
+@converts("MeanVarianceNormalization", 9, 0)
+def formula(d: Draft) -> None:
+    """(x - mean) / (std + 1e-9), the variance of what is centred."""
+    axes = d.get("axes", [0, 2, 3])
+
+    def normalized(x: str) -> tuple[str, ...]:
+        _, centred = centre(d, x, axes)
+        root = d.emit("Sqrt", mean_of(d, d.emit("Mul", centred, centred), axes))
+        return "Div", centred, d.emit("Add", root, d.scalar(1e-9, x, "epsilon"))
+
+    compose(d, normalized)

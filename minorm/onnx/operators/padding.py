@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from onnx import TensorProto
 
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
-from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.registry import converts, reads, writes
 from minorm.onnx.graph.sizes import Length
+from minorm.onnx.operators.composing import numbers, one_number, part, to_attribute, to_input
 from minorm.ops import shape as ops
 from minorm.ops.operands import axes_of
 from minorm.tensor import Tensor
@@ -85,3 +89,55 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
         places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
         x = x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]
     return x
+
+
+# To other versions
+
+
+@converts("Pad", 1, 2)
+def pad_2(d: Draft) -> None:
+    d.set("pads", d.take("paddings"))
+
+
+@converts("Pad", 2, 11)
+def pad_11(d: Draft) -> None:
+    value = d.take("value", 0.0)
+    to_input(d, "pads", 1)
+    if value:
+        d.feed(2, d.constant(value, d.elem(d.input(0)), "value"))
+
+
+@converts("Pad", 11, 2)
+def pad_attributes(d: Draft) -> None:
+    if d.input(2):
+        d.set("value", float(one_number(d.absorb(2, "the value"), "the value")))
+    to_attribute(d, 1, "pads")
+
+
+@converts("Pad", 18, 13)
+def pad_every_axis(d: Draft) -> None:
+    """Nothing around the axes that are not named."""
+    if not d.input(3):
+        return
+    rank = d.rank(d.input(0))
+    axes = [axis + rank if axis < 0 else axis for axis in numbers(d.absorb(3, "axes"))]
+    amounts = d.array(1)
+    if amounts is not None:
+        widths = np.zeros((2, rank), np.int64)
+        widths[:, axes] = amounts.reshape(2, len(axes))
+        d.values.absorbed.add(d.input(1))
+        d.feed(1, d.integers(widths.reshape(-1), "pads"))
+        return
+    nothing, given = d.integers([0], "nothing"), d.input(1)
+    parts = [nothing] * (2 * rank)
+    for place, axis in enumerate(axes):
+        for side in range(2):
+            at = place + side * len(axes)
+            parts[axis + side * rank] = part(d, given, at, at + 1)
+    d.feed(1, d.emit("Concat", *parts, axis=0, kind=Kind(TensorProto.INT64, (2 * rank,))))
+
+
+@converts("Pad", 19, 18)
+def pad_18(d: Draft) -> None:
+    if d.get("mode", "constant") == "wrap":
+        raise Decline("before opset 19 there is no mode wrap")

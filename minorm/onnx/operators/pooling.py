@@ -18,7 +18,6 @@ import numpy as np
 import minorm.functional as F
 from minorm import dtypes
 from minorm.joining import where
-from minorm.kernels.reference.pool import output_shape, reached
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
@@ -27,7 +26,7 @@ from minorm.onnx.graph.sizes import Shape, Size
 from minorm.onnx.operators.convolution import Pairs, pads, windows
 from minorm.onnx.operators.convolution import padding as paddings
 from minorm.onnx.operators.padding import pad
-from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool, output_shape, reached
 from minorm.ops.reduction import CumSum
 from minorm.ops.stepwise import Quotient
 from minorm.tensor import Tensor

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 import minorm.functional as F
 from minorm import dtypes
 from minorm.onnx.graph.decimals import shortest
+from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
+from minorm.onnx.operators.composing import cast, mean_of
 from minorm.onnx.operators.layer_norm import first_axis
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
@@ -76,3 +79,18 @@ def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         return precision.affine(F.rms_norm(data, tail, eps=eps), factor, None).to(scale.dtype)
 
     return rms_norm
+
+
+@converts("RMSNormalization", 23, 0)
+def formula(d: Draft) -> None:
+    """In the stash type; the result has the type of the scale."""
+    x, scale = d.input(0), d.input(1)
+    axis, elem = d.get("axis", -1), d.elem(scale)
+    wide = TensorProto.DOUBLE if d.elem(x) == TensorProto.DOUBLE else d.get("stash_type", 1)
+    axes = [*range(axis, 0)] if axis < 0 else [*range(axis, d.rank(x))]
+    data = cast(d, x, wide)
+    squares = mean_of(d, d.emit("Mul", data, data), axes)
+    root = d.emit("Sqrt", d.emit("Add", squares, d.scalar(d.get("epsilon", 1e-5), data, "epsilon")))
+    y = d.emit("Mul", d.emit("Div", data, root), cast(d, scale, wide))
+    d.replace("Cast", y, elem=elem) if elem != wide else d.replace("Identity", y)
+    d.node = None

@@ -1,0 +1,45 @@
+"""What nodes compute from constants alone: exporters write a fixed padding as a chain of eight nodes.
+
+onnxruntime computes it, in a process of its own, if a rule asks for the contents of such a value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx
+
+from minorm.onnx.checking import sandbox
+from minorm.onnx.graph.draft import LARGEST, graphs_of, is_node
+
+CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what does not compute the same every time
+
+
+def folded(model: Any) -> dict[str, Any]:
+    """The arrays of small values in the model's graph that depend on no input, and that other nodes read."""
+    graph = model.graph
+    overridable = {entry.name for entry in graph.input} if model.ir_version >= 4 else set()
+    fixed = {t.name: t for t in graph.initializer if math.prod(t.dims) <= LARGEST and t.name not in overridable}
+    known, chain = set(fixed), []
+    for node in graph.node:
+        steady = is_node(node) and not node.op_type.startswith(CHANGING) and not any(graphs_of(node))
+        if steady and all(name in known or not name for name in node.input):
+            known.update(filter(None, node.output))
+            chain.append(node)
+    made = {name for node in chain if node.op_type != "Constant" for name in node.output if name}
+    inside = {id(node) for node in chain}
+    asked = [name for node in graph.node if id(node) not in inside for name in node.input if name in made]
+    if not asked:
+        return {}
+    part = onnx.ModelProto(ir_version=max(4, model.ir_version), opset_import=model.opset_import)
+    part.graph.name = "constants"
+    part.graph.node.extend(chain)
+    read = {name for node in chain for name in node.input}
+    part.graph.initializer.extend(tensor for name, tensor in fixed.items() if name in read)
+    names = list(dict.fromkeys(asked))
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    trials = sandbox.try_all(part, [[{"inputs": {}, "high": 1}]], seconds=60)
+    if isinstance(trials, sandbox.Stage) or trials[0].taken is None:
+        return {}
+    return {name: array for name, array in zip(names, trials[0].outputs, strict=True) if array.size <= LARGEST}

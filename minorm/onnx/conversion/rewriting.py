@@ -1,0 +1,223 @@
+"""The graph of a model at another opset, node by node: nothing is run, and what need not change stays as it is.
+
+A node whose operator has the same version at both opsets is copied. The others go through the steps of their operator
+(steps.py). Graphs inside nodes are rewritten in the same way, and so are the bodies of the model's own functions, each
+from the opset that it says. Nodes of other domains are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from minorm.onnx.conversion import steps
+from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Values, constant_of, graphs_of, is_node
+from minorm.onnx.graph.errors import Decline, ExportError, LoadError
+from minorm.onnx.graph.tensors import text
+from minorm.onnx.loading.flattening import MAX_DEPTH, opset_table
+
+Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
+
+
+class Rewriter:
+    """Rewrites a ModelProto in place.
+
+    opset    the target
+    kinds    called if a rule asks for the type or the shape of a value that the graph itself does not say
+    folded   called if one asks for the contents of a value that a node computes
+    """
+
+    def __init__(
+        self, model: Any, opset: int, kinds: Callable[[], Kinds], folded: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self.model, self.opset, self.kinds, self.folded = model, opset, kinds, folded
+        self.functions = {(f.domain, f.name, f.overload) for f in model.functions}
+        self.taken = {text(name, "the name of a value") for name in names_of(model)}
+        self.refused: dict[tuple[str, ...], str] = {}  # why, by the outputs of the node
+        self.changed = 0  # nodes that needed a step
+
+    def rewrite(self) -> None:
+        """All graphs and functions; ExportError that names every node without a form at the target."""
+        self._graph(self.model.graph, opset_table(self.model.opset_import, "the model"), "", None, 0)
+        for function in self.model.functions:
+            self._function(function)
+        if self.refused:
+            count = f"{len(self.refused)} node{'s have' if len(self.refused) > 1 else ' has'} no form"
+            raise ExportError(f"convert: {count} at opset {self.opset}:\n  " + "\n  ".join(self.refused.values()))
+        _set_opset(self.model.opset_import, self.opset)
+
+    def _function(self, function: Any) -> None:
+        opsets = opset_table(function.opset_import, f"function {function.name!r}")
+        path = f"{function.domain}:{function.name}:{function.overload}"
+        values = Values(lambda: self.kinds().get(path, {}), self.taken)
+        values.read = reads_of(function.node) | set(function.output)
+        self._nodes(function.node, opsets, path, values, 0)
+        self._prune(function.node, values, function.output)
+        _set_opset(function.opset_import, self.opset)
+        _drop_descriptions(function, function.input)
+
+    def _graph(self, graph: Any, opsets: Mapping[str, int], path: str, around: Values | None, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise LoadError(f"convert: graphs nest more than {MAX_DEPTH} deep")
+        values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
+        values.tensors = {tensor.name: tensor for tensor in graph.initializer}
+        values.initializers = graph.initializer
+        values.folded = self.folded if around is None else None
+        values.made = {entry.name: said_of(entry) for entry in graph.input if said_of(entry).shape is not None}
+        outputs = [entry.name for entry in graph.output]
+        values.read = reads_of(graph.node) | set(outputs)
+        self._nodes(graph.node, opsets, path, values, depth)
+        given = {entry.name for entry in graph.input}
+        dead = self._prune(graph.node, values, outputs)
+        for tensor in [t for t in graph.initializer if t.name in dead and t.name not in given]:
+            graph.initializer.remove(tensor)
+        _drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
+
+    def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
+        """Remove the nodes that made only what became an attribute; returns the names that nobody reads any more."""
+        dead = values.absorbed
+        if not dead:
+            return set()
+        read = reads_of(nodes) | set(outputs)
+        for index in range(len(nodes) - 1, -1, -1):
+            made = set(nodes[index].output) - {""}
+            if made & dead and not made & read:
+                dead |= set(nodes[index].input)
+                self.refused.pop(tuple(nodes[index].output), None)
+                del nodes[index]
+                read = reads_of(nodes) | set(outputs)
+        return dead - read
+
+    def _nodes(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> None:
+        rewritten: list[Any] = []
+        for index, node in enumerate(nodes):
+            for name, graph in graphs_of(node):
+                self._graph(graph, opsets, f"{path}/{index}.{name}", values, depth + 1)
+            rewritten += self._node(node, opsets.get("", 0), values)
+        copies = [type(node).FromString(node.SerializeToString()) for node in rewritten]
+        del nodes[:]
+        nodes.extend(copies)
+
+    def _node(self, node: Any, opset: int, values: Values) -> list[Any]:
+        if not is_node(node) or (node.domain, node.op_type, node.overload) in self.functions:
+            return [node]
+        if node.op_type == "Constant" and len(node.output) == 1:
+            tensor = constant_of(node)
+            if tensor is not None:
+                values.tensors[node.output[0]] = tensor
+        since = steps.since(node.op_type, opset)
+        label = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+        if not since:
+            self.refused[tuple(node.output)] = f"{label}: opset {opset} has no such operator"
+            return [node]
+        try:
+            check_node(node, steps.published(node.op_type)[since])
+            if since == steps.since(node.op_type, self.opset):
+                return [node]
+            self.changed += 1
+            return self._walk(node, since, values)
+        except Decline as why:
+            self.refused[tuple(node.output)] = f"{label}: {why}"
+            return [node]
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
+            if isinstance(error, LoadError):
+                raise
+            raise LoadError(f"convert: {label} is damaged: {error}") from error
+
+    def _walk(self, node: Any, since: int, values: Values) -> list[Any]:
+        copy = type(node)()
+        copy.CopyFrom(node)
+        draft = Draft(copy, since, self.opset, values, self._emitted)
+        steps.walk(draft)
+        return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
+
+    def _emitted(self, node: Any, values: Values) -> list[Any]:
+        """What a rule emits, in the words of LANGUAGE, goes the same way."""
+        since = steps.since(node.op_type, LANGUAGE)
+        return [node] if since == steps.since(node.op_type, self.opset) else self._walk(node, since, values)
+
+
+def said_of(entry: Any) -> Kind:
+    """What a value_info says."""
+    kind = entry.type.tensor_type
+    if not kind.HasField("shape"):
+        return Kind(kind.elem_type)
+    lengths = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
+    return Kind(kind.elem_type, tuple(lengths))
+
+
+# Names
+
+
+def names_of(model: Any) -> Iterable[str]:
+    """Every name of a value or a node anywhere in the model, which what is new must not take."""
+    pending = [model.graph]
+    for function in model.functions:
+        yield from function.input
+        yield from function.output
+    holders: list[Any] = [*pending, *model.functions]
+    while holders:
+        holder = holders.pop()
+        if hasattr(holder, "initializer"):
+            yield from (entry.name for entry in (*holder.input, *holder.output, *holder.initializer))
+        for node in holder.node:
+            for word in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
+                text(word, "a name in a node")
+            yield node.name
+            yield from node.input
+            yield from node.output
+            holders += [graph for _, graph in graphs_of(node)]
+
+
+def reads_of(nodes: Any) -> set[str]:
+    """The names that nodes read, those inside their graphs too."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input)
+        for _, graph in graphs_of(node):
+            found |= reads_of(graph.node) | {entry.name for entry in graph.output}
+    return found
+
+
+def _drop_descriptions(holder: Any, others: Iterable[str]) -> None:
+    """value_info of values that are gone."""
+    there = {name for node in holder.node for name in node.output} | set(others)
+    for entry in [entry for entry in holder.value_info if entry.name not in there]:
+        holder.value_info.remove(entry)
+
+
+def _set_opset(imports: Any, opset: int) -> None:
+    for entry in [entry for entry in imports if entry.domain in ("", "ai.onnx")][1:]:
+        imports.remove(entry)
+    own = next((entry for entry in imports if entry.domain in ("", "ai.onnx")), None) or imports.add()
+    own.version = opset
+
+
+# What a node says
+
+
+def check_node(node: Any, schema: Any) -> None:
+    """Numbers of inputs and outputs, and the attributes: known, of their type, each once; LoadError otherwise."""
+    what = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+    if not schema.min_input <= len(node.input) <= schema.max_input:
+        raise LoadError(
+            f"convert: {what} has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}"
+        )
+    if not schema.min_output <= len(node.output) <= schema.max_output:
+        raise LoadError(
+            f"convert: {what} has {len(node.output)} outputs; expected {schema.min_output} to {schema.max_output}"
+        )
+    seen = set()
+    for attribute in node.attribute:
+        known = schema.attributes.get(attribute.name)
+        if known is None or attribute.name in seen:
+            raise LoadError(
+                f"convert: {what} has an attribute {attribute.name!r}"
+                f"{' twice' if attribute.name in seen else ', which this version lacks'}"
+            )
+        if attribute.type != known.type.value and not attribute.ref_attr_name:
+            raise LoadError(f"convert: {what}: attribute {attribute.name!r} is not of type {known.type.name}")
+        seen.add(attribute.name)
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in seen:
+            raise LoadError(f"convert: {what} lacks the attribute {name!r}")

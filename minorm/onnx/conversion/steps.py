@@ -1,0 +1,216 @@
+"""From one version of an operator to the next: a rule of the operator, or the general one, which reads the schemas.
+
+Of the steps between neighbouring versions, most add element types or clearer words. The general rule takes those, and
+those that add attributes whose default is what the older version did: going up there is nothing to do, going down the
+attribute must be absent or say the default. What kept its signature and changed its meaning has a rule.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+from onnx.defs import OpSchema
+
+from minorm.onnx.graph.draft import HALVES, Draft, Kind, type_of
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.registry import CONVERTERS
+from minorm.onnx.operators import rules  # noqa: F401  registers the rules
+
+OPTIONAL = OpSchema.FormalParameterOption.Optional
+VARIADIC = OpSchema.FormalParameterOption.Variadic
+
+# Attributes that mean nothing to the versions that lack them: a hint for old runtimes; how 8-bit floats, which those
+# versions do not take, are rounded; the order of indices that MaxPool 1 does not give.
+MEANINGLESS = {"consumed_inputs", "saturate", "round_mode", "storage_order"}
+
+# Where an axis may be negative since version 11, and not before; the attribute that holds it.
+_REDUCE = [f"Reduce{x}" for x in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")]
+NEGATIVE = {
+    **dict.fromkeys(("ArgMax", "ArgMin", "Concat", "Flatten", "Hardmax", "LogSoftmax", "Softmax", "Split"), "axis"),
+    **dict.fromkeys((*_REDUCE, "Squeeze", "Unsqueeze"), "axes"),
+    "Compress": "axis",
+}
+
+# What has another meaning and no rule, up and down.
+CHANGED = {
+    ("Scan", 8, 9): "version 8 has a batch axis, later ones have none",
+    ("Scan", 9, 8): "version 8 has a batch axis, later ones have none",
+    ("OptionalHasElement", 18, 15): "version 15 takes optional values alone",
+    ("OptionalGetElement", 18, 15): "version 15 takes optional values alone",
+}
+
+
+@functools.cache
+def _schemas() -> dict[str, dict[int, Any]]:
+    found: dict[str, dict[int, Any]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            found.setdefault(schema.name, {})[schema.since_version] = schema
+    return {name: dict(sorted(versions.items())) for name, versions in found.items()}
+
+
+def published(operator: str) -> dict[int, Any]:
+    """The schemas of an operator of ONNX's own domain, by since-version, in order."""
+    return _schemas().get(operator, {})
+
+
+def since(operator: str, opset: int) -> int:
+    """The version of an operator in force at an opset; 0 where there is none."""
+    return max((version for version in published(operator) if version <= opset), default=0)
+
+
+def walk(d: Draft) -> None:
+    """Take a node to its target, step by step; Decline where a step has no way."""
+    start = d.node.op_type, d.since
+    while d.node.input and not d.node.input[-1]:
+        d.node.input.pop()  # an input that is left out at the end is the same as none
+    while d.node is not None:
+        operator = d.node.op_type
+        goal = since(operator, d.opset)
+        if goal == d.since:
+            break
+        ladder = [0, *published(operator)]
+        place = ladder.index(d.since)
+        d.schema = published(operator)[d.since]
+        if operator in CONVERTERS and goal:
+            d.goal = goal
+            CONVERTERS[operator](d)
+            d.since = goal
+            continue
+        d.goal = ladder[place + 1 if goal > d.since else place - 1]
+        old = d.since
+        d.since = d.goal
+        step(d, operator, old, d.goal)
+    if d.node is not None and (d.node.op_type, d.since) != start:
+        d.schema = published(d.node.op_type)[d.since]
+        fit_types(d)
+
+
+def step(d: Draft, operator: str, old: int, new: int) -> None:
+    """One step; a rule that changes `d.node.op_type` says in `d.since` which version of the other operator it is."""
+    name = NEGATIVE.get(operator)
+    if name is not None and new and new < 11 <= old:
+        _count_from_the_front(d, name)
+    rule = CONVERTERS.get((operator, old, new))
+    if rule is not None:
+        rule(d)
+    elif new == 0:
+        raise Decline(f"it exists from opset {min(published(operator))} on")
+    elif (operator, old, new) in CHANGED:
+        raise Decline(CHANGED[operator, old, new])
+    else:
+        general(d, published(operator)[old], published(operator)[new])
+
+
+def _count_from_the_front(d: Draft, name: str) -> None:
+    """Negative axes as positive ones."""
+    if not d.has(name):
+        return
+    value = d.get(name)
+    numbers = value if isinstance(value, list) else [value]
+    if all(n >= 0 for n in numbers):
+        return
+    rank = d.rank(d.input(0)) + (len(numbers) if d.node.op_type == "Unsqueeze" else 0)
+    counted = [n + rank if n < 0 else n for n in numbers]
+    d.set(name, counted if isinstance(value, list) else counted[0])
+
+
+# The general rule
+
+
+def general(d: Draft, old: Any, new: Any) -> None:
+    """A step that changes types, or adds what an older file does not use."""
+    version = f"version {new.since_version}"
+    for attribute in list(d.node.attribute):
+        name = attribute.name
+        if name in new.attributes:
+            continue
+        if name not in MEANINGLESS:
+            value = d.get(name)
+            default = _default(old, name)
+            if value != default and not (name == "dilations" and set(value) <= {1}):
+                raise Decline(f"{version} has no {name}, which is {value!r:.60}")
+        d.drop(name)
+    for name, attribute in new.attributes.items():
+        if d.has(name) or name not in old.attributes:
+            if attribute.required and not d.has(name):
+                raise Decline(f"{version} wants {name}")
+            continue
+        before = _default(old, name)
+        if before is not None and before != _default(new, name):
+            d.set(name, before)
+        elif attribute.required:
+            raise Decline(f"{version} wants {name}")
+    _fit_inputs(d, new, version)
+    _fit_outputs(d, new, version)
+
+
+def _default(schema: Any, name: str) -> Any:
+    given = schema.attributes[name].default_value if name in schema.attributes else None
+    if given is None or not given.type:
+        return None
+    value = helper.get_attribute_value(given)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _fit_inputs(d: Draft, new: Any, version: str) -> None:
+    names = list(d.node.input)
+    while names and not names[-1]:
+        names.pop()
+    if not new.min_input <= len(names) <= new.max_input:
+        raise Decline(f"{version} takes {new.min_input} to {new.max_input} inputs, not {len(names)}")
+    for place, name in enumerate(names):
+        if not name and new.inputs[min(place, len(new.inputs) - 1)].option != OPTIONAL:
+            raise Decline(f"{version} wants input {place}")
+
+
+def _fit_outputs(d: Draft, new: Any, version: str) -> None:
+    while len(d.node.output) > new.max_output:
+        name = d.node.output[-1]
+        if name in d.values.read:
+            raise Decline(f"{version} has no output {len(d.node.output) - 1}, which is read as {name!r}")
+        d.node.output.pop()
+
+
+# Types
+
+
+def fit_types(d: Draft) -> None:
+    """16-bit floats that the version does not take go through float32; Decline for other types."""
+    bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
+    if not bad:
+        return
+    name, elem = bad[0]
+    floats = {TensorProto.FLOAT, *HALVES}
+    inputs = [d.kind(name).elem for name in d.node.input if name]
+    if any(e not in floats for _, e in bad) or d.node.op_type == "Cast" or not set(HALVES) & set(inputs):
+        raise Decline(f"version {d.since} does not take {type_of(elem)} ({name!r}) here")
+    for place, name in enumerate(d.node.input):
+        if name and d.kind(name).elem in HALVES:
+            d.feed(place, d.emit("Cast", name, elem=TensorProto.FLOAT))
+    for place, name in enumerate(d.node.output):
+        if name and d.kind(name).elem in HALVES:
+            kind = d.kind(name)
+            inner = d.divert(place, Kind(TensorProto.FLOAT, kind.shape))
+            d.after("Cast", inner, to=name, elem=kind.elem)
+    still = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
+    if still:
+        raise Decline(f"version {d.since} does not take {type_of(still[0][1])} ({still[0][0]!r}) here")
+
+
+def _misfits(d: Draft, names: Any, formal: Any) -> list[tuple[str, int]]:
+    """Values whose type the version does not take, or that differ from another which must have the same type."""
+    bound: dict[str, int] = {}
+    found = []
+    for place, name in enumerate(names):
+        elem = d.kind(name).elem if name else 0
+        if not elem or not formal:
+            continue
+        parameter = formal[min(place, len(formal) - 1)]
+        same = parameter.option != VARIADIC or parameter.is_homogeneous
+        if type_of(elem) not in parameter.types or (same and bound.setdefault(parameter.type_str, elem) != elem):
+            found.append((name, elem))
+    return found

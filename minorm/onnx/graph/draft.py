@@ -1,0 +1,332 @@
+"""A node on its way to another opset: what a rule of conversion may ask, and how it changes the node.
+
+    @converts("Clip", 6, 11)                                       # from version 6 to 11: attributes become inputs
+    def clip_11(d: Draft) -> None:
+        for place, name in ((1, "min"), (2, "max")):
+            if d.has(name):
+                d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
+
+A rule changes `d.node` in place, or puts other nodes before it (`emit`), behind it (`divert`, then `after`), or in its
+place (`replace`). What it emits it writes in the words of one opset, LANGUAGE, whatever the target: those nodes take
+the same steps as all others. A rule that has no way raises Decline("why"); all such nodes are named in one error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+from minorm.onnx.graph.errors import Decline
+
+LANGUAGE = 18  # the opset in whose words rules emit nodes
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+CONSTANT_1 = FLOATS[:3]  # the types that Constant takes before version 9
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+TRUTHS = ("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual", "Not", "And", "Or", "IsNaN")
+LARGEST = 1 << 16  # elements of a constant that a rule may look into
+
+Shape = tuple[int | str | None, ...]
+
+
+class Kind(NamedTuple):
+    """What is known of a value: its element type (0: nothing), its lengths (None: not even how many)."""
+
+    elem: int = 0
+    shape: Shape | None = None
+
+
+class Values:
+    """The values that the nodes of one graph see: what is known of them, and which of them are fixed."""
+
+    def __init__(self, kinds: Callable[[], Mapping[str, Kind]], taken: set[str], around: Values | None = None) -> None:
+        self.kinds, self.taken, self.around = kinds, taken, around
+        self.tensors: dict[str, Any] = {}  # TensorProtos
+        self.made: dict[str, Kind] = {}  # of inputs, and of what rules emitted
+        self.initializers: Any = None  # of the graph; a function has none
+        self.folded: Callable[[], Mapping[str, Any]] | None = None  # arrays that the graph computes from constants
+        self.read: set[str] = set()  # names that some node, or an output, reads
+        self.absorbed: set[str] = set() if around is None else around.absorbed  # fixed values that became attributes
+
+    def chain(self) -> Iterator[Values]:
+        """These, then those of the graphs around."""
+        values: Values | None = self
+        while values is not None:
+            yield values
+            values = values.around
+
+    def kind(self, name: str) -> Kind:
+        """What is known of a value; shape inference is asked only if the graph itself does not say."""
+        for values in self.chain():
+            if name in values.made:
+                return values.made[name]
+            if name in values.tensors:
+                tensor = values.tensors[name]
+                return Kind(tensor.data_type, tuple(tensor.dims))
+        return next((v.kinds()[name] for v in self.chain() if name in v.kinds()), Kind())
+
+    def array(self, name: str) -> Any:
+        """The contents of a value that the file fixes, else None."""
+        tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
+        if tensor is None:
+            return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
+        if tensor.data_location == TensorProto.EXTERNAL or np.prod(tensor.dims) > LARGEST:
+            return None
+        return numpy_helper.to_array(tensor)
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing in the model has."""
+        name, number = hint, 1
+        while name in self.taken:
+            number += 1
+            name = f"{hint}_{number}"
+        self.taken.add(name)
+        return name
+
+
+@dataclass
+class Draft:
+    """One node and its surroundings. `since` is the version whose words it is in, `opset` the one to reach."""
+
+    node: Any  # a NodeProto; None once others stand in its place
+    since: int
+    opset: int
+    values: Values
+    translate: Callable[[Any, Values], list[Any]]  # a node in LANGUAGE, to nodes at the target
+    schema: Any = None  # of the version that the node is in
+
+    def __post_init__(self) -> None:
+        self.before: list[Any] = []
+        self.behind: list[Any] = []
+        self.label = self.node.name or next(filter(None, self.node.output), self.node.op_type)
+        self.named = bool(self.node.name)
+        self.notes: dict[str, Any] = {}  # from one step to a later one
+
+    # What a rule may ask
+
+    def input(self, place: int) -> str:
+        """The name of an input, "" where it is left out."""
+        return str(self.node.input[place]) if place < len(self.node.input) else ""
+
+    def output(self, place: int) -> str:
+        """The name of an output, "" where it is left out."""
+        return str(self.node.output[place]) if place < len(self.node.output) else ""
+
+    def has(self, name: str) -> bool:
+        """Whether the node has this attribute."""
+        return any(a.name == name for a in self.node.attribute)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute; where it is left out, the default of the node's version, else `default`."""
+        found = next((a for a in self.node.attribute if a.name == name), None)
+        if found is not None and found.ref_attr_name:
+            raise Decline(f"its attribute {name} is one of the function around it, {found.ref_attr_name}")
+        if found is None and self.schema is not None and name in self.schema.attributes:
+            given = self.schema.attributes[name].default_value
+            found = given if given.type else None
+        if found is None:
+            return default
+        value = helper.get_attribute_value(found)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def take(self, name: str, default: Any = None) -> Any:
+        """As `get`; the attribute is gone afterwards."""
+        value = self.get(name, default)
+        self.drop(name)
+        return value
+
+    def kind(self, name: str) -> Kind:
+        """What is known of a value."""
+        return self.values.kind(name)
+
+    def elem(self, name: str) -> int:
+        """The element type of a value, as TensorProto numbers them."""
+        elem = self.kind(name).elem
+        if not elem:
+            raise Decline(f"the element type of {name!r} is not known")
+        return elem
+
+    def shape(self, name: str) -> Shape:
+        """The lengths of a value: a number, a name, or None where one is free."""
+        shape = self.kind(name).shape
+        if shape is None:
+            raise Decline(f"how many axes {name!r} has is not known")
+        return shape
+
+    def rank(self, name: str) -> int:
+        """How many axes a value has."""
+        return len(self.shape(name))
+
+    def length(self, name: str, axis: int) -> int:
+        """The length of an axis, which must be fixed."""
+        shape = self.shape(name)
+        if not -len(shape) <= axis < len(shape):
+            raise Decline(f"{name!r} has no axis {axis}")
+        n = shape[axis]
+        if not isinstance(n, int):
+            raise Decline(f"the length of axis {axis} of {name!r} is not fixed")
+        return n
+
+    def array(self, place: int) -> Any:
+        """The contents of an input that the file fixes, else None."""
+        return self.values.array(self.input(place)) if self.input(place) else None
+
+    def absorb(self, place: int, what: str) -> Any:
+        """The contents of an input that this version wants as an attribute; the input is gone afterwards."""
+        array = self.array(place)
+        if array is None:
+            raise Decline(f"{what} is computed, and version {self.goal} wants it fixed")
+        self.values.absorbed.add(self.input(place))
+        self.feed(place, "")
+        return array
+
+    goal = 0  # the version that the present step leads to
+
+    # How it changes the node
+
+    def set(self, name: str, value: Any) -> None:
+        """Give the node an attribute, in alphabetical order if the others are."""
+        self.drop(name)
+        names = [a.name for a in self.node.attribute]
+        place = next((i for i, n in enumerate(names) if n > name), len(names)) if names == sorted(names) else len(names)
+        kind = AttributeProto.INTS if value == [] else None
+        self.node.attribute.insert(place, helper.make_attribute(name, value, attr_type=kind))
+
+    def drop(self, name: str) -> None:
+        """Take an attribute away."""
+        for attribute in [a for a in self.node.attribute if a.name == name]:
+            self.node.attribute.remove(attribute)
+
+    def feed(self, place: int, name: str) -> None:
+        """Set an input; "" leaves it out."""
+        inputs = [*self.node.input, *[""] * (place + 1 - len(self.node.input))]
+        inputs[place] = name
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        del self.node.input[:]
+        self.node.input.extend(inputs)
+
+    def constant(self, value: Any, elem: int, hint: str) -> str:
+        """A fixed tensor as a Constant node; its name."""
+        name = self.values.fresh(f"{self.label}_{hint}")
+        array = np.asarray(value)
+        tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
+        self.hold(tensor)
+        return name
+
+    def hold(self, tensor: Any) -> None:
+        """Put a tensor into the graph: as a Constant, or where that does not take its type as an initializer."""
+        self.values.tensors[tensor.name] = tensor
+        if self.opset >= 9 or tensor.data_type in CONSTANT_1:
+            title = tensor.name if self.named else ""
+            self.before.append(helper.make_node("Constant", [], [tensor.name], title, value=tensor))
+        elif self.values.initializers is None:
+            raise Decline("before opset 9 the function around it cannot hold fixed integers")
+        else:
+            self.values.initializers.append(tensor)
+
+    def integers(self, value: Any, hint: str) -> str:
+        """A fixed tensor of int64."""
+        return self.constant(value, TensorProto.INT64, hint)
+
+    def scalar(self, value: float, like: str, hint: str = "number") -> str:
+        """A number of the element type of another value."""
+        return self.constant(value, self.elem(like), hint)
+
+    def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A node in front of this one, in the words of LANGUAGE; the name of its result.
+
+        kind    what is known of the result, where it is not like the first input, broadcast with the others
+        to      its name, where it is to have one
+        elem    of a Cast: the type
+        """
+        return self._emit(self.before, operator, inputs, attributes, attributes.pop("to", ""))
+
+    def after(self, operator: str, *inputs: str, to: str, **attributes: Any) -> str:
+        """The same behind this one; its result is called `to`."""
+        return self._emit(self.behind, operator, inputs, attributes, to)
+
+    def divert(self, place: int, kind: Kind | None = None) -> str:
+        """Give an output another name, so that a node behind can make from it what the old name stands for."""
+        old = self.node.output[place]
+        name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
+        self.values.made[name] = kind or self.kind(old)
+        self.node.output[place] = name
+        return name
+
+    def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
+        """Another node makes this one's output `place`. When all are made so, `d.node = None`."""
+        self._emit(self.before, operator, inputs, attributes, self.output(place))
+
+    def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:
+        kind = attributes.pop("kind", None) or self._kind(operator, inputs)
+        given = [*inputs]
+        while given and not given[-1]:
+            given.pop()
+        name = to or self.values.fresh(f"{self.label}_{operator}")
+        title = (self.values.fresh(f"{self.label}_{operator}") if to else name) if self.named else ""
+        self.values.made.setdefault(name, kind)
+        attributes = {key: value for key, value in attributes.items() if value is not None}
+        if operator == "Cast":
+            attributes["to"] = attributes.pop("elem")
+            self.values.made[name] = Kind(attributes["to"], kind.shape)
+        where += self.translate(helper.make_node(operator, given, [name], title, **attributes), self.values)
+        return name
+
+    def _kind(self, operator: str, inputs: Sequence[str]) -> Kind:
+        """As an elementwise operator makes it."""
+        kinds = [self.kind(name) for name in inputs if name]
+        elem = TensorProto.BOOL if operator in TRUTHS else kinds[0].elem if kinds else 0
+        if operator in ("Shape", "Size"):
+            return Kind(TensorProto.INT64, None if operator == "Shape" else ())
+        if operator.startswith("Reduce"):
+            return Kind(elem, None if kinds[0].shape is None else (None,) * len(kinds[0].shape))
+        shapes = [kind.shape for kind in kinds]
+        if operator in ("Reshape", "Expand", "Slice", "Gather", "Concat", "Squeeze", "Unsqueeze", "Flatten", "Tile"):
+            return Kind(elem)
+        return Kind(elem, _broadcast([s for s in shapes if s is not None]) if None not in shapes else None)
+
+
+def _broadcast(shapes: Sequence[Shape]) -> Shape:
+    rank = max(map(len, shapes), default=0)
+    axes = zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True)
+    return tuple(next((n for n in lengths if n != 1), 1) for lengths in axes)
+
+
+def is_node(node: Any) -> bool:
+    """Whether the node is of ONNX's own domain."""
+    return node.domain in ("", "ai.onnx")
+
+
+def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
+    """The graphs inside a node, each with a name."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.name, attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"{attribute.name}.{index}", graph
+
+
+def constant_of(node: Any) -> Any:
+    """The TensorProto of a Constant node; None where it is no tensor of numbers, or an attribute of a function."""
+    if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
+        return None
+    given = node.attribute[0]
+    if given.name == "value":
+        return given.t
+    forms = {"value_float": "f", "value_floats": "floats", "value_int": "i", "value_ints": "ints"}
+    if given.name not in forms:
+        return None
+    value = getattr(given, forms[given.name])
+    elem = TensorProto.FLOAT if "float" in given.name else TensorProto.INT64
+    shape, numbers = ([len(value)], list(value)) if given.name.endswith("s") else ([], [value])
+    return helper.make_tensor(node.output[0], elem, shape, numbers)
+
+
+def type_of(elem: int) -> str:
+    """`tensor(float)`."""
+    known = TensorProto.DataType.Name(elem).lower() if elem in TensorProto.DataType.values() else "?"
+    return f"tensor({known})"

@@ -1,0 +1,124 @@
+"""Activations at opsets that lack them, and the softmaxes, which flattened before version 13."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.registry import converts
+from minorm.onnx.operators.composing import compose, shape_of
+
+# Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over all axes from that one on
+
+
+def _along(d: Draft) -> None:
+    axis, shape = d.get("axis", 1), d.kind(d.input(0)).shape
+    if axis == -1 or (shape is not None and axis == len(shape) - 1):
+        d.set("axis", axis)
+        return
+    x, y = d.input(0), d.output(0)
+    rows = d.emit("Flatten", x, axis=axis, kind=Kind(d.kind(x).elem, (None, None)))
+    d.feed(0, rows)
+    d.set("axis", -1)
+    inner = d.divert(0, d.kind(rows))
+    d.after("Reshape", inner, shape_of(d, x), to=y)
+
+
+def _flattening(d: Draft) -> None:
+    axis = d.get("axis", -1)
+    if axis == -1:
+        d.set("axis", -1)
+        return
+    x, y = d.input(0), d.output(0)
+    rank = d.rank(x)
+    axis += rank if axis < 0 else 0
+    d.set("axis", rank - 1)
+    if axis != rank - 1:
+        order = [*range(rank)]
+        order[axis], order[-1] = order[-1], order[axis]
+        moved = Kind(d.kind(x).elem, (None,) * rank)
+        d.feed(0, d.emit("Transpose", x, perm=order, kind=moved))
+        d.after("Transpose", d.divert(0, moved), to=y, perm=order)
+
+
+for _operator in ("Softmax", "LogSoftmax", "Hardmax"):
+    converts(_operator, 11, 13)(_along)
+    converts(_operator, 13, 11)(_flattening)
+
+
+# What came later
+
+
+@converts("Gelu", 20, 0)
+def gelu(d: Draft) -> None:
+    kind = d.get("approximate", "none")
+
+    def formula(x: str) -> tuple[Any, ...]:
+        half = d.emit("Mul", x, d.scalar(0.5, x, "half"))
+        if kind == "tanh":
+            cube = d.emit("Mul", d.emit("Mul", x, x), x)
+            inner = d.emit("Add", x, d.emit("Mul", cube, d.scalar(0.044715, x, "cubic")))
+            place = d.emit("Tanh", d.emit("Mul", inner, d.scalar(math.sqrt(2 / math.pi), x, "root")))
+        elif kind == "none":
+            place = d.emit("Erf", d.emit("Mul", x, d.scalar(math.sqrt(0.5), x, "root")))
+        else:
+            raise Decline(f"approximate is {kind!r}")
+        return "Mul", half, d.emit("Add", place, d.scalar(1, x, "one"))
+
+    compose(d, formula)
+
+
+@converts("Erf", 9, 0)
+def erf(d: Draft) -> None:
+    """f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u): to 1.5e-7."""
+
+    def formula(x: str) -> tuple[Any, ...]:
+        def f(u: str) -> str:
+            one = d.scalar(1, x, "one")
+            t = d.emit("Div", one, d.emit("Add", one, d.emit("Mul", u, d.scalar(0.3275911, x, "p"))))
+            sum_ = d.scalar(1.061405429, x, "a5")
+            for number in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+                sum_ = d.emit("Add", d.emit("Mul", sum_, t), d.scalar(number, x, "a"))
+            fall = d.emit("Exp", d.emit("Neg", d.emit("Mul", u, u)))
+            return d.emit("Sub", one, d.emit("Mul", d.emit("Mul", sum_, t), fall))
+
+        return "Sub", f(d.emit("Relu", x)), f(d.emit("Relu", d.emit("Neg", x)))
+
+    compose(d, formula)
+
+
+@converts("HardSwish", 14, 0)
+def hard_swish(d: Draft) -> None:
+    compose(d, lambda x: ("Mul", x, d.emit("HardSigmoid", x, alpha=1 / 6, beta=0.5)))
+
+
+@converts("Mish", 18, 0)
+def mish(d: Draft) -> None:
+    compose(d, lambda x: ("Mul", x, d.emit("Tanh", d.emit("Softplus", x))))
+
+
+@converts("Swish", 24, 0)
+def swish(d: Draft) -> None:
+    alpha = d.get("alpha", 1.0)
+    compose(d, lambda x: ("Mul", x, d.emit("Sigmoid", d.emit("Mul", x, d.scalar(alpha, x, "alpha")))))
+
+
+@converts("Celu", 12, 0)
+def celu(d: Draft) -> None:
+    """relu(x) + alpha * elu(-relu(-x) / alpha)."""
+    alpha = d.get("alpha", 1.0)
+
+    def formula(x: str) -> tuple[Any, ...]:
+        negative = d.emit("Neg", d.emit("Relu", d.emit("Neg", x)))
+        bent = d.emit("Elu", d.emit("Div", negative, d.scalar(alpha, x, "alpha")))
+        return "Add", d.emit("Relu", x), d.emit("Mul", bent, d.scalar(alpha, x, "alpha"))
+
+    compose(d, formula)
+
+
+@converts("ThresholdedRelu", 10, 0)
+def thresholded_relu(d: Draft) -> None:
+    alpha = d.get("alpha", 1.0)
+    compose(d, lambda x: ("Where", d.emit("Greater", x, d.scalar(alpha, x, "alpha")), x, d.scalar(0, x, "zero")))

@@ -1,0 +1,37 @@
+"""QuantizeLinear and DequantizeLinear: before 13 one scale for the whole tensor."""
+
+from __future__ import annotations
+
+from minorm.onnx.graph.draft import Draft
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.registry import converts
+from minorm.onnx.operators.composing import FLOAT, unsqueeze
+
+
+def _per_tensor(d: Draft) -> bool:
+    shape = d.shape(d.input(1))
+    return all(n == 1 for n in shape)
+
+
+@converts("QuantizeLinear", 13, 10)
+def quantize_10(d: Draft) -> None:
+    if not _per_tensor(d):
+        raise Decline("before opset 13 there is one scale for the whole tensor")
+    d.drop("axis")
+
+
+@converts("DequantizeLinear", 13, 10)
+def dequantize_10(d: Draft) -> None:
+    """Per axis by the formula, (x - zero_point) * scale."""
+    if _per_tensor(d):
+        d.drop("axis")
+        return
+    x, scale, zero = d.input(0), d.input(1), d.input(2)
+    rank, axis = d.rank(x), d.get("axis", 1)
+    axis += rank if axis < 0 else 0
+    around = [*range(axis), *range(axis + 1, rank)]
+    value = d.emit("Cast", x, elem=FLOAT)
+    if zero:
+        value = d.emit("Sub", value, unsqueeze(d, d.emit("Cast", zero, elem=FLOAT), around, rank))
+    d.replace("Mul", value, unsqueeze(d, scale, around, rank))
+    d.node = None

@@ -1,0 +1,142 @@
+"""Upsample and Resize: 7 scales as an attribute, 9 as an input; 10 Resize; 11 coordinates, sizes; 18 axes.
+
+Before 11 a coordinate is i / scale, `nearest` rounds down, and up along an axis that shrinks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.registry import converts
+from minorm.onnx.operators.composing import FLOAT, INT64, part, shape_of, to_attribute, to_input
+
+
+@converts("Upsample", 1, 7)
+def upsample_7(d: Draft) -> None:
+    d.set("scales", [1.0, 1.0, d.take("height_scale"), d.take("width_scale")])
+
+
+@converts("Upsample", 7, 9)
+def upsample_9(d: Draft) -> None:
+    to_input(d, "scales", 1, FLOAT)
+
+
+@converts("Upsample", 9, 7)
+def upsample_attribute(d: Draft) -> None:
+    to_attribute(d, 1, "scales")
+
+
+@converts("Upsample", 9, 10)
+def resize_10(d: Draft) -> None:
+    if d.get("mode", "nearest") == "bilinear":  # never in the text, but in files
+        d.set("mode", "linear")
+    d.node.op_type = "Resize"
+
+
+@converts("Resize", 10, 0)
+def upsample(d: Draft) -> None:
+    scales = d.array(1)
+    if scales is None or (scales < 1).any():
+        raise Decline("it exists from opset 10 on; Upsample, before, takes fixed scales of at least 1")
+    d.node.op_type, d.since = "Upsample", 9
+
+
+@converts("Resize", 10, 11)
+def resize_11(d: Draft) -> None:
+    """Where an axis shrinks, `nearest` rounded up, which is of all axes now."""
+    d.set("coordinate_transformation_mode", "asymmetric")
+    if d.get("mode", "nearest") == "nearest":
+        scales = d.array(1)
+        if scales is not None and (scales < 1).any() and (scales > 1).any():
+            raise Decline("some axes grow and some shrink")
+        d.set("nearest_mode", "ceil" if scales is not None and (scales < 1).any() else "floor")
+    d.feed(2, d.input(1))
+    d.feed(1, d.constant(np.zeros(0), FLOAT, "roi"))
+
+
+@converts("Resize", 11, 10)
+def resize_before_11(d: Draft) -> None:
+    scales, mode = d.array(2), d.take("mode", "nearest")
+    if d.input(3) or scales is None or not scales.size:
+        raise Decline("before opset 11 it takes scales that are fixed, not sizes")
+    coordinates = d.take("coordinate_transformation_mode", "half_pixel")
+    rounding = d.take("nearest_mode", "round_prefer_floor")
+    whole = ((scales >= 1) & (scales == np.round(scales))).all()
+    same = coordinates == "asymmetric"
+    if mode == "nearest":
+        same = same and rounding == ("floor" if (scales >= 1).all() else "ceil" if (scales <= 1).all() else "")
+        # Of a whole scale the nearest element is the same one.
+        same = same or (whole and coordinates == "half_pixel" and rounding.startswith("round"))
+    if not same or mode == "cubic":
+        raise Decline(f"before opset 11 coordinates are i / scale; these are {coordinates} ({mode}, {rounding})")
+    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value"):
+        d.drop(name)
+    d.set("mode", mode)
+    names = d.input(1), d.input(2)
+    d.values.absorbed.add(names[0])
+    del d.node.input[1:]
+    d.feed(1, names[1])
+
+
+@converts("Resize", 11, 13)
+def resize_13(d: Draft) -> None:
+    """Empty tensors stood for inputs that are left out."""
+    for place in (2, 1):
+        array = d.array(place)
+        if array is not None and not array.size:
+            d.values.absorbed.add(d.input(place))
+            d.feed(place, "")
+    if d.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
+        if d.get("mode", "nearest") != "nearest" or d.get("nearest_mode", "") != "floor":
+            raise Decline("from opset 13 on there is no tf_half_pixel_for_nn")
+        d.set("coordinate_transformation_mode", "half_pixel")  # floor(u + 1/2) is u rounded, halves up
+        d.set("nearest_mode", "round_prefer_ceil")
+
+
+@converts("Resize", 13, 11)
+def resize_wants_all(d: Draft) -> None:
+    for place, name in ((1, "roi"), (2, "scales")):
+        if not d.input(place):
+            d.feed(place, d.constant(np.zeros(0), FLOAT, name))
+
+
+@converts("Resize", 18, 13)
+def resize_every_axis(d: Draft) -> None:
+    """Axes that are not named keep their length."""
+    if d.take("antialias", 0):
+        raise Decline("before opset 18 there is no antialias")
+    if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Decline("before opset 18 keep_aspect_ratio_policy is stretch")
+    axes = d.take("axes")
+    if axes is None:
+        return
+    if d.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise Decline("before opset 18 a roi is of all axes")
+    x, rank = d.input(0), d.rank(d.input(0))
+    axes = [axis + rank if axis < 0 else axis for axis in axes]
+    for place, elem in ((2, FLOAT), (3, INT64)):
+        given, fixed = d.input(place), d.array(place)
+        if not given or (fixed is not None and not fixed.size):
+            continue
+        if fixed is not None and place == 2:
+            scales = np.ones(rank)
+            scales[axes] = fixed
+            d.values.absorbed.add(given)
+            d.feed(2, d.constant(scales, FLOAT, "scales"))
+            continue
+        lengths = shape_of(d, x) if place == 3 else d.constant(np.ones(rank), FLOAT, "ones")
+        parts = [
+            part(d, given if axis in axes else lengths, at, at + 1)
+            for axis in range(rank)
+            for at in [axes.index(axis) if axis in axes else axis]
+        ]
+        d.feed(place, d.emit("Concat", *parts, axis=0, kind=Kind(elem, (rank,))))
+
+
+@converts("Resize", 19, 18)
+def resize_18(d: Draft) -> None:
+    mode = d.get("coordinate_transformation_mode", "half_pixel")
+    if mode == "half_pixel_symmetric":
+        raise Decline("before opset 19 there is no half_pixel_symmetric")
