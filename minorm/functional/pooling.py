@@ -145,11 +145,12 @@ def _windows(
     strides = kernel if stride is None else ints(name, "stride", stride, rank)
     dilations = ints(name, "dilation", dilation, rank)
     paddings = pairs(name, "padding", padding, rank)
-    if any(max(pair) > k // 2 for k, pair in zip(kernel, paddings, strict=True)):
-        raise ValueError(
-            f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-            "without its dilation; pad x itself for more"
-        )
+    for k, pair in zip(kernel, paddings, strict=True):
+        if max(pair) > k // 2:
+            raise ValueError(
+                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
+                "without its dilation; pad x itself for more"
+            )
     if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
         check_fit(name, x.shape[2:], kernel, paddings, dilations)
     return kernel, strides, paddings, dilations

@@ -178,4 +178,4 @@ def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
 def disturbed(tensor: Tensor) -> Tensor:
     """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
     array = np.ascontiguousarray(np.flip(tensor.data)).reshape(tensor.shape)
-    return Tensor(np.asarray(array * array.dtype.type(0.9), array.dtype) if dtypes.is_float(array.dtype) else array)
+    return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)
