@@ -8,6 +8,7 @@ node, the rules of operators stand beside their readers and writers, and `compar
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +31,7 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
 
-SMALL = 1 << 19  # bytes of a tensor whose contents shape inference, or a rule, may want
+SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rule, may want
 
 
 @checked
@@ -72,6 +73,7 @@ def convert(
         raise ValueError(f"convert: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
     old, folder = parse(source, max_bytes)
     validation.opsets_of(old)
+    encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()
     new.CopyFrom(old)
     _fix(new.graph, shapes or {})
@@ -170,7 +172,7 @@ def _skeleton(model: Any) -> Any:
     for field in ("input", "output", "value_info"):
         getattr(bare.graph, field).extend(getattr(model.graph, field))
     for tensor in model.graph.initializer:
-        if tensor.ByteSize() <= SMALL and tensor.data_location != TensorProto.EXTERNAL:
+        if math.prod(tensor.dims) <= SMALL and tensor.data_location != TensorProto.EXTERNAL:
             bare.graph.initializer.append(tensor)
         elif tensor.name not in {entry.name for entry in bare.graph.input}:
             bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))

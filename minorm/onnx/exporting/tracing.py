@@ -63,7 +63,7 @@ def trace(
         raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
     encoding.reserve(LEAST, "export: running the model and writing it down")
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
-    with same_random_numbers_after():
+    with same_random_numbers_after(model):
         base = _run(model, inputs.args, training)
         probe = _probe(model, inputs, training)
         try:
