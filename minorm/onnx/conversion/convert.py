@@ -19,7 +19,7 @@ from onnx import TensorProto
 from minorm.mistakes import checked
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion.comparing import Comparison, Shapes, inputs_of
-from minorm.onnx.conversion.folding import folded
+from minorm.onnx.conversion.folding import folded, with_constants
 from minorm.onnx.conversion.rewriting import Kinds, Rewriter
 from minorm.onnx.exporting import external
 from minorm.onnx.exporting.export import Path
@@ -78,8 +78,9 @@ def convert(
     new.CopyFrom(old)
     _fix(new.graph, shapes or {})
     bare = _skeleton(new)
-    find = functools.cache(functools.partial(_kinds, bare))
-    Rewriter(new, opset_version, find, functools.cache(functools.partial(folded, bare))).rewrite()
+    fixed = functools.cache(functools.partial(folded, bare))
+    find = functools.cache(lambda: _kinds(with_constants(bare, fixed())))
+    Rewriter(new, opset_version, find, fixed).rewrite()
     new.ir_version = _ir_version(new, opset_version)
     if shapes:
         _describe_anew(new)

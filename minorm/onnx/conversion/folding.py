@@ -43,3 +43,16 @@ def folded(model: Any) -> dict[str, Any]:
     if isinstance(trials, sandbox.Stage) or trials[0].taken is None:
         return {}
     return {name: array for name, array in zip(names, trials[0].outputs, strict=True) if array.size <= LARGEST}
+
+
+def with_constants(model: Any, arrays: dict[str, Any]) -> Any:
+    """The model with these values as Constants, so that shape inference knows them; node by node as it was."""
+    if not arrays:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in copy.graph.node:
+        if len(node.output) == 1 and node.output[0] in arrays:
+            tensor = onnx.numpy_helper.from_array(arrays[node.output[0]])
+            node.CopyFrom(onnx.helper.make_node("Constant", [], list(node.output), node.name, value=tensor))
+    return copy

@@ -279,7 +279,8 @@ class Draft:
     def _kind(self, operator: str, inputs: Sequence[str]) -> Kind:
         """As an elementwise operator makes it."""
         kinds = [self.kind(name) for name in inputs if name]
-        elem = TensorProto.BOOL if operator in TRUTHS else kinds[0].elem if kinds else 0
+        like = kinds[1 if operator == "Where" else 0] if kinds else Kind()
+        elem = TensorProto.BOOL if operator in TRUTHS else like.elem
         if operator in ("Shape", "Size"):
             return Kind(TensorProto.INT64, None if operator == "Shape" else ())
         if operator.startswith("Reduce"):

@@ -8,7 +8,7 @@ from typing import Any
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
-from minorm.onnx.operators.composing import compose, shape_of
+from minorm.onnx.operators.composing import compose, place_of, shape_of
 
 # Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over all axes from that one on
 
@@ -33,7 +33,7 @@ def _flattening(d: Draft) -> None:
         return
     x, y = d.input(0), d.output(0)
     rank = d.rank(x)
-    axis += rank if axis < 0 else 0
+    axis = place_of(axis, rank)
     d.set("axis", rank - 1)
     if axis != rank - 1:
         order = [*range(rank)]

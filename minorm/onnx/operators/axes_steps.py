@@ -5,10 +5,12 @@ Going back, an input must be fixed in the file, or the node is refused.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from minorm.onnx.graph.draft import CONSTANT_1, LARGEST, Draft, Kind, constant_of
+from minorm.onnx.graph.draft import CONSTANT_1, Draft, Kind, constant_of
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import (
@@ -16,8 +18,10 @@ from minorm.onnx.operators.composing import (
     FLOAT,
     INT64,
     cast,
+    few,
     numbers,
     one_number,
+    place_of,
     reshape,
     shape_of,
     to_attribute,
@@ -97,7 +101,7 @@ def shape_13(d: Draft) -> None:
 def tile_6(d: Draft) -> None:
     count, axis = (int(one_number(d.absorb(place, what), what)) for place, what in ((1, "tiles"), (2, "axis")))
     repeats = [1] * d.rank(d.input(0))
-    repeats[axis] = count
+    repeats[place_of(axis, len(repeats))] = count
     d.feed(1, d.integers(repeats, "repeats"))
 
 
@@ -105,8 +109,9 @@ def tile_6(d: Draft) -> None:
 def expand_0(d: Draft) -> None:
     """Times ones, which changes no bit of a number."""
     lengths = numbers(d.absorb(1, "the shape"))
-    if np.prod(lengths) > LARGEST or d.elem(d.input(0)) == BOOL:
+    if d.elem(d.input(0)) == BOOL:
         raise Decline("it exists from opset 8 on")
+    few(math.prod(lengths), "the number of elements")
     d.replace("Mul", d.input(0), d.constant(np.ones(lengths), d.elem(d.input(0)), "ones"))
     d.node = None
 
@@ -149,6 +154,7 @@ def split_equally(d: Draft) -> None:
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
+    few(count, "num_outputs")
     axis, shape = d.get("axis", 0), d.kind(d.input(0)).shape
     n = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if isinstance(n, int):
@@ -233,8 +239,7 @@ def constant_of_shape(d: Draft) -> None:
     if lengths is None:
         d.replace("Expand", d.constant([number], elem, "value"), d.input(0))
     else:
-        if np.prod(lengths) > LARGEST:
-            raise Decline("it exists from opset 9 on")
+        few(math.prod(numbers(lengths)), "the number of elements")
         made = d.constant(np.full(numbers(lengths), number), elem, "value")
         d.replace("Identity", made)
     d.node = None
@@ -245,7 +250,9 @@ def range_0(d: Draft) -> None:
     """The places where a row of ones is not 0."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
-        values = np.arange(one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta"))
+        first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
+        few(max(0.0, (end - first) / step), "the number of elements")
+        values = np.arange(first, end, step)
         d.replace("Identity", d.constant(values, d.elem(d.input(0)), "range"))
         d.node = None
         return

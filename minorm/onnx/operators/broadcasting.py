@@ -13,7 +13,7 @@ from onnx import TensorProto
 from minorm.onnx.graph.draft import FLOATS, Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
-from minorm.onnx.operators.composing import one_number, unsqueeze
+from minorm.onnx.operators.composing import one_number, place_of, unsqueeze
 
 
 def _numpy(d: Draft) -> None:
@@ -22,7 +22,7 @@ def _numpy(d: Draft) -> None:
     if not stretches or axis is None:
         return
     rank, own = d.rank(d.input(0)), d.rank(d.input(1))
-    behind = rank - (axis + rank if axis < 0 else axis) - own
+    behind = rank - place_of(axis, rank) - own
     if own and behind > 0:
         d.feed(1, unsqueeze(d, d.input(1), range(own, own + behind), own + behind))
 

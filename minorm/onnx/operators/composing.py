@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from minorm.onnx.graph.draft import HALVES, Draft, Kind
+from minorm.onnx.graph.draft import HALVES, LARGEST, Draft, Kind
 from minorm.onnx.graph.errors import Decline
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -33,6 +33,28 @@ def one_number(array: Any, what: str) -> Any:
     if np.size(array) != 1:
         raise Decline(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
+
+
+def few(count: Any, what: str) -> int:
+    """A number that a file gives, and of which so many things will be made."""
+    if not 0 <= count <= LARGEST:
+        raise Decline(f"{what} is {count}; expected 0 to {LARGEST}")
+    return int(count)
+
+
+def place_of(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise Decline(f"axis is {axis}, of {rank} axes")
+    return axis % rank
+
+
+def axes_from(d: Draft, x: str, axis: int) -> list[int]:
+    """This axis and all behind it; counted from the end where it is."""
+    if axis < 0:
+        few(-axis, "the number of axes")
+        return [*range(axis, 0)]
+    return [*range(axis, d.rank(x))]
 
 
 def numbers(array: Any) -> list[int]:

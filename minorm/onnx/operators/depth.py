@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from onnx import TensorProto
 
-from minorm.onnx.graph.draft import Draft
+from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads
+from minorm.onnx.operators.composing import few, part, shape_of
 from minorm.tensor import Tensor
 
 
@@ -66,24 +68,26 @@ def _image(x: Tensor) -> tuple[int, ...]:
 
 @converts("DepthToSpace", 11, 1)
 def depth_to_space_1(d: Draft) -> None:
-    if d.take("mode", "DCR") == "CRD":
-        d.feed(0, _reordered(d, d.input(0), d.length(d.input(0), 1), columns_first=False))
+    """The channels in the order of DCR, for any number of them."""
+    if d.take("mode", "DCR") != "CRD":
+        return
+    x, block = d.input(0), d.get("blocksize")
+    kind, area = Kind(d.elem(x), (None,) * 5), block * block
+    image = part(d, shape_of(d, x), 2, 4)
+    split = d.emit("Concat", d.integers([0, -1, area], "split"), image, axis=0, kind=Kind(TensorProto.INT64, (5,)))
+    turned = d.emit("Transpose", d.emit("Reshape", x, split, kind=kind), perm=[0, 2, 1, 3, 4], kind=kind)
+    joined = d.emit("Concat", d.integers([0, -1], "joined"), image, axis=0, kind=Kind(TensorProto.INT64, (4,)))
+    d.feed(0, d.emit("Reshape", turned, joined, kind=d.kind(x)))
 
 
 @converts("SpaceToDepth", 28, 13)
 def space_to_depth_13(d: Draft) -> None:
     if d.take("mode", "DCR") == "CRD":
-        name, depth = d.output(0), d.length(d.input(0), 1) * d.get("blocksize") ** 2
+        name, depth = d.output(0), few(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels")
         inner = d.divert(0)
-        d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize"), True), "order"), to=name, axis=1)
+        d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize")), "order"), to=name, axis=1)
 
 
-def _reordered(d: Draft, x: str, depth: int, columns_first: bool) -> str:
-    order = d.integers(_order(depth, d.get("blocksize"), columns_first), "order")
-    return d.emit("Gather", x, order, axis=1, kind=d.kind(x))
-
-
-def _order(depth: int, block: int, columns_first: bool) -> list[int]:
-    """Where the channels of DCR (i, j, c) lie in CRD (c, i, j), or the other way round."""
-    places = np.arange(depth).reshape(-1, block**2) if not columns_first else np.arange(depth).reshape(block**2, -1)
-    return [int(n) for n in places.T.reshape(-1)]
+def _order(depth: int, block: int) -> list[int]:
+    """Where the channels of CRD (c, i, j) lie in DCR (i, j, c)."""
+    return [int(n) for n in np.arange(depth).reshape(block**2, -1).T.reshape(-1)]

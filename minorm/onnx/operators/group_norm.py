@@ -18,8 +18,8 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.composing import few, shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.composing import reshape as stack
-from minorm.onnx.operators.composing import shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.instance_norm import instance
 from minorm.onnx.operators.precision import stash_type, widest
 from minorm.onnx.operators.shape import channels, expand, reshape
@@ -111,7 +111,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: Draft) -> None:
     """Scale and bias, one a group, repeated for the channels of each."""
-    groups = d.get("num_groups")
+    groups = few(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
         return
@@ -123,7 +123,7 @@ def one_a_channel(d: Draft) -> None:
 
 def _by_instances(d: Draft, per_group: bool) -> None:
     """InstanceNormalization of (N, G, everything else), in float64 its formula; version 18 is withdrawn."""
-    x, groups, eps = d.input(0), d.get("num_groups"), d.get("epsilon", 1e-5)
+    x, groups, eps = d.input(0), few(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])
     scale, bias = d.input(1), d.input(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from minorm.onnx.graph.draft import FLOATS, Draft, Kind
@@ -84,10 +86,16 @@ def one_hot_9(d: Draft) -> None:
     axis = d.get("axis", -1)
     if axis < -1:
         d.set("axis", axis + d.rank(d.input(0)) + 1)
-    _one_hot(d, lambda depth, negative, indices: d.emit("Where", negative, d.emit("Add", indices, depth), indices))
+
+    def wrapped(depth: str, negative: str, indices: str) -> str:
+        places = d.emit("Where", negative, d.emit("Add", indices, depth), indices)
+        outside = d.emit("Less", places, d.constant(0, d.elem(indices), "zero"))
+        return d.emit("Where", outside, depth, places)
+
+    _one_hot(d, wrapped)
 
 
-def _one_hot(d: Draft, instead: object) -> None:
+def _one_hot(d: Draft, instead: Callable[[str, str, str], str]) -> None:
     indices, depth = d.input(0), d.input(1)
     fixed = d.array(0)
     if fixed is not None and (fixed >= 0).all():
@@ -98,7 +106,6 @@ def _one_hot(d: Draft, instead: object) -> None:
     kind = Kind(elem, d.kind(indices).shape)
     negative = d.emit("Less", indices, d.constant(0, elem, "zero"), kind=Kind(BOOL, kind.shape))
     depth = d.emit("Reshape", d.emit("Cast", depth, elem=elem), d.integers([1], "one"), kind=Kind(elem, (1,)))
-    assert callable(instead)
     d.feed(0, instead(depth, negative, indices))
     d.values.made[d.input(0)] = kind
 

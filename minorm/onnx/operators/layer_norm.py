@@ -15,7 +15,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
-from minorm.onnx.operators.composing import cast, standardized
+from minorm.onnx.operators.composing import axes_from, cast, standardized
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
@@ -93,7 +93,7 @@ def formula(d: Draft) -> None:
     stash, axis = d.get("stash_type", 1), d.get("axis", -1)
     elem = d.elem(x)
     wide = elem if elem == TensorProto.DOUBLE else stash
-    axes = [*range(axis, 0)] if axis < 0 else [*range(axis, d.rank(x))]
+    axes = axes_from(d, x, axis)
     y, mean, root = standardized(d, cast(d, x, wide), axes, d.get("epsilon", 1e-5))
     for place, value in ((1, mean), (2, d.emit("Reciprocal", root) if d.output(2) else "")):
         if d.output(place):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
-from minorm.onnx.operators.composing import FLOAT, unsqueeze
+from minorm.onnx.operators.composing import FLOAT, place_of, unsqueeze
 
 
 def _per_tensor(d: Draft) -> bool:
@@ -27,8 +27,8 @@ def dequantize_10(d: Draft) -> None:
         d.drop("axis")
         return
     x, scale, zero = d.input(0), d.input(1), d.input(2)
-    rank, axis = d.rank(x), d.get("axis", 1)
-    axis += rank if axis < 0 else 0
+    rank = d.rank(x)
+    axis = place_of(d.get("axis", 1), rank)
     around = [*range(axis), *range(axis + 1, rank)]
     value = d.emit("Cast", x, elem=FLOAT)
     if zero:

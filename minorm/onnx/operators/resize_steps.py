@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.draft import FLOATS, HALVES, LARGEST, Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
-from minorm.onnx.operators.composing import FLOAT, INT64, part, shape_of, to_attribute, to_input
+from minorm.onnx.operators.composing import FLOAT, INT64, cast, part, shape_of, to_attribute, to_input
+from minorm.onnx.operators.resize import ROUNDINGS, coordinates, matrix
 
 
 @converts("Upsample", 1, 7)
@@ -58,26 +59,67 @@ def resize_11(d: Draft) -> None:
 
 @converts("Resize", 11, 10)
 def resize_before_11(d: Draft) -> None:
-    scales, mode = d.array(2), d.take("mode", "nearest")
-    if d.input(3) or scales is None or not scales.size:
-        raise Decline("before opset 11 it takes scales that are fixed, not sizes")
-    coordinates = d.take("coordinate_transformation_mode", "half_pixel")
-    rounding = d.take("nearest_mode", "round_prefer_floor")
-    whole = ((scales >= 1) & (scales == np.round(scales))).all()
-    same = coordinates == "asymmetric"
-    if mode == "nearest":
-        same = same and rounding == ("floor" if (scales >= 1).all() else "ceil" if (scales <= 1).all() else "")
+    scales, mode = d.array(2), d.get("mode", "nearest")
+    kind = d.get("coordinate_transformation_mode", "half_pixel")
+    rounding = d.get("nearest_mode", "round_prefer_floor")
+    same = not d.input(3) and scales is not None and scales.size and mode != "cubic" and kind == "asymmetric"
+    if same and mode == "nearest":
+        same = rounding == ("floor" if (scales >= 1).all() else "ceil" if (scales <= 1).all() else "")
+    elif mode == "nearest" and not d.input(3) and scales is not None and scales.size:
         # Of a whole scale the nearest element is the same one.
-        same = same or (whole and coordinates == "half_pixel" and rounding.startswith("round"))
-    if not same or mode == "cubic":
-        raise Decline(f"before opset 11 coordinates are i / scale; these are {coordinates} ({mode}, {rounding})")
-    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value"):
+        whole = ((scales >= 1) & (scales == np.round(scales))).all()
+        same = whole and kind == "half_pixel" and rounding.startswith("round")
+    if not same:
+        _axis_by_axis(d, mode, kind, rounding)
+        return
+    for name in ("coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside"):
         d.drop(name)
-    d.set("mode", mode)
+    d.drop("extrapolation_value")
     names = d.input(1), d.input(2)
     d.values.absorbed.add(names[0])
     del d.node.input[1:]
     d.feed(1, names[1])
+
+
+def _axis_by_axis(d: Draft, mode: str, kind: str, rounding: str) -> None:
+    """Where the lengths are fixed: a matrix product along each axis, or elements picked."""
+    x, elem = d.input(0), d.elem(d.input(0))
+    before, after = d.shape(x), d.kind(d.output(0)).shape
+    scales = d.array(2)
+    if scales is None and d.input(2):
+        raise Decline("before opset 11 it takes scales that are fixed")
+    if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
+        raise Decline(f"before opset 11 coordinates are i / scale, of fixed scales; these are {kind} ({mode})")
+    y = cast(d, x, FLOAT) if elem in HALVES else x
+    for axis, (n, m) in enumerate(zip(before, after, strict=True)):
+        given = float(scales[axis]) if scales is not None and scales.size else None
+        if given == 1 or (given is None and n == m and n is not None):
+            continue
+        if not isinstance(n, int) or not isinstance(m, int) or not n or not m or n * m > LARGEST:
+            raise Decline(f"before opset 11 it has no {kind} ({mode}), and the length of axis {axis} is free")
+        scale = m / n if given is None else given
+        places = coordinates(kind, n, m, scale, 0.0, 1.0, np.float32 if mode == "nearest" else np.float64)
+        if mode == "nearest":
+            picked = ROUNDINGS[rounding](places).astype(np.int64).clip(0, n - 1)
+            y = d.emit("Gather", y, d.integers(picked, "places"), axis=axis, kind=d.kind(y))
+        else:
+            slope, inside = d.get("cubic_coeff_a", -0.75), bool(d.get("exclude_outside", 0))
+            weights = matrix(mode, places, n, scale, slope, False, inside).T
+            y = _product(d, y, axis, d.constant(weights, d.elem(y), "weights"))
+    d.values.absorbed.update(filter(None, d.node.input[1:]))
+    d.replace("Cast", y, elem=elem) if elem in HALVES else d.replace("Identity", y)
+    d.node = None
+
+
+def _product(d: Draft, x: str, axis: int, weights: str) -> str:
+    """x times a matrix along an axis."""
+    kind = Kind(d.kind(x).elem, (None,) * d.rank(x))
+    order = [*range(d.rank(x))]
+    order[axis], order[-1] = order[-1], order[axis]
+    if axis == len(order) - 1:
+        return d.emit("MatMul", x, weights, kind=kind)
+    turned = d.emit("MatMul", d.emit("Transpose", x, perm=order, kind=kind), weights, kind=kind)
+    return d.emit("Transpose", turned, perm=order, kind=kind)
 
 
 @converts("Resize", 11, 13)

@@ -17,7 +17,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
-from minorm.onnx.operators.composing import cast, mean_of
+from minorm.onnx.operators.composing import axes_from, cast, mean_of
 from minorm.onnx.operators.layer_norm import first_axis
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
@@ -87,7 +87,7 @@ def formula(d: Draft) -> None:
     x, scale = d.input(0), d.input(1)
     axis, elem = d.get("axis", -1), d.elem(scale)
     wide = TensorProto.DOUBLE if d.elem(x) == TensorProto.DOUBLE else d.get("stash_type", 1)
-    axes = [*range(axis, 0)] if axis < 0 else [*range(axis, d.rank(x))]
+    axes = axes_from(d, x, axis)
     data = cast(d, x, wide)
     squares = mean_of(d, d.emit("Mul", data, data), axes)
     root = d.emit("Sqrt", d.emit("Add", squares, d.scalar(d.get("epsilon", 1e-5), data, "epsilon")))

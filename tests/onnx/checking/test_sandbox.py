@@ -203,3 +203,43 @@ def test_statistics_that_nobody_fetches_do_not_spoil_the_result(graph_of: Any) -
     want = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
     report = mo.verify(shaped(proto, 2), [x], [want.astype(np.float32)])
     assert len(report.outputs) == 1
+
+
+def test_types_and_lengths_of_graphs_inside_nodes_and_of_functions(graph_of: Any) -> None:
+    body = onnx.helper.make_function(
+        "mine", "f", ["a"], ["b"], [onnx.helper.make_node("Concat", ["a", "a"], ["b"], axis=1)],
+        [onnx.helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    inside = [onnx.helper.make_graph(
+        [onnx.helper.make_node("Transpose", ["x"], [name])], name, [],
+        [onnx.helper.make_tensor_value_info(name, 1, None)]) for name in ("t", "e")]  # fmt: skip
+    nodes = [
+        onnx.helper.make_node("f", ["x"], ["m"], domain="mine"),
+        onnx.helper.make_node("If", ["yes"], ["y"], then_branch=inside[0], else_branch=inside[1]),
+    ]
+    model = graph_of(nodes, {"x": (np.float32, ["n", 3])}, ["m", "y"], {"yes": np.array(True)}, functions=[body],
+                     domains=["mine"])  # fmt: skip
+    found = sandbox.infer(model)
+    assert found[""]["m"] == [1, ["n", 6]]
+    assert found["/1.then_branch"]["t"] == [1, [3, "n"]]
+    assert found["mine:f:"] == {"a": [1, ["n", 3]], "b": [1, ["n", 6]]}
+
+
+def test_inference_that_fails_knows_nothing(graph_of: Any) -> None:
+    model = graph_of([], {}, [])
+    assert sandbox.infer(model, seconds=0.001) == {}
+
+
+def test_of_each_group_the_first_size_that_runs(graph_of: Any) -> None:
+    model = graph_of([onnx.helper.make_node("Reshape", ["x", "shape"], ["y"])], {"x": (np.float32, ["n"])}, ["y"],
+                     {"shape": np.array([2, -1])})  # fmt: skip
+    sizes = [{"inputs": {"x": (1, [n])}, "high": 1} for n in (3, 4, 6)]
+    taken, refused = sandbox.try_all(model, [sizes, sizes[:1]])
+    assert (taken.taken, len(taken.errors), taken.outputs[0].shape) == (1, 1, (2, 2))
+    assert (refused.taken, refused.outputs) == (None, ())
+    drawn = np.random.default_rng(0).standard_normal(4).astype(np.float32)
+    np.testing.assert_array_equal(taken.outputs[0].reshape(-1), drawn)
+    stage = sandbox.try_all(
+        graph_of([onnx.helper.make_node("Mystery", ["x"], ["y"])], {"x": (np.int64, [1])}, ["y"]), []
+    )
+    assert not stage.passed

@@ -137,7 +137,7 @@ def cases() -> Iterator[Case]:
     yield case("ScatterElements", 18, [M, i(1, 1).reshape(1, 2), f(1, 2)], (), (16,), reduction="add")
     yield case("ScatterND", 18, [M, i(1, 1).reshape(2, 1), f(2, 4)], (), (11, 13))
     yield case("OneHot", 9, [i(1, -1, 2), i(4), i(0, 1)], (), (11, 13))
-    yield case("OneHot", 11, [i(1, -1, 2), i(4), f(2)], (), (9,), axis=-2)
+    yield case("OneHot", 11, [i(1, -1, 2, -9, 4), i(4), f(2)], (), (9,), axis=-2)
     yield case("TopK", 1, [M], (), (10, 11, 24), 2, k=2)
     yield case("TopK", 11, [M, i(2)], (1,), (7, 10), 2, largest=0)
     yield case("MaxPool", 12, [f(1, 2, 7, 8)], (), (7, 8, 9), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
@@ -175,6 +175,18 @@ def cases() -> Iterator[Case]:
     )
     yield case("Resize", 13, [X, None, None, i(2, 4, 9, 9)], (), (11,), mode="linear")
     yield case("Resize", 19, [X, None, scales[2:]], (2,), (11, 13), axes=[2, -1], mode="cubic")
+    for mode in ("half_pixel", "align_corners", "pytorch_half_pixel"):
+        yield case(
+            "Resize",
+            13,
+            [X, None, None, i(2, 4, 9, 3)],
+            (3,),
+            (7, 10),
+            mode="linear",
+            coordinate_transformation_mode=mode,
+        )
+    yield case("Resize", 13, [X, None, None, i(2, 4, 4, 9)], (3,), (7,), mode="cubic", cubic_coeff_a=-0.5)
+    yield case("Resize", 13, [X, None, None, i(2, 4, 4, 9)], (3,), (7,), nearest_mode="ceil")
     yield case("Resize", 18, [X, None, None, i(9, 7)], (), (11, 13), axes=[3, 2], mode="linear")
     yield case("Pad", 1, [M], (), (7, 11, 18), paddings=[0, 1, 2, 0], value=1.5)
     yield case("Pad", 13, [M, i(0, 1, 2, 0), np.float32(1.5)], (1, 2), (7, 10))
