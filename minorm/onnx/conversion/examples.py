@@ -54,7 +54,7 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
         lengths |= {axes[0]: batch for axes in free.values() if 0 in axes}
         args = tuple(_random(entry, _shape(entry, shapes, free, lengths)) for entry in model.inputs)
         try:
-            with same_random_numbers_after(), untouched(model, None), no_grad():
+            with same_random_numbers_after(model), untouched(model, None), no_grad():
                 model(*args)
             return args
         except (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError) as error:
