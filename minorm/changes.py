@@ -261,7 +261,7 @@ class Changes:
         if root.requires_grad and root.creator is None:
             what = "a leaf" if root is self else "a view of a leaf"
             raise RuntimeError(
-                f"{operation}: the tensor is {what} that requires grad, and its gradient is one at the value it has; "
+                f"{operation}: the tensor is {what} that requires grad, and no recorded operation may change it; "
                 "change it inside minorm.no_grad(), or compute a new tensor"
             )
         return True

@@ -380,14 +380,14 @@ GRADIENTS = [
         "a parameter changed inside the graph",
         lambda: leaf(3).mul_(2),
         RuntimeError,
-        "mul_: the tensor is a leaf that requires grad, and its gradient is one at the value it has; change it inside "
+        "mul_: the tensor is a leaf that requires grad, and no recorded operation may change it; change it inside "
         "minorm.no_grad(), or compute a new tensor",
     ),
     Case(
         "a view of a parameter changed inside the graph",
         lambda: leaf(3)[1:].fill_(2),
         RuntimeError,
-        "fill_: the tensor is a view of a leaf that requires grad, and its gradient is one at the value it has; change "
+        "fill_: the tensor is a view of a leaf that requires grad, and no recorded operation may change it; change "
         "it inside minorm.no_grad(), or compute a new tensor",
     ),
     Case(

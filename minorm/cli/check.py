@@ -86,7 +86,7 @@ def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
 def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], seconds: float) -> list[Verdict]:
     """minorm, the checker, onnxruntime, and whether the two agree."""
     from minorm.onnx.checking import sandbox, verification
-    from minorm.onnx.conversion import examples
+    from minorm.onnx.exporting import examples
 
     args, results, verdict = _run(found, given)
     if args is None and found.inputs:  # onnxruntime may run what minorm does not
@@ -105,7 +105,7 @@ def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], secon
 
 
 def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict]:
-    from minorm.onnx.conversion import examples
+    from minorm.onnx.exporting import examples
     from minorm.onnx.exporting.recording import untouched
 
     model = found.module

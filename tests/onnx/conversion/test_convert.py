@@ -18,7 +18,6 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
 
 from minorm.onnx.checking import verification  # noqa: E402
-from minorm.onnx.conversion import examples  # noqa: E402
 
 EPS, MOMENTUM = float(np.float32(1e-5)), float(np.float32(0.9))
 VERSIONS = [1, 6, 7, 9, 14, 15]
@@ -389,18 +388,3 @@ def test_from_path_to_path_verified_with_weights_outside(tmp_path: Path) -> None
     contents = (tmp_path / "a.onnx").read_bytes()
     with pytest.raises(mo.LoadError, match="lies in another file"):
         mo.convert(contents, opset_version=20)
-
-
-def test_examples_find_lengths_that_the_model_takes(graph_of: Any) -> None:
-    pool = graph_of(
-        [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[40, 40])],
-        {"x": (np.float32, ["n", 1, "h", None])},
-        ["y"],
-    )
-    model = mo.load(pool)
-    (x,) = examples.example(model)
-    assert x.shape == (2, 1, 64, 64)
-    assert examples.free_axes(model.inputs, {}) == {"x": {0: "n", 2: "h", 3: "x_axis_3"}}
-    assert examples.example(model, {"x": (1, 1, 50, 50)})[0].shape == (1, 1, 50, 50)
-    with pytest.raises(ValueError, match="does not run on random inputs of the shapes it declares"):
-        examples.example(model, {"x": (1, 1, 5, 5)})
