@@ -13,8 +13,22 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
 from minorm_ext.buffers cimport address
-from minorm_ext.exponential cimport exp, expm1, normal, sigmoid as logistic, tanh as tanh_of
+from minorm_ext.exponential cimport exp, expm1, sigmoid as logistic, tanh as tanh_of
 from minorm_ext.storage cimport DOUBLE, SINGLE, Type, narrow, real, size_of, widen
+
+cdef extern from "normal.h" nogil:  # loops as those below
+    void minorm_gelu_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_gelu_grad_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_gelu_tanh_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_gelu_tanh_grad_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_erf_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_erf_grad_loop_f(const float*, const float*, float*, Py_ssize_t, float) noexcept
+    void minorm_gelu_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
+    void minorm_gelu_grad_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
+    void minorm_gelu_tanh_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
+    void minorm_gelu_tanh_grad_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
+    void minorm_erf_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
+    void minorm_erf_grad_loop_d(const double*, const double*, double*, Py_ssize_t, double) noexcept
 
 cdef extern from "stream.h" nogil:
     void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
@@ -24,26 +38,14 @@ cdef extern from "stream.h" nogil:
 
 # The functions of one element.
 
-cdef inline real density(real x) noexcept nogil:
-    """The derivative of normal(x)."""
-    return <real>0.3989422804014327 * exp(-<real>0.5 * x * x)
-
 cdef inline real clipped(real x, real low, real high) noexcept nogil:
     """x within [low, high]; NaN stays NaN."""
     x = low if x < low else x
     return high if x > high else x
 
-cdef inline real gelu_argument(real x) noexcept nogil:
-    """Twice the argument of gelu's tanh: (1 + tanh(u)) / 2 is the logistic of 2u. Beyond 30 it is 0 or 1 anyway."""
-    x = clipped(x, <real>-30, <real>30)
-    return <real>1.5957691216057308 * (x + <real>0.044715 * x * x * x)
 
-cdef inline real gelu_argument_slope(real x) noexcept nogil:
-    x = clipped(x, <real>-30, <real>30)
-    return <real>1.5957691216057308 * (1 + <real>0.134145 * x * x)
-
-
-# The operations: each fills one block. Gradients take dy as a, and x or y, whatever forward kept, as b.
+# The operations: each fills one block (gelu and erf: normal.h). Gradients take dy as a, and as b what forward kept of x
+# or y.
 
 cdef void add(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
     cdef Py_ssize_t i
@@ -164,28 +166,6 @@ cdef void elu_grad(const real* a, const real* b, real* out, Py_ssize_t n, real o
         below = a[i] * (option * exp(<real>0 if b[i] > 0 else b[i]))
         out[i] = below if b[i] <= 0 else a[i]
 
-cdef void gelu(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(n):
-        out[i] = a[i] * normal(a[i])
-
-cdef void gelu_grad(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(n):
-        out[i] = a[i] * (normal(b[i]) + b[i] * density(b[i]))
-
-cdef void gelu_tanh(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(n):
-        out[i] = a[i] * logistic(gelu_argument(a[i]))
-
-cdef void gelu_tanh_grad(const real* a, const real* b, real* out, Py_ssize_t n, real option) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef real s
-    for i in range(n):
-        s = logistic(gelu_argument(b[i]))
-        out[i] = a[i] * (s + b[i] * (s * (1 - s)) * gelu_argument_slope(b[i]))
-
 
 # The table: the number of an operation -> its two loops.
 
@@ -229,10 +209,12 @@ enter("silu", silu[float], silu[double], True)
 enter("silu_grad", silu_grad[float], silu_grad[double], True)
 enter("elu", elu[float], elu[double], True)
 enter("elu_grad", elu_grad[float], elu_grad[double], True)
-enter("gelu", gelu[float], gelu[double], True)
-enter("gelu_grad", gelu_grad[float], gelu_grad[double], True)
-enter("gelu_tanh", gelu_tanh[float], gelu_tanh[double], True)
-enter("gelu_tanh_grad", gelu_tanh_grad[float], gelu_tanh_grad[double], True)
+enter("gelu", minorm_gelu_loop_f, minorm_gelu_loop_d, True)
+enter("gelu_grad", minorm_gelu_grad_loop_f, minorm_gelu_grad_loop_d, True)
+enter("gelu_tanh", minorm_gelu_tanh_loop_f, minorm_gelu_tanh_loop_d, True)
+enter("gelu_tanh_grad", minorm_gelu_tanh_grad_loop_f, minorm_gelu_tanh_grad_loop_d, True)
+enter("erf", minorm_erf_loop_f, minorm_erf_loop_d, True)
+enter("erf_grad", minorm_erf_grad_loop_f, minorm_erf_grad_loop_d, True)
 
 
 # The driver.

@@ -1,4 +1,4 @@
-/* exp, exp - 1, tanh, the logistic and the normal distribution function, written so that a loop of them vectorises.
+/* exp, exp - 1, tanh and the logistic, written so that a loop of them vectorises.
  *
  * libm's functions are calls, one element at a time, and gcc uses its vector versions only under -ffast-math. These are
  * plain arithmetic without branches: x = n ln 2 + r with |r| <= (ln 2)/2, a polynomial for exp(r) - 1, and 2^n put
@@ -109,27 +109,5 @@ static inline double minorm_reduced_d(double x, int64_t *n) {
 
 MINORM_EXPONENTIALS(float, int32_t, f, -104.0, 89.0)
 MINORM_EXPONENTIALS(double, int64_t, d, -746.0, 710.0)
-
-/* The normal distribution function: with z = |x| the tail beyond z is exp(-z^2/2) R(z), where R(z) falls slowly like
- * 1/z, so it is a polynomial in t = 1/(1 + 0.35 z) (Chebyshev fit, relative error 2e-8). */
-static inline float minorm_normal_f(float x) {
-    float z = x < 0 ? -x : x;
-    float t = 1 / (1 + 0.35f * z);
-    float p = 2.003478445e-02f;
-    p = p * t - 1.118186042e-01f;
-    p = p * t + 2.425061166e-01f;
-    p = p * t - 2.330757082e-01f;
-    p = p * t + 7.419978082e-02f;
-    p = p * t - 3.022919409e-02f;
-    p = p * t + 4.883921891e-02f;
-    p = p * t + 8.772782981e-02f;
-    p = p * t + 1.225568429e-01f;
-    p = p * t + 1.396291405e-01f;
-    p = p * t + 1.396297961e-01f;
-    float tail = minorm_exp_f(-0.5f * z * z) * (p * t);
-    return x > 0 ? 1 - tail : tail;
-}
-
-static inline double minorm_normal_d(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 
 #endif

@@ -5,12 +5,10 @@ cdef extern from "exponential.h" nogil:
     float minorm_expm1_f(float x) noexcept
     float minorm_tanh_f(float x) noexcept
     float minorm_sigmoid_f(float x) noexcept
-    float minorm_normal_f(float x) noexcept
     double minorm_exp_d(double x) noexcept
     double minorm_expm1_d(double x) noexcept
     double minorm_tanh_d(double x) noexcept
     double minorm_sigmoid_d(double x) noexcept
-    double minorm_normal_d(double x) noexcept
 
 ctypedef fused real:
     float
@@ -31,8 +29,3 @@ cdef inline real tanh(real x) noexcept nogil:
 
 cdef inline real sigmoid(real x) noexcept nogil:
     return minorm_sigmoid_f(x) if real is float else minorm_sigmoid_d(x)
-
-
-cdef inline real normal(real x) noexcept nogil:
-    """The normal distribution function."""
-    return minorm_normal_f(x) if real is float else minorm_normal_d(x)

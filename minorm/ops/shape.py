@@ -76,6 +76,23 @@ class Cat(Function):
         return tuple(np.split(dy, list(itertools.accumulate(self.lengths))[:-1], self.axis))
 
 
+class Unbind(Function):
+    """The slices of a copy of x along `axis`: their gradients make one array, where those of x[i] are one each."""
+
+    def forward(self, x: Any, *, axis: int) -> Any:
+        self.shape, self.axis = x.shape, axis
+        rows = np.moveaxis(x, axis, 0).copy()
+        return tuple(rows[i, ...] for i in range(len(rows)))
+
+    def backward(self, *slices: Any) -> Any:
+        dx = np.zeros_like(next(dy for dy in slices if dy is not None), shape=self.shape)
+        rows = np.moveaxis(dx, self.axis, 0)
+        for i, dy in enumerate(slices):
+            if dy is not None:
+                rows[i] = dy
+        return dx
+
+
 class Pad(Function):
     """`widths[i] = (before, after)` elements of `value` around axis i; a negative width cuts elements away."""
 

@@ -14,7 +14,7 @@ from minorm.kernels import cpu
 from minorm.kernels.reference import elementwise as reference
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
-NAMES = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh"]
+NAMES = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
 TWO = ["add", "sub", "mul"]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 3.0, -3.0, 6.0, 90.0, -90.0, 1e-30]
 

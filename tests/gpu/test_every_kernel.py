@@ -16,6 +16,7 @@ import minorm.functional as F
 from minorm import dtypes, nn, optim
 from minorm.kernels import select
 from minorm.kernels.gpu.source import C_NAMES, FOLDER
+from minorm.ops import special
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 CLOSE = {mn.float64: 1e-10, mn.float32: 3e-5, mn.float16: 5e-3, mn.bfloat16: 4e-2}
@@ -78,6 +79,7 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
     for name in ACTIVATIONS:
         yield name, both(getattr(F, name), numbers(3, 13))
     yield "gelu by tanh", both(lambda x: F.gelu(x, approximate="tanh"), numbers(3, 13))
+    yield "erf", both(special.Erf.apply, numbers(3, 13))
     for axis in (0, 1):
         yield f"softmax {axis}", both(lambda x, a=axis: F.softmax(x, a), numbers(5, 13))
         yield f"log_softmax {axis}", both(lambda x, a=axis: F.log_softmax(x, a), numbers(5, 13))

@@ -14,7 +14,7 @@ from minorm.kernels.gpu import softmax_plan, update_plan, windows
 from minorm.kernels.gpu.source import FOLDER, expression, source
 
 INT, LONG = dtypes.int32, dtypes.int64
-ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh"]
+ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
 FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu"]
 PARAMETERS = 4096  # bytes of arguments that every device takes
 

@@ -22,6 +22,7 @@ from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.ops import activation, reduction, response, scatter, special, stepwise
+from minorm.ops.shape import Unbind
 
 
 def _table() -> Any:
@@ -106,6 +107,7 @@ OPERATIONS: dict[str, Case] = {
     "cat, stack": (lambda a, b: mn.stack([mn.cat([a, b]), mn.cat([b, a])], 1), ((2, 5), (3, 5))),
     "pad": (lambda a: mn.pad(a, (1, -2, 0, 3), 2.5), ((4, 5),)),
     "split, chunk, unbind": (lambda a: a.split(2, 1)[1] * a.chunk(3, 1)[0] + a.unbind(1)[0].unsqueeze(1), ((4, 5),)),
+    "unbind at once": (lambda a: sum(Unbind.apply(a, axis=1)[1:], a[:, 0]), ((4, 5),)),
     "index": (lambda a: a[1:, ::2] + a[0, None, -1], ((4, 5),)),
     "index by an array": (lambda a: a[mn.tensor([0, 2, 0, -1]).to(a.device)] * 2, ((4, 5),)),
     "index by NumPy's array": (lambda a: a[:, np.array([0, 2, 0])], ((4, 5),)),

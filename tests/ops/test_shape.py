@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.ops import shape
 from minorm.testing import gradcheck
 
 MOVES = {
@@ -69,3 +70,21 @@ def test_zero_sized_tensors_pass_through() -> None:
     x = mn.zeros(0, 3, requires_grad=True)
     mn.cat([x.reshape(3, 0).T, mn.ones(2, 3)]).sum().backward()
     assert x.grad.shape == (0, 3)
+
+
+def test_unbind_of_an_operator_makes_one_gradient_of_those_of_its_slices(rng) -> None:
+    x = rng.standard_normal((2, 3, 4))
+    for axis in range(3):
+        slices = shape.Unbind.apply(mn.tensor(x), axis=axis)
+        for i, part in enumerate(slices):
+            np.testing.assert_array_equal(part.data, x.take(i, axis))
+            assert not np.shares_memory(part.data, x)
+
+        def product(x, axis=axis):
+            first, *_, last = shape.Unbind.apply(x, axis=axis)
+            return first * last
+
+        gradcheck(product, x)
+    numbers = shape.Unbind.apply(mn.tensor([1.0, 2.0]), axis=0)
+    assert [(type(y.data), y.shape, y.item()) for y in numbers] == [(np.ndarray, (), 1), (np.ndarray, (), 2)]
+    gradcheck(lambda x: shape.Unbind.apply(x, axis=0)[1], rng.standard_normal(3))

@@ -19,21 +19,21 @@ def test_erf_to_the_last_digits(rng):
     assert np.isnan(Erf.apply(mn.tensor([math.nan])).data).all()
 
 
-@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float32])
-def test_erf_keeps_the_type(rng, dtype):
+@pytest.mark.parametrize(("dtype", "units"), [(mn.float16, 0), (mn.bfloat16, 0), (mn.float32, 2)])
+def test_erf_keeps_the_type(rng, dtype, units):
     x = rng.normal(0, 1, (3, 5)).astype(dtype)
     y = Erf.apply(mn.Tensor(x))
     assert y.dtype == dtype
-    exact = np.vectorize(math.erf)(x.astype(np.float64)).astype(dtype)
-    np.testing.assert_array_equal(y.data, exact)
+    exact = np.vectorize(math.erf)(x.astype(np.float64))
+    rounded = exact.astype(dtype).astype(np.float64)
+    error = abs(y.data.astype(np.float64) - (exact if units else rounded))
+    assert (error <= units * np.spacing(abs(exact).astype(np.float32))).all()
 
 
-@pytest.mark.parametrize("n", [1 << 14, (1 << 14) + 1, 50_000])
-def test_erf_of_many_is_that_of_each_block(rng, n):
-    x = rng.normal(0, 2, (n, 2)).astype(np.float32)[:, 1]
-    y = Erf.apply(mn.Tensor(x)).data
-    for part in (slice(0, 100), slice((1 << 14) - 50, (1 << 14) + 50), slice(-100, None)):
-        np.testing.assert_array_equal(y[part], Erf.apply(mn.Tensor(x[part].copy())).data)
+def test_erf_of_integers_is_theirs():
+    y = Erf.apply(mn.tensor([-3, -1, 0, 1, 7]))  # ONNX's takes them
+    assert y.data.dtype == np.int64
+    assert y.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_erf_gradient(rng):

@@ -30,11 +30,10 @@ from minorm.kernels.cpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu",
-    "gelu_grad",
-    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
-    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
-    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "erf_grad", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
+    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
+    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
@@ -203,3 +202,11 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
     fallback = functools.partial(reference.gelu_grad, approximate=approximate)
     return _map(_gelu_names[approximate] + "_grad", fallback, dy, x)
+
+
+def erf(x: Any) -> Any:
+    return _map("erf", reference.erf, x)
+
+
+def erf_grad(dy: Any, x: Any) -> Any:
+    return _map("erf_grad", reference.erf_grad, dy, x)

@@ -83,6 +83,13 @@ struct gelu_tanh {  // Phi(x) = (1 + tanh u) / 2 = 1 / (1 + e^-2u), u = sqrt(2 /
     }
 };
 
+struct erf {
+    template <class C> static __device__ C y(C x, C) { return erf_of(x); }
+    template <class C> static __device__ C dx(C dy, C x, C) {
+        return dy * (C(1.12837916709551257390) * exp_of(-x * x));
+    }
+};
+
 struct scale {
     template <class C> static __device__ C y(C x, C factor) { return x * factor; }
 };

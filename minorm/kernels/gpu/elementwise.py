@@ -29,11 +29,10 @@ from minorm.kernels.gpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu",
-    "gelu_grad",
-    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
-    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
-    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "erf_grad", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
+    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
+    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 THREADS = 256
@@ -169,15 +168,23 @@ _gelu_names = {"none": "op::gelu", "tanh": "op::gelu_tanh"}
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    return _map(_gelu_names[approximate], functools.partial(_no_gelu, x.dtype), x)
+    return _map(_gelu_names[approximate], functools.partial(_no_integers, "gelu", x.dtype), x)
 
 
 def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
-    return _map(_gelu_names[approximate], functools.partial(_no_gelu, x.dtype), dy, x)
+    return _map(_gelu_names[approximate], functools.partial(_no_integers, "gelu", x.dtype), dy, x)
 
 
-def _no_gelu(dtype: Any, *arrays: Any) -> Any:
-    """What is left for gelu without floats: CuPy's arrays have no erfc in the reference's way."""
+def erf(x: Any) -> Any:
+    return _map("op::erf", functools.partial(_no_integers, "erf", x.dtype), x)
+
+
+def erf_grad(dy: Any, x: Any) -> Any:
+    return _map("op::erf", functools.partial(_no_integers, "erf", x.dtype), dy, x)
+
+
+def _no_integers(operation: str, dtype: Any, *arrays: Any) -> Any:
+    """What is left for these two without floats: CuPy's arrays have no erf in the reference's way."""
     if arrays[0].size:
-        raise TypeError(f"gelu: x has dtype {dtype} on a GPU; expected a float type: x.astype(np.float32)")
+        raise TypeError(f"{operation}: x has dtype {dtype} on a GPU; expected a float type: x.astype(np.float32)")
     return cupy.empty_like(arrays[-1])

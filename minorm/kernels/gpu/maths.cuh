@@ -9,6 +9,8 @@ __device__ inline float log_of(float v) { return logf(v); }
 __device__ inline double log_of(double v) { return log(v); }
 __device__ inline float tanh_of(float v) { return tanhf(v); }
 __device__ inline double tanh_of(double v) { return tanh(v); }
+__device__ inline float erf_of(float v) { return erff(v); }
+__device__ inline double erf_of(double v) { return erf(v); }
 __device__ inline float erfc_of(float v) { return erfcf(v); }
 __device__ inline double erfc_of(double v) { return erfc(v); }
 __device__ inline float sqrt_of(float v) { return sqrtf(v); }

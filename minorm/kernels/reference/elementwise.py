@@ -25,10 +25,10 @@ from minorm.kernels.reference.sums import sum_axes, sum_to
 from minorm.kernels.reference.widening import widened
 
 __all__ = [
-    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "gelu", "gelu_grad",
-    "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax", "log_softmax_grad", "mul", "relu",
-    "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax",
-    "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf", "erf_grad",
+    "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
+    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
+    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 
@@ -193,3 +193,16 @@ def _normal(x: Any, approximate: str) -> tuple[Any, Any]:
         return (1 + t) / 2, (1 - t * t) / 2 * c * (1 + 3 * cubic * x * x)
     erfc = np.frompyfunc(math.erfc, 1, 1)
     return erfc(-x / math.sqrt(2)).astype(np.float64) / 2, np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+@widened
+def erf(x: Any) -> Any:
+    """2 / sqrt(pi) * the integral of exp(-t^2) from 0 to x"""
+    return np.frompyfunc(math.erf, 1, 1)(x).astype(x.dtype)
+
+
+@widened
+def erf_grad(dy: Any, x: Any) -> Any:
+    """dy * 2 / sqrt(pi) * exp(-x^2)"""
+    x = x.astype(np.float64)
+    return (dy * (2 / math.sqrt(math.pi) * np.exp(-x * x))).astype(dy.dtype)
