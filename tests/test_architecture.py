@@ -216,8 +216,8 @@ ROOMS = {  # of minorm/onnx: which others each may import
     "operators": {"graph"},
     "loading": {"graph", "operators"},
     "checking": {"graph", "operators", "loading"},
-    "exporting": {"graph", "operators", "loading", "checking"},
-    "conversion": {"graph", "operators", "loading", "checking", "exporting"},
+    "conversion": {"graph", "operators", "loading", "checking"},
+    "exporting": {"graph", "operators", "loading", "checking", "conversion"},
 }
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm.cli import extras, shapes
+from minorm import atomic
+from minorm.cli import extras, shapes, words
 
 if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
+    from minorm.onnx.checking.layers import LayerRow
+    from minorm.onnx.checking.profiling import Seen
 
 SECONDS = 120.0
 
@@ -30,20 +34,37 @@ class Verdict:
     text: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that is said of a file. `size`: the shapes of the inputs that minorm ran on, none where it did not run."""
+
+    found: Inspection
+    verdicts: list[Verdict]
+    size: dict[str, tuple[int, ...]]
+    layers: list[LayerRow]
+
+    @property
+    def multiplications(self) -> int | None:
+        """Of one run at `size`."""
+        return sum(layer.multiplications or 0 for layer in self.layers) if self.size else None
+
+
 def add(commands: Any) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "check",
         help="say what is in an ONNX model, what is odd about it, and whether it runs",
-        description="List every node of an ONNX model with its version, whether minorm runs and trains it, and its "
-        "parameters; every weight that would train; every normalization with its mode, momentum and eps, and what is "
-        "odd about it. Then load it, run the ONNX checker, and compare minorm with onnxruntime on random inputs. The "
-        "exit code is 0 if nothing failed; what is merely odd does not count.",
+        description="Draw an ONNX model as layers, with the shapes, parameters and multiplications at the size given "
+        "with --shape. List every node with its version, whether minorm runs and trains it; every weight that would "
+        "train; every normalization with its mode, momentum and eps, and what is odd about it. Then load it, run the "
+        "ONNX checker, and compare minorm with onnxruntime on random inputs. The exit code is 0 if nothing failed; "
+        "what is merely odd does not count.",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
     shapes.add(parser)
-    parser.add_argument("--brief", action="store_true", help="count operators and weights instead of listing them")
+    parser.add_argument("--brief", action="store_true", help="count nodes and weights, and show layers from afar")
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
+    parser.add_argument("--html", metavar="PAGE.html", help="write a page with the layers and the graph drawn")
     parser.add_argument(
         "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
     )
@@ -58,24 +79,43 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
+    from minorm.cli import check_page
     from minorm.onnx.checking.inspection import inspect
+    from minorm.onnx.exporting import examples
 
+    if args.html is not None:
+        page = atomic.destination(args.html, "check")  # an error now, and not after the work
+        if os.path.realpath(args.model) == page:
+            raise ValueError(f"--html {args.html} is the model itself; expected another file")
+    given = shapes.parse(args.shape)
     found = inspect(args.model, args.max_bytes)
-    verdicts = judge(found, args.model, shapes.parse(args.shape), args.seconds)
+    if found.inputs:
+        examples.with_lengths(found.inputs, given)  # an error now, where they do not fit
+    verdicts, size, seen = judge(found, args.model, given, args.seconds)
+    report = Report(found, verdicts, size, found.layers(seen))
+    if args.html is not None:
+        with atomic.replacing(args.html, "check") as file:
+            file.write(check_page.page(report).encode())
     if args.json:
-        print(json.dumps(_plain(found, verdicts), indent=2))
+        print(json.dumps(_plain(report), indent=2))
     else:
         from rich.console import Console
 
         from minorm.cli import check_view
 
-        check_view.show(Console(highlight=False), found, verdicts, args.brief)
+        check_view.show(Console(highlight=False), report, args.brief)
     return int(any(verdict.state == "FAILED" for verdict in verdicts))
 
 
-def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
+def _plain(report: Report) -> dict[str, Any]:
+    found, verdicts = report.found, report.verdicts
     return {
         **found.facts,
+        "size": report.size,
+        "multiplications": report.multiplications,
+        "layers": [_layer(layer) for layer in report.layers],
+        "folded": found.folded,
+        "cuts": list(found.cuts),
         "nodes": [dataclasses.asdict(row) for row in found.rows],
         "weights": [dataclasses.asdict(weight) for weight in found.weights],
         "normalizations": [dataclasses.asdict(norm) for norm in found.norms],
@@ -83,12 +123,24 @@ def _plain(found: Inspection, verdicts: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], seconds: float) -> list[Verdict]:
-    """minorm, the checker, onnxruntime, and whether the two agree."""
+def _layer(layer: LayerRow) -> dict[str, Any]:
+    kept = ("path", "name", "operators", "shape", "parameters", "frozen", "statistics", "fixed", "multiplications")
+    return {name: getattr(layer, name) for name in kept} | {"trains": layer.trains}
+
+
+def judge(
+    found: Inspection, path: str, given: dict[str, tuple[int, ...]], seconds: float
+) -> tuple[list[Verdict], dict[str, tuple[int, ...]], Seen]:
+    """minorm, the checker, onnxruntime, and whether the two agree; the shapes of the inputs that minorm ran on.
+
+    And what it saw its nodes make of them.
+    """
     from minorm.onnx.checking import sandbox, verification
     from minorm.onnx.exporting import examples
 
-    args, results, verdict = _run(found, given)
+    args, results, verdict, seen = _run(found, given)
+    module = found.module
+    size = {} if module is None or args is None else dict(zip(module.input_names, (x.shape for x in args), strict=True))
     if args is None and found.inputs:  # onnxruntime may run what minorm does not
         args = examples.exact(found.inputs, given)
     names = [entry.name for entry in found.inputs]
@@ -101,34 +153,34 @@ def judge(found: Inspection, path: str, given: dict[str, tuple[int, ...]], secon
     verdicts.append(_runtime(answer, arrays is not None))
     if answer.outputs is not None and results is not None:
         verdicts.append(_comparison(found, answer.outputs, results))
-    return verdicts
+    return verdicts, size, seen
 
 
-def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict]:
+def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict, Seen]:
+    from minorm.onnx.checking import profiling
     from minorm.onnx.exporting import examples
     from minorm.onnx.exporting.recording import untouched
 
     model = found.module
     if model is None:
-        refused = f"does not have {len(found.unsupported)} of {len(found.rows)} nodes"
-        return None, None, Verdict("minorm", "FAILED", refused if found.unsupported else found.error)
+        refused = f"does not run {len(found.unsupported)} of {len(found.rows)} nodes"
+        return None, None, Verdict("minorm", "FAILED", refused if found.unsupported else found.error), {}
     try:
         args = examples.example(model, given)
-        with mn.no_grad(), untouched(model, None):
+        with mn.no_grad(), untouched(model, None), profiling.watched() as seen:
             start = time.perf_counter()
             results = model(*args)
             took = time.perf_counter() - start
     except ValueError as error:
-        return None, None, Verdict("minorm", "FAILED", str(error))
+        return None, None, Verdict("minorm", "FAILED", str(error)), {}
     results = results if isinstance(results, tuple) else (results,)
-    shapes_ = ", ".join(f"{name} {_shape(y.shape)}" for name, y in zip(model.output_names, results, strict=True))
-    inputs = ", ".join(f"{name} {_shape(x.shape)}" for name, x in zip(model.input_names, args, strict=True))
-    text = f"runs all {len(found.rows)} nodes: {inputs} -> {shapes_}, in {_time(took)}"
-    return args, results, Verdict("minorm", "ok", text)
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "number"
+    given_, made = (
+        words.shapes({name: x.shape for name, x in zip(names, tensors, strict=True) if isinstance(x, mn.Tensor)})
+        for names, tensors in ((model.input_names, args), (model.output_names, results))
+    )
+    text = f"runs all {len(found.rows)} nodes: {given_} -> {made or 'lists'}, in {_time(took)}"
+    compared = all(isinstance(y, mn.Tensor) for y in results)
+    return args, results if compared else None, Verdict("minorm", "ok", text), seen
 
 
 def _time(seconds: float) -> str:

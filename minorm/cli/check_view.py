@@ -12,37 +12,41 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from minorm.cli.words import bare, counted, listed, odd, printable, shape, short, totals
+from minorm.onnx.checking.layers import overview
+from minorm.onnx.loading import cutting
+
 if TYPE_CHECKING:
-    from minorm.cli.check import Verdict
+    from minorm.cli.check import Report, Verdict
     from minorm.onnx.checking.inspection import Inspection, Row, Weight
+    from minorm.onnx.checking.layers import LayerRow
 
 YES, NO, DIM, ODD = "blue", "bold red", "dim", "yellow"
+BRIEF = 24  # layers
 STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}
 
 
 def _text(text: str, style: str = "") -> Text:
-    """What a file says, which may be anything: characters that move a terminal's cursor are written as escapes."""
-    return Text(_printable(text), style)
+    return Text(printable(text), style)
 
 
 def _assemble(*parts: str | tuple[str, str]) -> Text:
-    return Text.assemble(*(_printable(p) if isinstance(p, str) else (_printable(p[0]), p[1]) for p in parts))
+    return Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
 
 
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def show(console: Console, found: Inspection, verdicts: Sequence[Verdict], brief: bool = False) -> None:
-    """Print everything; with `brief` operators and weights are counted, not listed."""
-    for part in _parts(found, verdicts, brief):
+def show(console: Console, report: Report, brief: bool = False) -> None:
+    """Print everything; with `brief` layers are seen from afar, operators and weights counted, not listed."""
+    for part in _parts(report, brief):
         console.print(part)
         console.print()
-    console.print(_end(found, verdicts))
+    console.print(_end(report.found, report.verdicts))
 
 
-def _parts(found: Inspection, verdicts: Sequence[Verdict], brief: bool) -> Iterator[Any]:
+def _parts(report: Report, brief: bool) -> Iterator[Any]:
+    found = report.found
     yield _facts(found.facts)
+    if report.layers:
+        yield _layers(report, overview(report.layers, BRIEF) if brief else report.layers)
     yield _operators(found.rows) if brief else _nodes(found.rows)
     if found.weights and not brief:
         yield _weights(found.weights)
@@ -52,8 +56,8 @@ def _parts(found: Inspection, verdicts: Sequence[Verdict], brief: bool) -> Itera
     if odd is not None:
         yield odd
     if found.unsupported:
-        yield _unsupported(found.unsupported)
-    yield _verdicts(verdicts)
+        yield _unsupported(found)
+    yield _verdicts(report.verdicts)
 
 
 def _head(title: str, note: str = "") -> Text:
@@ -91,6 +95,26 @@ def _facts(facts: dict[str, Any]) -> Group:
     return _section(facts["file"], f"{facts['bytes']:,} bytes", grid)
 
 
+def _layers(report: Report, rows: Sequence[LayerRow]) -> Group:
+    """The model from its inputs to its outputs."""
+    table, kept = _table(), any(row.fixed for row in rows)
+    table.add_column("layer", overflow="fold", ratio=2)
+    table.add_column("operators", overflow="fold", ratio=2)
+    for name in ("output", "parameters", *(["fixed"] if kept else []), "mult.", "trains"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            _text(row.name),
+            _text(counted(row.operators)),
+            shape(row.shape) if row.shape is not None else _text("-", DIM),
+            f"{row.parameters:,}" if row.parameters else _text("-", DIM),
+            *([f"{row.fixed:,}" if row.fixed else _text("-", DIM)] if kept else []),
+            short(row.multiplications) if row.multiplications else _text("-", DIM),
+            _text(row.trains or "-", {"yes": YES, "": DIM}.get(row.trains, ODD)),
+        )
+    return _section("Layers", totals(report), table)
+
+
 def _nodes(rows: Sequence[Row]) -> Group:
     table = _table()
     table.add_column("node", overflow="fold", ratio=1)
@@ -99,7 +123,7 @@ def _nodes(rows: Sequence[Row]) -> Group:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            _text(_short(row.node, row.operator)),
+            _text(bare(row.node, row.operator)),
             _text(row.operator),
             str(row.since) if row.since else _text("?", NO),
             _text("yes", YES) if row.runs else _text("NO", NO),
@@ -107,11 +131,6 @@ def _nodes(rows: Sequence[Row]) -> Group:
             f"{row.parameters:,}" if row.parameters else _text("-", DIM),
         )
     return _section("Nodes", _count(rows), table)
-
-
-def _short(node: str, operator: str) -> str:
-    """The name without the operator at its end, `layer1/bn/BatchNormalization`, which stands in the next column."""
-    return node.removesuffix(f"/{operator}") or node
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -148,8 +167,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
     table.add_column("shape", justify="right", no_wrap=True)
     table.add_column("numbers", justify="right", no_wrap=True)
     for weight in weights:
-        shape = "x".join(map(str, weight.shape)) or "number"
-        table.add_row(_text(weight.name), _text(", ".join(weight.readers)), shape, f"{weight.count:,}")
+        table.add_row(_text(weight.name), _text(", ".join(weight.readers)), shape(weight.shape), f"{weight.count:,}")
     total = sum(weight.count for weight in weights)
     return _section(
         "Would train", f"{total:,} numbers in {len(weights)} weights; load(trainable=...) changes it", table
@@ -165,9 +183,9 @@ def _norms(found: Inspection) -> Group:
     table.add_column("over", overflow="fold")
     for norm in found.norms:
         momentum, eps = ("-" if value is None else f"{value:.4g}" for value in (norm.momentum, norm.eps))
-        node = _assemble(_short(norm.node, norm.operator), (" !", ODD) if norm.odd else "")
+        node = _assemble(bare(norm.node, norm.operator), (" !", ODD) if norm.odd else "")
         name = norm.operator.removesuffix("Normalization")
-        table.add_row(node, name, str(norm.since), norm.mode or _text("-", DIM), momentum, eps, norm.over)
+        table.add_row(node, name, str(norm.since or "-"), norm.mode or _text("-", DIM), momentum, eps, norm.over)
     marked = sum(bool(norm.odd) for norm in found.norms)
     return _section("Normalizations", f"{len(found.norms)}, {marked} of them odd (!)" if marked else "", table)
 
@@ -182,40 +200,36 @@ def _kinds(found: Inspection) -> Group:
         odd = sum(bool(n.odd) for n in found.norms if (n.operator, n.since, n.mode, n.momentum, n.eps) == kind)
         momentum, eps = ("-" if value is None else f"{value:.4g}" for value in kind[3:])
         mark = _text(str(odd), ODD) if odd else _text("-", DIM)
-        table.add_row(str(number), kind[0], str(kind[1]), kind[2] or _text("-", DIM), momentum, eps, mark)
+        table.add_row(str(number), kind[0], str(kind[1] or "-"), kind[2] or _text("-", DIM), momentum, eps, mark)
     return _section("Normalizations", str(len(found.norms)), table)
 
 
 def _odd(found: Inspection) -> Group | None:
     """Each oddity once, under the nodes it is found in."""
-    where: dict[str, list[str]] = {}
-    for norm in found.norms:
-        for sentence in norm.odd:
-            where.setdefault(sentence, []).append(_short(norm.node, norm.operator))
-    if not where:
+    told = odd(found)
+    if not told:
         return None
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style=ODD, no_wrap=True)
     grid.add_column(overflow="fold")
-    told: dict[tuple[str, ...], list[str]] = {}
-    for sentence, nodes in where.items():
-        told.setdefault(tuple(nodes), []).append(sentence)
-    for names, sentences in told.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        grid.add_row("", _text(f"node{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}", DIM))
+    for nodes, sentences in told.items():
+        grid.add_row("", _text(listed(nodes), DIM))
         for sentence in sentences:
             grid.add_row("!", sentence)
     return _section("Odd", "valid, but worth knowing", grid)
 
 
-def _unsupported(rows: Sequence[Row]) -> Group:
+def _unsupported(found: Inspection) -> Group:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for row in rows:
+    for row in found.unsupported:
         version = f" {row.since}" if row.since else ""
         grid.add_row(_text("NO", NO), _assemble(f"{row.operator}{version}, {row.node}", (f"\n{row.why}", DIM)))
-    return _section("Not supported", f"{len(rows)} nodes", grid)
+    advice = cutting.advice(found.cuts)
+    if advice:
+        grid.add_row("", _text(advice))
+    return _section("Not supported", f"{len(found.unsupported)} nodes", grid)
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> Group:

@@ -1,4 +1,4 @@
-"""`--shape x=1,3,224,224`: the shapes of inputs, where a file leaves axes free."""
+"""`--shape x=1,3,224,224` and `--shape height=224`: lengths of inputs, where a file leaves axes free."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from collections.abc import Sequence
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare the option, which may be given once for each input."""
+    """Declare the option, which may be given once for each input and axis."""
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
-        metavar="INPUT=N,N",
-        help="the shape of an input, such as x=1,3,224,224, where the file leaves axes free and guessing fails",
+        metavar="NAME=N,N",
+        help="the shape of an input, such as x=1,3,224,224, or the length of a free axis, such as height=224, where "
+        "guessing fails; other axes stay free",
     )
 
 
 def parse(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes by input; ValueError where one cannot be read."""
-    found = {}
+    """The lengths by input or axis; ValueError where one cannot be read, or a name stands there twice."""
+    found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")
         parts = [part.strip() for part in lengths.split(",")] if lengths.strip() else []
         if not name or not all(part.isascii() and part.isdigit() for part in parts):
-            raise ValueError(f"--shape {text}: expected INPUT=N,N, such as x=1,3,224,224")
+            raise ValueError(f"--shape {text}: expected INPUT=N,N, such as x=1,3,224,224, or AXIS=N, such as h=224")
+        if name in found:
+            raise ValueError(f"--shape {text}: {name!r} has a shape already")
         found[name] = tuple(int(part) for part in parts)
     return found

@@ -85,8 +85,10 @@ def test_unsupported_nodes_are_listed_and_fail(tmp_path: Path, capsys: pytest.Ca
     assert "Not supported 2 nodes" in lines
     assert "NO Det 11, det" in lines
     assert "NO NonZero 13, where" in lines
+    assert lines.count("minorm does not have the operator Det") == 1
+    assert not any("outputs=" in line for line in lines)  # nothing lies in front
     assert "det Det 11 NO - -" in lines
-    assert "minorm FAILED does not have 2 of 3 nodes" in lines
+    assert "minorm FAILED does not run 2 of 3 nodes" in lines
     assert lines[-1].startswith("Failed: minorm")
 
 
@@ -188,6 +190,49 @@ def test_free_axes_are_tried_and_can_be_given(tmp_path: Path, capsys: pytest.Cap
     code, lines = check(capsys, path, "--shape", "x=5,7")
     assert code == 0
     assert "x 5x7 -> y 5x7" in "\n".join(lines)
+    code, lines = check(capsys, path, "--shape", "height=7")
+    assert code == 0
+    assert "x 2x7 -> y 2x7" in "\n".join(lines)
+    for wrong, why in (
+        ("width=7", "there is no input and no free axis 'width'; the model has x (batch, height)"),
+        ("x=5", "shapes gives 'x' 1 axes; the file says 2: x (batch, height)"),
+        ("height=7,8", "shapes gives axis 'height' 2 lengths; expected one"),
+    ):
+        assert cli.main(["check", path, "--shape", wrong]) == 1
+        assert capsys.readouterr() == ("", f"minorm check: {why}\n")
+
+
+def test_layers_with_shapes_and_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), nn.Conv2d(4, 2, 1))
+    net[1].freeze()
+    mo.export(net, mn.randn(2, 3, 8, 8), tmp_path / "m.onnx", opset_version=17)
+    code, lines = check(capsys, str(tmp_path / "m.onnx"), "--shape", "batch=5")
+    assert code == 0
+    assert "Layers at x 5x3x8x8: 20.9 k multiplications; 130 parameters, 10 frozen" in lines
+    assert "0.0 Conv 5x4x6x6 112 19.4 k yes" in lines
+    assert "0.2 Relu 5x4x6x6 - - -" in lines
+    assert "1 Conv 5x2x6x6 10 1.44 k frozen" in lines
+    cli.main(["check", str(tmp_path / "m.onnx"), "--shape", "batch=5", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["size"], found["multiplications"], found["frozen"]) == ({"x": [5, 3, 8, 8]}, 20880, 10)
+    assert (found["folded"], found["cuts"]) == ([], [])
+    assert found["layers"][0] == {
+        "path": "0.0", "name": "0.0", "operators": {"Conv": 1}, "shape": [5, 4, 6, 6], "parameters": 112,
+        "frozen": 0, "statistics": 0, "fixed": 0, "multiplications": 5 * 36 * 4 * 27, "trains": "yes",
+    }  # fmt: skip
+
+
+def test_where_to_cut_and_what_was_folded_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = {"onnx::Conv_7": np.ones((3, 3, 1, 1), np.float32), "onnx::Conv_8": np.ones(3, np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", *held], ["/c/Conv_output_0"], name="/c/Conv"),
+        helper.make_node("Det", ["/c/Conv_output_0"], ["y"]),
+    ]
+    code, lines = check(capsys, write(tmp_path / "m.onnx", nodes, [1, 3, 4, 4], **held))
+    assert code == 1
+    text = " ".join(lines)
+    assert "load(..., outputs=['/c/Conv_output_0']) loads the graph in front of them" in text
+    assert "node /c/Conv ! BatchNorm was folded into 1 convolution when the model was exported: it is no layer" in text
 
 
 def test_a_file_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,11 @@ def test_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*words, "--shape", "x=3,64", "--external-data"]) == 0
     assert (tmp_path / "n.onnx.data").exists()
     assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+    assert cli.main([*words, "--shape", "batch=5"]) == 0
+    assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 5
     capsys.readouterr()
+    assert cli.main([*words, "--shape", "batch=5", "--shape", "x=6,64"]) == 1
+    assert "axis 0 of 'x' length 6, and axis 'batch' 5" in capsys.readouterr().err
     for wrong in ("x=3,a", "3,64", "x=-1"):
         assert cli.main([*words, "--shape", wrong]) == 1
         assert f"--shape {wrong}: expected INPUT=N,N" in capsys.readouterr().err

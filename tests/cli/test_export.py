@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,9 @@ def test_a_training_checkpoint(
     if opset is not None:
         assert model.opset_import[0].version == opset
     assert [node.op_type for node in model.graph.node].count("BatchNormalization") == 3
-    assert "checker: passed" in capsys.readouterr().out
+    assert re.search(
+        r"checker: passed; onnxruntime .* with x \(2, 1, 8, 8\); x \(1, .*; x \(3, ", capsys.readouterr().out
+    )
 
 
 def test_the_form_that_training_goes_on_from(
@@ -40,7 +44,7 @@ def test_the_form_that_training_goes_on_from(
 ) -> None:
     out = tmp_path / "model.onnx"
     assert cli.main(["export", str(run_folder), "--out", str(out), "--training"]) == 0
-    assert "checker: passed" in capsys.readouterr().out
+    assert "; x (4, 1, 8, 8); x (3, 1, 8, 8)" in capsys.readouterr().out  # statistics of one image alone are none
     proto, model = onnx.load(out), mn.onnx.load(out)
     assert model.training
     updated = {name.removesuffix(".updated") for name in (entry.name for entry in proto.graph.output[1:])}
@@ -60,3 +64,18 @@ def test_a_file_that_says_no_model_and_a_wrong_opset(
     assert cli.main(["export", str(run_folder), "--opset", "3", "--out", str(tmp_path / "w.onnx")]) == 1
     assert "opset_version is 3" in capsys.readouterr().err
     assert not (tmp_path / "w.onnx").exists()
+
+
+def test_a_file_that_is_wrong_at_another_batch_is_not_written(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = cli.export.load_model
+
+    def fixed(path: str) -> tuple[Any, dict[str, Any]]:
+        model, facts = load(path)
+        return (lambda x: model(x) * (2 if x.shape[0] == 3 else 1)), facts
+
+    monkeypatch.setattr(cli.export, "load_model", fixed)
+    assert cli.main(["export", str(run_folder), "--out", str(tmp_path / "model.onnx")]) == 1
+    assert re.search(r"with x \(3, 1, 8, 8\) output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())

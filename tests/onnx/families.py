@@ -259,3 +259,32 @@ def normed_weights() -> tuple[Any, Any]:
         return m.norm(F.conv2d(x, w, m.conv.bias))
 
     return Net(run, conv=conv, norm=nn.GroupNorm(2, 4)), torch.randn(2, 3, 6, 6)
+
+
+@family
+def sequences() -> tuple[Any, Any]:
+    def run(m: Any, x: Any) -> Any:
+        return m.head(m.second(m.first(x)[0])[0][:, -1])
+
+    parts = {"first": nn.LSTM(3, 4, bidirectional=True, batch_first=True), "second": nn.GRU(8, 4, 2, batch_first=True)}
+    return Net(run, **parts, head=nn.Linear(4, 2)), torch.randn(3, 5, 3)
+
+
+@family
+def learned_states() -> tuple[Any, Any]:
+    def run(m: Any, x: Any) -> Any:
+        h, c = (state.expand(-1, x.shape[1], -1).contiguous() for state in (m.h0, m.c0))
+        return m.cell(x, (h, c))[0] + m.gru(x, m.states)[0]
+
+    parts = {"cell": nn.LSTM(3, 4), "h0": weight(1, 1, 4), "c0": weight(1, 1, 4)}
+    return Net(run, **parts, gru=nn.GRU(3, 4), states=weight(1, 2, 4)), torch.randn(5, 2, 3)
+
+
+@family
+def plain_recurrence() -> tuple[Any, Any]:  # which the newer exporter writes as sums and products
+    return Net(lambda m, x: m.head(m.cell(x)[0][-1]), cell=nn.RNN(3, 4, 2), head=nn.Linear(4, 2)), torch.randn(5, 2, 3)
+
+
+@family
+def plain_learned_state() -> tuple[Any, Any]:
+    return Net(lambda m, x: m.cell(x, m.h0)[0], cell=nn.RNN(3, 4), h0=weight(1, 2, 4)), torch.randn(5, 2, 3)

@@ -122,3 +122,39 @@ def test_networks_of_strangers(name: str) -> None:
     wanted = sum(float((p.grad.double() ** 2).sum()) for p in net.parameters())
     got = sum(float((p.grad.data.astype(np.float64) ** 2).sum()) for p in model.parameters() if p.grad is not None)
     np.testing.assert_allclose(got, wanted, rtol=1e-3)
+
+
+class Recurrence(tn.Module):  # type: ignore[misc]
+    """A cell of a dozen operations over a long sequence: to be scripted, so that it is a Loop."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.x, self.h, self.norm = tn.Linear(width, 3 * width), tn.Linear(width, 3 * width), tn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros_like(x[0])
+        for t in range(x.size(0)):
+            given, kept = self.x(x[t]).chunk(3, 1), self.h(h).chunk(3, 1)
+            z, r = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
+            h = self.norm(z * h + (1 - z) * torch.tanh(given[2] + r * kept[2]))
+        return h
+
+
+def test_a_loop_over_a_long_sequence_trains() -> None:
+    torch.manual_seed(0)
+    net, x = Recurrence(64), torch.randn(600, 4, 64)
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(torch.jit.script(net), (x,), file, opset_version=17, dynamo=False)
+    model = mo.load(file.getvalue())
+    y, expected = model(mn.Tensor(x.numpy())), net(x)
+    np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=0, atol=1e-4)
+    (y * y * y).mean().backward()
+    (expected * expected * expected).mean().backward()
+    theirs = dict(net.named_parameters())
+    for name, p in model.named_parameters():
+        if name in theirs and theirs[name].shape == p.shape:
+            want = theirs[name].grad.numpy()
+            np.testing.assert_allclose(p.grad.data, want, rtol=0, atol=1e-3 * max(abs(want).max(), 1e-6), err_msg=name)
+    assert sum(p.data.size for p in model.parameters()) == sum(p.numel() for p in net.parameters())

@@ -501,7 +501,8 @@ for name, scores, logp in (("SoftmaxCrossEntropyLoss", LOGITS, LOGP), ("Negative
 ELSEWHERE = {  # in files of their own
     "LSTM", "GRU", "RNN", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
     "Multinomial",
-    "If", "SequenceConstruct", "SequenceLength", "SequenceAt", "SplitToSequence", "ConcatFromSequence",
+    "If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceConstruct", "SequenceLength",
+    "SequenceAt", "SplitToSequence", "ConcatFromSequence",
     "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",
 }  # fmt: skip

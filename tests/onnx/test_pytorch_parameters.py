@@ -19,7 +19,14 @@ from minorm.tensor import Tensor  # noqa: E402
 from tests.onnx.families import FAMILIES  # noqa: E402
 
 WAYS = ["script", "script folded", "dynamo", "dynamo folded"]
-SAMPLE = ["residual", "groups", "text", "modulated"]  # of the newer exporter, which takes seconds
+SAMPLE = [
+    "residual",
+    "groups",
+    "text",
+    "modulated",
+    "learned_states",
+    "plain_recurrence",
+]  # of the newer exporter, which takes seconds
 
 # What the exporter's folding leaves out or writes twice, so that no reader can train it as PyTorch does:
 # (family, way) -> how many elements more (or fewer) train, and why.
@@ -33,6 +40,7 @@ CHANGED = {
     ("residual", "dynamo folded"): (-12, "BatchNorm is folded into the convolution"),
     ("depthwise", "dynamo folded"): (-24, "BatchNorm is folded into the convolution"),
     ("temporal", "dynamo folded"): (-12, "BatchNorm is folded into the convolution"),
+    ("plain_learned_state", "dynamo folded"): (-8, "the state is written as what the first step makes of it"),
     ("learned_exponent", "dynamo folded"): (0, "1 / p is written beside p"),
     ("normed_weights", "dynamo folded"): (0, "the weights are written as they are after their normalization"),
 }

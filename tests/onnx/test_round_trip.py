@@ -1,7 +1,11 @@
-"""load -> export -> load: the same outputs and the same names, for all that the onnx package brings along."""
+"""load -> export -> load: the same outputs and the same names, for all that the onnx package brings along.
+
+Once by tracing, which tests what operators write of what they read, and once written back: the nodes of the file.
+"""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -52,11 +56,24 @@ def run(module: Any, arrays: Any) -> list[Any]:
 
 
 def there_and_back(first: Any, arrays: Any, opset: int, strict: bool = True, **options: Any) -> Any:
-    """Export and load again, and compare everything; returns what was exported."""
+    """Export and load again, and compare everything; returns what was traced."""
+    back = mo.export(first, None, None, training=None)
+    assert nodes_of(back) == nodes_of(first.original.model)
+    compared(copy.deepcopy(first), mo.load(back), arrays, strict)
+    first.original = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         proto = mo.export(first, tuple(Tensor(a) for a in arrays), None, opset_version=opset, training=None, **options)
-    second = mo.load(proto)
+    compared(first, mo.load(proto), arrays, strict)
+    return proto
+
+
+def nodes_of(model: Any) -> list[Any]:
+    """All but the contents of Constants, of which the file's copy has not all."""
+    return [(n.op_type, n.name, n.input, n.output, n.op_type == "Constant" or n.attribute) for n in model.graph.node]
+
+
+def compared(first: Any, second: Any, arrays: Any, strict: bool = True) -> None:
     assert (second.input_names, second.output_names) == (first.input_names, first.output_names)
     if strict:
         assert {name for name, _ in second.named_parameters()} == {name for name, _ in first.named_parameters()}
@@ -66,7 +83,6 @@ def there_and_back(first: Any, arrays: Any, opset: int, strict: bool = True, **o
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         allowed = TOLERANCE.get(str(got.dtype), 1e-5)
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=allowed, atol=allowed)
-    return proto
 
 
 def considered(model: Any) -> bool:
@@ -109,7 +125,9 @@ def test_every_node_test() -> None:
             done += 1
         except (ValueError, TypeError, AssertionError) as error:
             failures[case.name] = str(error)
-    assert {name: why for name, why in failures.items() if name not in REFUSED} == {}
+    loops = {name for name, why in failures.items() if "how often it runs depends on the input" in why}
+    assert len(loops) == 5  # traced; written back, they were compared before
+    assert {name: why for name, why in failures.items() if name not in {*REFUSED, *loops}} == {}
     assert done > 1100
 
 

@@ -15,12 +15,15 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
-from minorm.onnx.checking import oddities
+from minorm.onnx.checking import absent, layers, oddities
+from minorm.onnx.checking.layers import LayerRow
+from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
+from minorm.onnx.graph.layer import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import building
+from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener, opset_table
 from minorm.onnx.loading.graph_module import GraphModule, Input
 from minorm.onnx.loading.load import load_whole
@@ -61,24 +64,42 @@ class Inspection:
     module: GraphModule | None
     error: str = ""  # why load refused it
     unsupported: list[Row] = field(default_factory=list)
+    cuts: tuple[str, ...] = ()  # values in front of these, which `load(outputs=[...])` can give
     weights: list[Weight] = field(default_factory=list)  # what would train
+    folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
+    nodes: list[Node] = field(default_factory=list)  # of `rows`
+
+    def layers(self, seen: Seen) -> list[LayerRow]:
+        """The model layer by layer; `seen`: what a run made (profiling.py), or nothing."""
+        if self.module is not None:
+            held = layers.sizes(self.module)
+        else:
+            floats = {t.name: math.prod(t.dims) for t in self.proto.graph.initializer if _is_float(t.data_type)}
+            held = {str(name): ("fixed", size, False) for name, size in floats.items() if size > 1}
+        known = {tensor.name for tensor in self.proto.graph.initializer}
+        inputs = [entry.name for entry in self.proto.graph.input if entry.name not in known]
+        return layers.of(self.nodes, inputs, held, seen)
 
 
 def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspection:
     """Look into an ONNX file; LoadError where it is none."""
     proto, folder = _read(path, max_bytes), os.path.dirname(os.path.abspath(path))
-    module, error, missing = None, "", {}
+    module, refused = None, LoadError("")
     try:
         module = load_whole(proto, max_bytes, folder)
     except LoadError as reason:
-        error, missing = str(reason).removeprefix("load: "), reason.unsupported
+        refused = reason
     nodes = _nodes(proto, folder, max_bytes)
     find = _Arrays(proto, nodes, folder, max_bytes)
-    rows = _rows(nodes, proto, module, missing, find)
+    rows = _rows(nodes, proto, module, refused.unsupported, find)
     unsupported = [row for row in rows if row.why]
-    norms = _norms(nodes, proto, find)
+    norms = _norms(nodes, proto, find, module)
     facts, weights = _facts(proto, path, module), _weights(nodes, module)
-    return Inspection(facts, rows, norms, proto, _inputs(proto), module, error, unsupported, weights)
+    return Inspection(
+        facts, rows, norms, proto, _inputs(proto), module,
+        error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
+        folded=absent.folded(proto), nodes=nodes,
+    )  # fmt: skip
 
 
 def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
@@ -94,18 +115,19 @@ def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
     except LoadError:
-        opsets = {entry.domain.replace("ai.onnx", ""): entry.version for entry in proto.opset_import} or {"": 1}
-        nodes = [
-            Node(n.op_type, n.domain, n.name, opsets.get(n.domain, 0), tuple(n.input), tuple(n.output), {})
-            for n in proto.graph.node
-        ]
+        opsets = {_text(entry.domain).replace("ai.onnx", ""): entry.version for entry in proto.opset_import} or {"": 1}
+        nodes = []
+        for n in proto.graph.node:
+            operator, domain, name = map(_text, (n.op_type, n.domain, n.name))
+            inputs, outputs = (tuple(map(_text, names)) for names in (n.input, n.output))
+            nodes.append(Node(operator, domain, name, opsets.get(domain, 0), inputs, outputs, {}))
     used = frozenset(name for node in nodes for name in node.inputs) | {entry.name for entry in proto.graph.output}
     for node in nodes:
         node.used = used
         try:
             node.since = versions.resolve(node.operator, node.opset) if not node.domain else 0
         except LookupError:
-            node.since = building.published(node) if onnx.defs.has(node.operator) else 0
+            node.since = resolving.published(node) if onnx.defs.has(node.operator) else 0
     return nodes
 
 
@@ -145,11 +167,13 @@ def _rows(
     active = set(parameters) | {e.name for e in proto.graph.input if _is_float(e.type.tensor_type.elem_type)}
     rows, counted = [], set[str]()
     for index, node in enumerate(nodes):
-        why = missing.get(node.outputs, "").partition(";")[0] or _why_not(node, find, refused=module is None)
-        fixed = () if why else registry.READERS[node.operator, node.since].fixed_inputs(node)
+        why = missing.get(node.outputs) or _why_not(node, find, refused=module is None)
+        fixed = () if why else validation.fixed_inputs(node)
         trains = not why and any(name in active and place not in fixed for place, name in enumerate(node.inputs))
         if trains:
             active.update(filter(None, node.outputs))
+        if node.enters:  # the Loop itself comes at the end of its body
+            continue
         own = [name for name in dict.fromkeys(node.inputs) if name in parameters and name not in counted]
         counted.update(own)
         label = node.name or next(filter(None, node.outputs), str(index))
@@ -157,6 +181,11 @@ def _rows(
         count = sum(parameters[name] for name in own) if trains else 0
         rows.append(Row(label, operator, node.since, not why, trains, count, why))
     return rows
+
+
+def _text(name: Any) -> str:
+    """A name of the file, which protobuf hands out as bytes where it is no UTF-8."""
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 
 def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
@@ -177,13 +206,9 @@ def _is_float(kind: int) -> bool:
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
     """Why minorm has no way to run this node, as far as it can be told from the node alone."""
-    if node.domain:
-        return f"domain {node.domain!r} is not ONNX's own, nor a function of the model"
-    if (node.operator, node.since) not in registry.READERS:
-        known = {name for name, _ in registry.READERS}
-        return "minorm has no such version" if node.operator in known else "minorm has no such operator"
-    if not refused:
-        return ""
+    why = registry.why_not(node.operator, node.domain, node.opset)
+    if why or not refused:
+        return why
     node.constants = {name: array for name in node.inputs if name and (array := find(name)) is not None}
     try:
         registry.READERS[node.operator, node.since].rule(node)
@@ -194,7 +219,11 @@ def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
     return ""
 
 
-def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays) -> list[oddities.Norm]:
+def _norms(
+    nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays, module: GraphModule | None
+) -> list[oddities.Norm]:
+    written = [] if module is None else [layer for layer in module.modules() if isinstance(layer, NormLayer)]
+    parts = {value for layer in written for _, value in layer.how.parts}
     readers: dict[str, set[str]] = {}
     for node in nodes:
         for name in filter(None, node.inputs):
@@ -202,7 +231,8 @@ def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays) -> list
     outputs = {entry.name for entry in proto.graph.output}
     found = []
     for node in nodes:
-        if node.operator in oddities.OPERATORS and not node.domain and node.since:
+        judged = node.operator in oddities.OPERATORS and not node.domain and node.since and validation.is_sound(node)
+        if judged and node.outputs[0] not in parts:
             label = node.name or next(filter(None, node.outputs), "")
             try:
                 found.append(oddities.describe(node, label, find, readers, outputs))
@@ -212,7 +242,7 @@ def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays) -> list
     others = sum(norm.mode == "inference" for norm in found)
     for norm in training if others and "minorm.training" not in {entry.key for entry in proto.metadata_props} else ():
         norm.odd.append(f"it trains, while {others} other BatchNormalization(s) do inference")
-    return found
+    return found + ([] if module is None else oddities.written(module))
 
 
 # What the file says about itself
@@ -251,6 +281,7 @@ def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphMo
         "initializers": len(proto.graph.initializer),
         "numbers": numbers,
         "parameters": None if module is None else sum(p.data.size for p in module.parameters()),
+        "frozen": None if module is None else sum(p.data.size for p in module.parameters() if not p.requires_grad),
     }
 
 
@@ -259,6 +290,8 @@ def _value(entry: Any) -> str:
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type"):
         return f"{entry.name}: {entry.type.WhichOneof('value') or 'of a type that is not said'}"
-    dtype = str(tensors.DTYPES.get(kind.elem_type) or onnx.TensorProto.DataType.Name(kind.elem_type).lower())
+    code, known = kind.elem_type, onnx.TensorProto.DataType
+    name = known.Name(code).lower() if code in known.values() else f"element type {code}"
+    dtype = str(tensors.DTYPES.get(code) or name)
     shape = [axis.dim_param or (str(axis.dim_value) if axis.HasField("dim_value") else "?") for axis in kind.shape.dim]
     return f"{entry.name}: {dtype} [{', '.join(shape)}]" if kind.HasField("shape") else f"{entry.name}: {dtype}"

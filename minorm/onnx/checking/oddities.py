@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.nn import Module
+from minorm.onnx.graph.layer import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.roles import ARITHMETIC
 from minorm.onnx.operators import batch_norm
@@ -27,7 +29,7 @@ class Norm:
 
     node: str
     operator: str
-    since: int
+    since: int  # 0 where the file has no operator for it, but several nodes
     mode: str  # "training", "inference", or "" where there is no such thing
     momentum: float | None
     eps: float | None
@@ -56,6 +58,18 @@ def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]]
         odd += _OF_OPERATOR[node.operator](node)
     momentum = None if node.get("momentum") is None else float(node["momentum"])
     return Norm(label, node.operator, node.since, mode, momentum, eps, _over(node, find), odd)
+
+
+def written(module: Module) -> list[Norm]:
+    """The normalizations that a file writes in other operators, as `load` reads them, under their places."""
+    found = []
+    for path, layer in module.named_modules():
+        if isinstance(layer, NormLayer):
+            how = layer.how
+            over = f"{how.groups[1]} groups" if how.groups else f"axes {', '.join(map(str, how.axes))}"
+            over += f", in {len(how.parts)} nodes"
+            found.append(Norm(path, type(layer).__name__, 0, "", None, layer.eps, over))
+    return found
 
 
 def _over(node: Node, find: Find) -> str:

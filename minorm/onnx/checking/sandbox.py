@@ -129,21 +129,26 @@ def try_all(
     model: onnx.ModelProto | str,
     groups: Sequence[Sequence[Mapping[str, Any]]],
     weights: str | None = None,
+    checker: str = "",
     seconds: float = SECONDS,
 ) -> list[Trial] | Stage:
     """Run the model in onnxruntime, in one process, on the first size of each group that it takes.
 
-    groups    sizes: {"inputs": {name: (element type, shape)}, "high": below which integers are drawn}
+    groups    sizes: {"arrays": {name: array}}, or for the worker to draw
+              {"inputs": {name: (element type, shape)}, "high": below which integers are drawn}
     weights   the folder where a ModelProto's external data lies
+    checker   as in `ask`
 
     A Stage where it does not come so far: absent, where onnxruntime does not have what the model needs.
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
-        memory = MEMORY + 4 * size
-        _request(folder, model, memory, seconds, groups=groups, weights=weights)
+        written = [[_stored(folder, f"feeds_{i}_{j}.npz", s) for j, s in enumerate(g)] for i, g in enumerate(groups)]
+        fed = max((s.get("bytes", 0) for group in written for s in group), default=0)
+        memory = MEMORY + 4 * (size + fed)
+        _request(folder, model, memory, seconds, groups=written, weights=weights, checker=checker)
         ended = _start([*WORKER, folder], os.path.join(folder, "errors"), seconds)
-        stages = _stages(os.path.join(folder, "progress"), ended, memory, "load")
+        stages = _stages(os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load")
         bad = next((stage for stage in stages.values() if not stage.passed), None)
         if bad is not None:
             return bad
@@ -200,14 +205,22 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
     return path
 
 
-def _write_feeds(folder: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _stored(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
+    """A size as it goes into the request; arrays lie in a file of their own."""
+    if "arrays" not in size:
+        return dict(size)
+    arrays = size["arrays"]
+    return {"file": name, "feeds": _write_feeds(folder, arrays, name), "bytes": sum(a.nbytes for a in arrays.values())}
+
+
+def _write_feeds(folder: str, feeds: Mapping[str, Any], file: str = "feeds.npz") -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     arrays: dict[str, Any] = {}
     for i, (name, given) in enumerate(feeds.items()):
         array, half = np.ascontiguousarray(given).reshape(np.shape(given)), np.asarray(given).dtype == dtypes.bfloat16
         arrays[str(i)] = array.view(np.uint16) if half else array
         entries.append({"name": name, "key": str(i), "type": onnx.TensorProto.BFLOAT16 if half else 0})
-    np.savez(os.path.join(folder, "feeds.npz"), **arrays)
+    np.savez(os.path.join(folder, file), **arrays)
     return entries
 
 

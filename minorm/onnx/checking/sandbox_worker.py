@@ -48,17 +48,16 @@ def main(folder: str) -> None:
             with open(os.path.join(folder, "kinds.json"), "w", encoding="utf-8") as file:
                 json.dump(kinds, file)
             return
+        if request["checker"]:
+            stage("checker", lambda: check(path, request["checker"] == "full"))
         if "groups" in request:
             session = stage("load", lambda: start(path, request["weights"]))
             stage("answer", lambda: _try_all(session, request["groups"], folder))
             return
-        if request["checker"]:
-            stage("checker", lambda: check(path, request["checker"] == "full"))
         if request["run"]:
             session = stage("load", lambda: start(path))
             if request["feeds"] is not None:
-                with np.load(os.path.join(folder, "feeds.npz")) as arrays:
-                    feeds = {entry["name"]: (arrays[entry["key"]], entry["type"]) for entry in request["feeds"]}
+                feeds = _fed(os.path.join(folder, "feeds.npz"), request["feeds"])
                 results = stage("run", lambda: run(session, feeds))
                 stage("answer", lambda: _save(os.path.join(folder, "results.npz"), results))
 
@@ -177,16 +176,25 @@ def drawn(elem: int, shape: list[int], high: int) -> Any:
     return (array.view(np.uint32) >> 16).astype(np.uint16) if elem == BFLOAT16 else array
 
 
+def _drawn(size: dict[str, Any]) -> dict[str, tuple[Any, int]]:
+    return {
+        name: (drawn(elem, shape, size["high"]), elem if elem == BFLOAT16 else 0)
+        for name, (elem, shape) in size["inputs"].items()
+    }
+
+
+def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]:
+    with np.load(path) as arrays:
+        return {entry["name"]: (arrays[entry["key"]], entry["type"]) for entry in entries}
+
+
 def _try_all(session: Any, groups: list[list[dict[str, Any]]], folder: str) -> None:
     """Of each group run the first size that the model takes; report what it took and what it failed with."""
     report = []
     for number, group in enumerate(groups):
         entry: dict[str, Any] = {"taken": None, "errors": []}
         for index, size in enumerate(group):
-            given = {
-                name: (drawn(elem, shape, size["high"]), elem if elem == BFLOAT16 else 0)
-                for name, (elem, shape) in size["inputs"].items()
-            }
+            given = _fed(os.path.join(folder, size["file"]), size["feeds"]) if "file" in size else _drawn(size)
             try:
                 results = run(session, given)
             except Exception as error:  # noqa: BLE001  whatever it is, this size is not taken

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minorm.onnx.conversion import steps
-from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Values, constant_of, graphs_of, is_node
+from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, constant_of, graphs_of, is_node, path_of
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
+from minorm.onnx.graph.names import names_of, reads_of
 from minorm.onnx.graph.tensors import text
 from minorm.onnx.loading.flattening import MAX_DEPTH, opset_table
-
-Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
 
 
 class Rewriter:
@@ -48,30 +47,37 @@ class Rewriter:
 
     def _function(self, function: Any) -> None:
         opsets = opset_table(function.opset_import, f"function {function.name!r}")
-        path = f"{function.domain}:{function.name}:{function.overload}"
-        values = Values(lambda: self.kinds().get(path, {}), self.taken)
-        values.read = reads_of(function.node) | set(function.output)
+        path = path_of(function)
+        values = self.values(function, path)
         self._nodes(function.node, opsets, path, values, 0)
         self._prune(function.node, values, function.output)
         _set_opset(function.opset_import, self.opset)
-        _drop_descriptions(function, function.input)
+        drop_descriptions(function, function.input)
+
+    def values(self, holder: Any, path: str, around: Values | None = None) -> Values:
+        """What is known of the values of a graph or function."""
+        values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
+        if not hasattr(holder, "initializer"):
+            values.read = reads_of(holder.node) | set(holder.output)
+            return values
+        values.tensors = {tensor.name: tensor for tensor in holder.initializer}
+        values.initializers = holder.initializer
+        values.folded = self.folded if around is None else None
+        values.made = {entry.name: said_of(entry) for entry in holder.input if said_of(entry).shape is not None}
+        values.read = reads_of(holder.node) | {entry.name for entry in holder.output}
+        return values
 
     def _graph(self, graph: Any, opsets: Mapping[str, int], path: str, around: Values | None, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise LoadError(f"convert: graphs nest more than {MAX_DEPTH} deep")
-        values = Values(lambda: self.kinds().get(path, {}), self.taken, around)
-        values.tensors = {tensor.name: tensor for tensor in graph.initializer}
-        values.initializers = graph.initializer
-        values.folded = self.folded if around is None else None
-        values.made = {entry.name: said_of(entry) for entry in graph.input if said_of(entry).shape is not None}
+        values = self.values(graph, path, around)
         outputs = [entry.name for entry in graph.output]
-        values.read = reads_of(graph.node) | set(outputs)
         self._nodes(graph.node, opsets, path, values, depth)
         given = {entry.name for entry in graph.input}
         dead = self._prune(graph.node, values, outputs)
         for tensor in [t for t in graph.initializer if t.name in dead and t.name not in given]:
             graph.initializer.remove(tensor)
-        _drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
+        drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
         """Remove the nodes that made only what became an attribute; returns the names that nobody reads any more."""
@@ -127,9 +133,13 @@ class Rewriter:
     def _walk(self, node: Any, since: int, values: Values) -> list[Any]:
         copy = type(node)()
         copy.CopyFrom(node)
-        draft = Draft(copy, since, self.opset, values, self._emitted)
+        draft = self.draft(copy, since, values)
         steps.walk(draft)
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
+
+    def draft(self, node: Any, since: int, values: Values) -> Draft:
+        """The node for rules to work on; what they emit is of this rewriter's opset."""
+        return Draft(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
         """What a rule emits, in the words of LANGUAGE, goes the same way."""
@@ -146,40 +156,10 @@ def said_of(entry: Any) -> Kind:
     return Kind(kind.elem_type, tuple(lengths))
 
 
-# Names
+# Descriptions
 
 
-def names_of(model: Any) -> Iterable[str]:
-    """Every name of a value or a node anywhere in the model, which what is new must not take."""
-    pending = [model.graph]
-    for function in model.functions:
-        yield from function.input
-        yield from function.output
-    holders: list[Any] = [*pending, *model.functions]
-    while holders:
-        holder = holders.pop()
-        if hasattr(holder, "initializer"):
-            yield from (entry.name for entry in (*holder.input, *holder.output, *holder.initializer))
-        for node in holder.node:
-            for word in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
-                text(word, "a name in a node")
-            yield node.name
-            yield from node.input
-            yield from node.output
-            holders += [graph for _, graph in graphs_of(node)]
-
-
-def reads_of(nodes: Any) -> set[str]:
-    """The names that nodes read, those inside their graphs too."""
-    found: set[str] = set()
-    for node in nodes:
-        found.update(node.input)
-        for _, graph in graphs_of(node):
-            found |= reads_of(graph.node) | {entry.name for entry in graph.output}
-    return found
-
-
-def _drop_descriptions(holder: Any, others: Iterable[str]) -> None:
+def drop_descriptions(holder: Any, others: Iterable[str]) -> None:
     """value_info of values that are gone."""
     there = {name for node in holder.node for name in node.output} | set(others)
     for entry in [entry for entry in holder.value_info if entry.name not in there]:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 import onnx
 
 from minorm.mistakes import checked
 from minorm.nn import Module
-from minorm.onnx.checking.verification import verify as check_against
-from minorm.onnx.exporting import external
-from minorm.onnx.exporting.external import Weights
+from minorm.onnx.exporting import fusing, verifying
 from minorm.onnx.exporting.inputs import Axes
-from minorm.onnx.exporting.tracing import Traced, trace
-from minorm.onnx.graph import encoding
+from minorm.onnx.exporting.restoring import NeedsExample
+from minorm.onnx.exporting.tracing import trace
+from minorm.onnx.exporting.writing_back import write_back
+from minorm.onnx.graph import external
+from minorm.onnx.graph.external import Path, Weights
+from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor import Tensor
-
-Path = str | os.PathLike[str] | IO[bytes] | None
 
 
 @checked
@@ -35,13 +34,16 @@ def export(
     output_names: Sequence[str] | None = None,
     dynamic_axes: Axes | None = None,
     external_data: bool | None = None,
+    fuse_norms: bool = False,
     verify: bool = False,
 ) -> onnx.ModelProto:
     """Write `model(*args)` as ONNX to `path` (a file name, a binary file, or None for no file); returns the model.
 
     model          an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was.
-    args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed
-    opset_version  7 to the newest; default: the newest that onnxruntime runs
+                   What `load` returned is not run but written back: the nodes, names and free axes of its file
+    args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for
+                   what `load` returned, which needs no example
+    opset_version  7 to the newest; default: the newest that onnxruntime runs, or that of the loaded file
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
@@ -51,16 +53,42 @@ def export(
                    keeps the names of its file
     dynamic_axes   as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}. Default: axis 0 of every input
                    that has the length of the first input's axis 0 is free and called `batch`; {} fixes all.
-                   A free height or width is only as free as the operations allow.
+                   A free height or width is only as free as the operations allow. Of a loaded graph it names free
+                   axes; those that it leaves out get the example's lengths. Default: as the file has them
     external_data  None: weights lie in a file of their own beside `path`, `<path>.data`, if together with the graph
-                   they exceed the 2 GiB that one file can hold. True: always; False: never
-    verify         run the checker, and onnxruntime on `args`, and compare (see minorm.onnx.verify);
-                   nothing is written where they differ
+                   they exceed the 2 GiB that one file can hold, or lay there when they were loaded. True: always;
+                   False: never
+    fuse_norms     write a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, where the
+                   opset has it; a warning names those that stay as they are, and why
+    verify         run the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free
+                   axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself
+                   says what is right at each size; one that it refuses is reported, and another taken. Nothing is
+                   written where they differ, or where the file declares a length that is not true
 
     Parameters and buffers are initializers under their state_dict keys. BatchNormalization stays itself, never
-    folded into a convolution. Raises ExportError that lists everything that cannot be written.
+    folded into a convolution. Raises ExportError that lists everything that cannot be written, VerifyError that names
+    the size and the node.
     """
-    weights = Weights(path if isinstance(path, (str, os.PathLike)) else None, external_data)
+    if isinstance(model, GraphModule) and model.original is not None:
+        try:
+            return _write_back(
+                model, args, path, external_data, verify,
+                opset_version=opset_version,
+                training=training,
+                input_names=input_names,
+                output_names=output_names,
+                dynamic_axes=dynamic_axes,
+                fuse_norms=fuse_norms,
+            )  # fmt: skip
+        except NeedsExample:
+            if args is None:
+                raise
+    if args is None:
+        raise TypeError(
+            f"export: args is None; expected an example of the input, for {type(model).__name__} is exported by "
+            "running it. Only what minorm.onnx.load returned needs none, unless it is part of another module"
+        )
+    weights = _weights(path, external_data)
     with _on_the_cpu(model):
         traced = trace(
             model,
@@ -72,8 +100,34 @@ def export(
             dynamic_axes=dynamic_axes,
             weights=weights,
         )
-    save(traced, path, weights, verify)
+        if fuse_norms:
+            fusing.fuse(traced.proto)
+        comparison = verifying.against(traced) if verify else None
+        external.write(traced.proto, path, weights, comparison.check if comparison else None)
     return traced.proto
+
+
+def _weights(path: Path, asked: bool | None) -> Weights:
+    return Weights(path if isinstance(path, (str, os.PathLike)) else None, asked)
+
+
+def _write_back(
+    model: GraphModule, args: Any, path: Path, external_data: bool | None, verify: bool, **options: Any
+) -> onnx.ModelProto:
+    """What was loaded, written back; weights that lay outside lie outside again."""
+    assert model.original is not None
+    if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
+        external_data = True
+    weights = _weights(path, external_data)
+    examples = None if args is None else model.check(args if isinstance(args, tuple) else (args,))
+    proto = write_back(model, examples, weights=weights, **options)
+    with _on_the_cpu(model):
+        names = options["output_names"] or model.output_names
+        comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
+        if comparison is not None and not weights.arrays:
+            comparison.correct(proto)
+        external.write(proto, path, weights, comparison.check if comparison else None)
+    return proto
 
 
 @contextmanager
@@ -92,22 +146,3 @@ def _on_the_cpu(model: Any) -> Iterator[None]:
 
 def _host(argument: Any) -> Any:
     return argument.cpu() if isinstance(argument, Tensor) else argument
-
-
-def save(traced: Traced, path: Path, weights: Weights, verify: bool) -> None:
-    """Write the traced model where it is wanted; with `verify`, only if onnxruntime computes what minorm computed."""
-
-    def check(model: onnx.ModelProto | str) -> None:
-        report = check_against(model, traced.inputs, traced.results, training=traced.training)
-        if not report.compared:
-            warnings.warn(f"export: the file was not compared with the model: {report.runtime}", stacklevel=4)
-
-    if verify and not weights.arrays:
-        check(traced.proto)
-    if path is None:
-        return
-    contents = encoding.encode(traced.proto)
-    if isinstance(path, (str, os.PathLike)):
-        external.save(contents, weights, check if verify else None)
-    else:
-        path.write(contents)

@@ -1,7 +1,7 @@
 """The example a model is exported with: which arguments are inputs, their names, and which of their axes are free.
 
-From the one example come the others that the model is run on: one with other values, and for every free axis one in
-which that axis has another length.
+From the one example come the others that the model is run on: one with other values, and those in which a free axis
+has another length; `lengths.py` says which.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Inputs:
     names: list[str]
     symbols: Symbols = field(default_factory=Symbols)
     axes: list[dict[int, int]] = field(default_factory=list)
+    leading: frozenset[int] = frozenset()  # free axes that are the first wherever they are: batches
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -51,15 +52,18 @@ class Inputs:
 
     def disturbed(self) -> tuple[Any, ...]:
         """Arguments with other values."""
-        return self._changed([disturbed(tensor) for tensor in self.tensors])
+        return self.given([disturbed(tensor) for tensor in self.tensors])
 
-    def resized(self, symbol: int) -> tuple[Any, ...]:
-        """Arguments in which one free axis has its other length."""
-        length = self.symbols.other[symbol]
-        lengths = [{axis: length for axis, own in axes.items() if own == symbol} for axes in self.axes]
-        return self._changed([resized(tensor, own) for tensor, own in zip(self.tensors, lengths, strict=True)])
+    def resized(self, lengths: Mapping[int, int]) -> tuple[Any, ...]:
+        """Arguments in which free axes have these lengths."""
+        changed = [
+            resized(tensor, {axis: lengths[own] for axis, own in axes.items() if own in lengths})
+            for tensor, axes in zip(self.tensors, self.axes, strict=True)
+        ]
+        return self.given(changed)
 
-    def _changed(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    def given(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        """Arguments with other inputs."""
         args = list(self.args)
         for place, tensor in zip(self.places, tensors, strict=True):
             args[place] = tensor
@@ -100,7 +104,7 @@ def inputs_of(
             _labels(name, tensor, dynamic_axes.get(name, ()))
             for name, tensor in zip(inputs.names, inputs.tensors, strict=True)
         ]
-    inputs.symbols, inputs.axes = _symbols(inputs, labels)
+    _set_symbols(inputs, labels)
     return inputs
 
 
@@ -149,7 +153,7 @@ def _labels(name: str, tensor: Tensor, asked: Mapping[int, str] | Sequence[int])
     return {axis % tensor.ndim: label for axis, label in pairs.items()}
 
 
-def _symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> tuple[Symbols, list[dict[int, int]]]:
+def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
     """One free axis a label, however many inputs share it."""
     lengths: dict[str, int] = {}
     for name, tensor, own in zip(inputs.names, inputs.tensors, labels, strict=True):
@@ -160,11 +164,10 @@ def _symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> tuple[Symbols,
                     f"in {name!r}"
                 )
     order = list(lengths)
-    # Two more images, but twice the height: layers that halve it then still meet whole numbers.
-    leading = {label for label in order if all(axis == 0 for own in labels for axis in own if own[axis] == label)}
-    other = tuple(n + 2 if label in leading else 2 * n for label, n in lengths.items())
-    axes = [{axis: order.index(label) for axis, label in own.items()} for own in labels]
-    return Symbols(tuple(order), tuple(lengths.values()), other), axes
+    inputs.symbols = Symbols(tuple(order), tuple(lengths.values()), ((),) * len(order))
+    inputs.axes = [{axis: order.index(label) for axis, label in own.items()} for own in labels]
+    elsewhere = {own for axes in inputs.axes for axis, own in axes.items() if axis != 0}
+    inputs.leading = frozenset(range(len(order))) - elsewhere
 
 
 def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:

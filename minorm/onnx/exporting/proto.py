@@ -9,9 +9,10 @@ from onnx import helper
 
 from minorm import dtypes
 from minorm.config import __version__
-from minorm.onnx.exporting.external import Weights
+from minorm.onnx.exporting import embedding
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.external import Weights
 from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Node, Value
 
 NODE_BYTES = 8192  # of memory, more than one node takes with its names and shapes
@@ -84,6 +85,7 @@ def build(
         producer_version=__version__,
     )
     helper.set_model_props(model, metadata)
+    embedding.unfold(model, graph.embedded)
     constants = [node.attribute[0].t for node in model.graph.node[: len(fixed_numbers)]]
     encoding.fill((tensor, value.array) for tensor, value in zip(constants, fixed_numbers, strict=True))
     encoding.fill(
@@ -163,7 +165,8 @@ def _constant(value: Value) -> onnx.NodeProto:
 def _node(node: Node) -> onnx.NodeProto:
     inputs = ["" if value is None else value.name for value in node.inputs]
     outputs = ["" if value is None else value.name for value in node.outputs]
-    return helper.make_node(node.operator, inputs, outputs, node.name, **node.attributes)
+    domain = embedding.DOMAIN if node.operator == embedding.OPERATOR else None
+    return helper.make_node(node.operator, inputs, outputs, node.name, domain=domain, **node.attributes)
 
 
 def _info(graph: Graph, value: Value) -> onnx.ValueInfoProto:

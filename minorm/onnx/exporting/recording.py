@@ -19,7 +19,8 @@ from minorm import random, trace
 from minorm.autograd import no_grad
 from minorm.nn import Module
 from minorm.onnx.graph.errors import ExportError
-from minorm.onnx.graph.scope import Scope
+from minorm.onnx.graph.scope import Embedded, Scope
+from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor import Tensor
 from minorm.trace import Call
 
@@ -92,7 +93,8 @@ def _scopes(model: Callable[..., Any]) -> Iterator[None]:
     with ExitStack() as stack:
         for path, module in model.named_modules() if isinstance(model, Module) else ():
             stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
-            module.__dict__["forward"] = _scoped(module.forward, Scope(path))
+            whole = isinstance(module, GraphModule) and module.original is not None and module is not model
+            module.__dict__["forward"] = _scoped(module.forward, Embedded(path, module) if whole else Scope(path))
         yield
 
 
@@ -148,6 +150,16 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
             buffer.version.count, buffer.version.traced = count, traced
             if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
                 setattr(module, name, buffer)
+
+
+def results(
+    model: Callable[..., Any], args: tuple[Any, ...], training: bool | None, updated: Sequence[str]
+) -> list[Tensor]:
+    """What the model returns, then what these of its buffers become; it is left as it was."""
+    with same_random_numbers_after(model), untouched(model, training), no_grad():
+        found = tensors_of(model(*args))
+        buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
+        return [Tensor(tensor.data.copy()) for tensor in (*found, *(buffers[name] for name in updated))]
 
 
 def tensors_of(result: Any) -> list[Tensor]:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx.exporting import proto
-from minorm.onnx.exporting.external import Weights
+from minorm.onnx.exporting import lengths, proto
+from minorm.onnx.exporting.agreement import Agreement
 from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
 from minorm.onnx.exporting.recording import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.exporting.writer import Writer
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError, Unstable
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.external import Weights
+from minorm.onnx.graph.graph import Graph, Node, Value
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.updates import ENDING
@@ -30,17 +30,35 @@ from minorm.tensor import Tensor
 LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
 
 
-@dataclass(frozen=True)
 class Traced:
-    """The model, and what it computed for the example: what a runtime must compute from the file.
+    """A traced model: the file, and what is right for it.
 
-    Results are in the order of the file's outputs: what the model returned, then what its buffers became.
+    inputs, results    the example, and what the model computed for it, in the order of the file's outputs: what the
+                       model returned, then what its buffers became
+    training           whether some layer was in training mode
+    example            which axes of the inputs are free, and the lengths they were traced at
+    nodes              of the graph, with the names that they have in the file; "" for what the file leaves out
     """
 
-    proto: onnx.ModelProto
-    inputs: list[Tensor]
-    results: list[Tensor]
-    training: bool  # whether some layer was in training mode
+    def __init__(self, model: Callable[..., Any], opset: int, training: bool | None, example: Inputs) -> None:
+        self.model, self.opset, self.mode, self.example = model, opset, training, example
+        self.inputs = example.tensors
+        self.training = training is not False
+        self.proto: onnx.ModelProto
+        self.results: list[Tensor]
+        self.nodes: list[Node]
+        self.became: list[str] = []  # the buffers whose new contents are outputs, as far as modules hold them
+
+    def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
+        """Trace once more, with a run at these lengths of the free axes that has no say.
+
+        Raises Unstable where it takes another path.
+        """
+        with same_random_numbers_after(self.model):
+            symbols, example = self.example.symbols, self.example
+            others = [example.resized({symbol: n}) for symbol, n in symbols.runs]
+            runs = [_run(self.model, own, self.mode) for own in (example.args, *others, args)]
+            return _walk(self.model, self.opset, self.mode, example, runs, probe=False, follower=at)[0]
 
 
 def trace(
@@ -64,27 +82,29 @@ def trace(
     encoding.reserve(LEAST, "export: running the model and writing it down")
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
     with same_random_numbers_after(model):
-        base = _run(model, inputs.args, training)
-        probe = _probe(model, inputs, training)
         try:
-            sized = [base] + [_resized_run(model, inputs, i, training) for i in range(len(inputs.symbols.names))]
-            graph, outputs = _write(model, opset, training, inputs, sized, probe)
+            inputs, runs = lengths.runs_of(inputs, lambda own: _run(model, own, training))
+            probe = _probe(model, inputs, training)
+            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
         except Unstable as reason:
             if dynamic_axes:
                 raise ExportError(
                     f"export: {reason}; leave that axis out of dynamic_axes to fix its length"
                 ) from reason
-            symbols, inputs = inputs.symbols, inputs.fixed()
-            graph, outputs = _write(model, opset, training, inputs, [base], probe)
-            graph.warn(f"the batch size is fixed at {symbols.base[0]}; tried with {symbols.other[0]}: {reason}")
+            size, inputs = inputs.symbols.base[0], inputs.fixed()
+            runs, probe = [_run(model, inputs.args, training)], _probe(model, inputs, training)
+            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
+            writer.graph.warn(f"the batch size is fixed at {size}: {reason}")
 
+    graph, base = writer.graph, runs[0]
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
     new = _updates(graph, outputs, wanted)
     if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
         new = [(name, value) for name, value in new if name in model.updated_names]
-    finished = proto.build(
+    traced = Traced(model, opset, training, inputs)
+    traced.proto = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *new],
         type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "model"),
@@ -92,11 +112,11 @@ def trace(
         fixed=[*(input_names or ()), *(output_names or ())],
         weights=weights,
     )
-    became: list[Any] = [
-        base.buffers.get(name.removesuffix(ENDING)) for name, _ in new
-    ]  # None: it is no buffer of a module
-    known = list(itertools.takewhile(lambda buffer: buffer is not None, became))
-    return Traced(finished, inputs.tensors, [*tensors_of(base.result), *known], training is not False)
+    buffers = [name.removesuffix(ENDING) for name, _ in new]
+    traced.became = list(itertools.takewhile(lambda name: name in base.buffers, buffers))
+    traced.results = [*tensors_of(base.result), *(base.buffers[name] for name in traced.became)]
+    traced.nodes = graph.nodes
+    return traced
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
@@ -141,39 +161,28 @@ def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None
         return record(model, args)
 
 
-_FAILURES = (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError)
-
-
 def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
     """A run on other values; none where the model does not take these."""
     try:
         return [_run(model, inputs.disturbed(), training)]
-    except _FAILURES:
+    except lengths.REFUSALS:
         return []
 
 
-def _resized_run(model: Callable[..., Any], inputs: Inputs, symbol: int, training: bool | None) -> Run:
-    try:
-        return _run(model, inputs.resized(symbol), training)
-    except ExportError:
-        raise
-    except _FAILURES as error:
-        raise Unstable(str(error)) from error
-
-
-def _write(
+def _walk(
     model: Callable[..., Any],
     opset: int,
     training: bool | None,
     inputs: Inputs,
-    sized: Sequence[Run],
-    probe: Sequence[Run],
-) -> tuple[Graph, list[Value]]:
+    runs: Sequence[Run],
+    probe: bool,
+    follower: Mapping[str, int] | None = None,
+) -> tuple[Writer, list[Value]]:
     graph = Graph(opset, inputs.symbols)
     for name, tensor, shape in zip(inputs.names, inputs.tensors, inputs.shapes(), strict=True):
         graph.inputs.append(Value(shape, tensor.dtype, name))
-    writer = Writer(graph, len(sized), _homes(model), _labels(model))
-    return graph, writer.write([*sized, *probe], graph.inputs, inputs.places)
+    writer = Writer(Agreement(graph, probe, follower), _homes(model), _labels(model), training)
+    return writer, writer.write(runs, graph.inputs, inputs.places)
 
 
 def _homes(model: Callable[..., Any]) -> dict[int, str]:

@@ -12,27 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from minorm.onnx.exporting.recording import Run, Scope, name_of, tensors_of
+from minorm.onnx.exporting import embedding
+from minorm.onnx.exporting.agreement import Agreement, same
+from minorm.onnx.exporting.recording import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.errors import Decline, ExportError, Unstable
-from minorm.onnx.graph.graph import Graph, Result, Value
-from minorm.onnx.graph.sizes import Length, Shape, Size, size_of
+from minorm.onnx.graph.graph import Result, Value
+from minorm.onnx.graph.scope import Embedded, Scope
+from minorm.onnx.graph.sizes import Shape, Size, size_of
+from minorm.onnx.operators.generation import count
 from minorm.onnx.operators.shape import expand, full, reshape
 from minorm.tensor import Tensor
 from minorm.trace import Call
 
-_BEHIND = (
-    "is computed from the input's values, or drawn at random, outside minorm's operations (x.numpy(), x.item(), "
-    "NumPy): a graph would freeze what it was for this input; use Tensor operations"
-)
-
 
 class Writer:
-    """Walks the runs; `sized` of them differ in the lengths of free axes, one more at the end in the values only."""
+    """Walks the runs in step; `agreement` knows how far they may differ."""
 
-    def __init__(self, graph: Graph, sized: int, homes: dict[int, str], labels: dict[int, str]) -> None:
-        self.graph = graph
-        self.sized = sized
+    def __init__(
+        self, agreement: Agreement, homes: dict[int, str], labels: dict[int, str], training: bool | None = False
+    ) -> None:
+        self.graph = agreement.graph
+        self.agreement = agreement
+        self.training = training  # as `export` takes it
         self.homes = homes  # id of an array -> its state_dict key
         self.labels = labels  # id of an array -> the attribute of a module it is, though no parameter or buffer
         self.known: list[dict[int, Value]] = []  # run -> id of a Tensor -> its Value
@@ -44,6 +46,10 @@ class Writer:
         self.originals: list[dict[int, tuple[Any, Any]]] = []  # run -> id of an array that changed -> what it held
         self.unwritten: dict[int, str] = {}  # id of a Value that no operator gives -> why: wrong only where it is used
         self.spoilt: list[str] | None = None  # collects those reasons while a change in place is written
+        self.follows = False  # whether a length that follows a free axis was the reason somewhere
+        self.operation = ""  # the name of the current call
+        self.strays: list[tuple[int, str]] = []  # place of a node in the graph, how the follower strays from it
+        self.followed: list[tuple[Value, Tensor]] = []  # what Values are in the follower
 
     def write(self, runs: Sequence[Run], inputs: Sequence[Value], places: Sequence[int]) -> list[Value]:
         """The graph of the runs; `inputs[i]` is argument `places[i]`. Returns the Values of the results."""
@@ -56,41 +62,35 @@ class Writer:
             self._bind(value, [run.args[place] for run in runs])
         self._walk([run.calls for run in runs])
         results = [tensors_of(run.result) for run in runs]
-        if len({len(r) for r in results}) > 1:
-            self._differ("the number of results", results)
+        self.agreement.agree("the number of results", [len(r) for r in results])
         outputs = [self._value(tensors, f"result {i}") for i, tensors in enumerate(zip(*results, strict=True))]
         if self.failures:
             raise ExportError(
                 f"export: {len(self.failures)} operation(s) cannot be written at opset {self.graph.opset}:\n  "
                 + "\n  ".join(self.failures)
+                + ("\nan axis that dynamic_axes leaves out has a fixed length" if self.follows else "")
             )
         return outputs
 
     def _walk(self, runs: Sequence[list[Call]]) -> None:
-        if len({len(calls) for calls in runs}) > 1:
-            self._differ("the number of operations", [[name_of(c.target) for c in calls] for calls in runs])
+        for i, first in enumerate(runs[0]):
+            if any(len(calls) <= i or calls[i].target != first.target for calls in runs):
+                names = [name_of(calls[i].target) if i < len(calls) else "nothing" for calls in runs]
+                self.agreement.agree("the operation", names)
+        self.agreement.agree("the number of operations", [len(calls) for calls in runs])
         for calls in zip(*runs, strict=True):
-            if any(call.target != calls[0].target for call in calls):
-                self._differ("the operation", [name_of(call.target) for call in calls])
             self._call(calls)
-
-    def _differ(self, what: str, found: Sequence[Any]) -> None:
-        """Stop: a run on other values must not differ at all, one on other lengths only in lengths."""
-        where = f" in {self.graph.scope}" if self.graph.scope else ""
-        if len(found) > self.sized and found[0] != found[-1]:
-            raise ExportError(
-                f"export: {what}{where} depends on the input's values; a graph has one path for all inputs: "
-                "use minorm.where instead of Python's if"
-            )
-        raise Unstable(f"{what}{where} depends on the length of a free axis")
 
     def _call(self, calls: Sequence[Call]) -> None:
         first = calls[0]
+        if isinstance(first.target, Embedded) and self._embed(calls, first.target):
+            return
         if isinstance(first.target, Scope):
             outer, self.graph.scope = self.graph.scope, first.target.path
             self._walk([call.children for call in calls])
             self.graph.scope = outer
             return
+        self.operation, self.agreement.notes = name_of(first.target), []
         results = [tensors_of(call.result) for call in calls]
         if first.changed:
             self._change(calls, results)
@@ -111,6 +111,24 @@ class Writer:
         self._fail(first, [*self.declined, *reasons])
         for tensors in zip(*results, strict=True):
             self._bind(Value(None, tensors[0].dtype), tensors)
+
+    def _embed(self, calls: Sequence[Call], target: Embedded) -> bool:
+        """Write a loaded graph as its file has it, if that can be."""
+        found = embedding.piece(target, self.training, self.graph.opset)
+        if found is None:
+            return False
+        self.operation, self.agreement.notes = "a loaded graph", []
+        given = zip(*(call.arguments["inputs"] for call in calls), strict=True)
+        inputs = [self._merge(values, "an input of a loaded graph") for values in given]
+        results = [tensors_of(call.result) for call in calls]
+        types = [tensor.dtype for tensor in results[0]]
+        written = embedding.stand_in(
+            self.graph, target, *found, inputs, types, lambda tensor: self._value([tensor] * len(calls), "a tensor")
+        )
+        for value, tensors in zip(written, zip(*results, strict=True), strict=True):
+            self._bind(value, tensors)
+        self.strays += [(len(self.graph.nodes) - 1, note) for note in self.agreement.notes]
+        return True
 
     def _change(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> None:
         """A change in place: its result is a Tensor known before, which stands for the new value from here on.
@@ -146,13 +164,22 @@ class Writer:
                 written = rule(graph, **arguments)
             except Decline as decline:
                 graph.reset(mark)
-                reasons.append(str(decline))
+                reasons.append(self._said(decline))
                 continue
             values = written if isinstance(written, tuple) else (written,)
             for value, tensors in zip(values, zip(*results, strict=True), strict=True):
                 self._bind(value, tensors, changed=first.changed)
+            self.strays += [(len(graph.nodes) - 1, note) for note in self.agreement.notes]
             return None
         return reasons
+
+    def _said(self, decline: Decline) -> str:
+        if not isinstance(decline.length, Size):
+            return str(decline)
+        self.follows = True
+        symbols = self.graph.symbols
+        names = " and ".join(repr(symbols.names[i]) for i in symbols.followed(decline.length))
+        return f"{decline}; it follows the free axis {names}"
 
     def _fail(self, call: Call, reasons: Sequence[str]) -> None:
         self.failures.append(self._failure(call, reasons))
@@ -172,6 +199,8 @@ class Writer:
                 f"a rule wrote {value.dtype}{value.shape} where the model computed {tensors[0].dtype}{shape}"
             )
         value.shape = shape
+        if self.agreement.follower is not None:
+            self.followed.append((value, tensors[self.agreement.follower]))
         for run, tensor in enumerate(tensors):
             self.known[run][id(tensor)] = value
             if changed:
@@ -181,23 +210,15 @@ class Writer:
                 self.arrays[run].setdefault(id(tensor.data), value)
 
     def _shape(self, tensors: Sequence[Tensor]) -> Shape:
-        shapes = [tensor.shape for tensor in tensors]
-        if len({len(shape) for shape in shapes}) > 1:
-            self._differ("the rank of a tensor", [len(shape) for shape in shapes])
-        return tuple(self._length(lengths, "the shape of a tensor") for lengths in zip(*shapes, strict=True))
-
-    def _length(self, lengths: Sequence[int], what: str) -> Length:
-        if lengths[self.sized :] and lengths[-1] != lengths[0]:
-            self._differ(what, lengths)
-        return size_of(lengths[: self.sized])
+        return self.agreement.shape(tensors, f"of a result of {self.operation}" if self.operation else "of an input")
 
     def _find(self, tensors: Sequence[Tensor]) -> Value | None:
         found = [
             self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.data))
             for run, tensor in enumerate(tensors)
         ]
-        if any(value is not found[0] for value in found):
-            self._differ("which tensor is used", [id(value) for value in found])
+        which = ["one" if value is found[0] else "another" for value in found]
+        self.agreement.agree(f"which tensor {self.operation or 'the model'} takes", which)
         return found[0]
 
     def _value(self, tensors: Sequence[Tensor], what: str) -> Value:
@@ -219,10 +240,7 @@ class Writer:
         if home is not None:
             return Value(base.shape, base.dtype, home, base, home)
         base = arrays[0]
-        if arrays[self.sized :] and not _same(base, arrays[-1]):
-            raise ExportError(f"export: {what} of shape {base.shape} {_BEHIND}")
-        arrays = arrays[: self.sized]
-        if all(_same(base, array) for array in arrays):
+        if self.agreement.constant(arrays, what):
             scope = f"{self.graph.scope}." if self.graph.scope else ""
             value = Value(base.shape, base.dtype, self.labels.get(id(tensors[0].data), f"{scope}constant"), base)
             value.trained = any(tensor.requires_grad for tensor in tensors)
@@ -230,63 +248,54 @@ class Writer:
         return self._filled(arrays, what)
 
     def _filled(self, arrays: Sequence[Any], what: str) -> Value:
-        """A constant whose shape or number follows a free axis: zeros(batch, 8), or x.shape[0] as a divisor."""
-        graph = self.graph
-        numbers = [array.flat[0] for array in arrays if array.size and (array == array.flat[0]).all()]
-        if len(numbers) != len(arrays) or len({array.ndim for array in arrays}) > 1:
-            raise Unstable(f"{what} of shape {arrays[0].shape} is a constant that depends on the length of a free axis")
-        shape = tuple(size_of(lengths) for lengths in zip(*[array.shape for array in arrays], strict=True))
+        """A constant whose shape or number follows a free axis: zeros(batch, 8), arange(h), x.shape[0] as a divisor."""
+        graph, first = self.graph, arrays[0]
+        self.agreement.agree(f"the rank of {what}", [array.ndim for array in arrays])
+        known = arrays[: self.agreement.sized]
+        numbers = [array.flat[0] for array in known if array.size and (array == array.flat[0]).all()]
+        counts = first.ndim == 1 and all(same(a, np.arange(len(a), dtype=a.dtype)) for a in known)
+        if not counts and len(numbers) != len(known):
+            self.agreement.agree(f"the constant {what}, of shape", [array.shape for array in arrays])
+            kinds = ["one" if same(first, array) else "another" for array in arrays]
+            self.agreement.agree(f"the constant {what} of shape {first.shape}", kinds)
+        shape = tuple(size_of(lengths) for lengths in zip(*[array.shape for array in known], strict=True))
         try:
-            if all(_same(n, numbers[0]) for n in numbers):
-                return full(graph, numbers[0], shape, arrays[0].dtype)
+            if counts:
+                return count(graph, shape[0], first.dtype)
+            if all(same(n, numbers[0]) for n in numbers):
+                return full(graph, numbers[0], shape, first.dtype)
             if any(n != int(n) for n in numbers):
                 raise Decline("is a number that depends on the length of a free axis")
             size = size_of([int(n) for n in numbers])
             assert isinstance(size, Size)
-            number = graph.cast(graph.length(size), arrays[0].dtype)
+            number = graph.cast(graph.length(size), first.dtype)
             return expand(graph, reshape(graph, number, (1,) * len(shape)), shape)
         except Decline as decline:
-            raise Unstable(f"{what}: {decline}") from None
+            raise Unstable(f"{what}: {self._said(decline)}") from None
 
     # Arguments
 
     def _merge(self, values: Sequence[Any], what: str) -> Any:
         """One argument as all runs saw it: Tensors as Values, ints that follow a free axis as Sizes."""
-        first = values[0]
-        if len({type(value) for value in values}) > 1:
-            self._differ(what, [type(value).__name__ for value in values])
+        first, agreement = values[0], self.agreement
+        agreement.agree(f"the type of {what}", [type(value).__name__ for value in values])
         if isinstance(first, Tensor):
             return self._value(values, what)
         if isinstance(first, np.ndarray):
             found = [self.arrays[run].get(id(array)) for run, array in enumerate(values)]
             if found[0] is not None and all(value is found[0] for value in found):
                 return found[0]
-            if not all(_same(first, array) for array in values):
-                return self._value([Tensor(array) for array in values], what)
-            return first
+            return first if agreement.constant(values, what) else self._value([Tensor(a) for a in values], what)
         if isinstance(first, (bool, np.bool_, str, type(None))):
-            return self._equal(values, what)
+            return agreement.equal(values, what)
         if isinstance(first, (int, np.integer)):
-            return self._length(values, what)
+            return agreement.length(values, what)
         if isinstance(first, slice):
             return slice(*[self._merge([getattr(v, part) for v in values], what) for part in ("start", "stop", "step")])
         if isinstance(first, (tuple, list)):
-            if len({len(value) for value in values}) > 1:
-                self._differ(f"the length of {what}", [len(value) for value in values])
+            agreement.agree(f"the number of values in {what}", [len(value) for value in values])
             merged = [self._merge(parts, what) for parts in zip(*values, strict=True)]
             return merged if isinstance(first, list) else tuple(merged)
         if isinstance(first, dict):
             return {key: self._merge([value[key] for value in values], what) for key in first}
-        return self._equal(values, what)
-
-    def _equal(self, values: Sequence[Any], what: str) -> Any:
-        first = values[0]
-        if any(value != first and (value == value or first == first) for value in values):  # NaN is equal to NaN here
-            self._differ(what, values)
-        return first
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Equal shapes, types and contents, NaN equal to NaN."""
-    a, b = np.asarray(a), np.asarray(b)
-    return a.shape == b.shape and a.dtype == b.dtype and (a is b or a.tobytes() == b.tobytes())
+        return agreement.equal(values, what)

@@ -39,6 +39,9 @@ class Kind(NamedTuple):
     shape: Shape | None = None
 
 
+Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
+
+
 class Values:
     """The values that the nodes of one graph see: what is known of them, and which of them are fixed."""
 
@@ -79,12 +82,17 @@ class Values:
 
     def fresh(self, hint: str) -> str:
         """A name that nothing in the model has."""
-        name, number = hint, 1
-        while name in self.taken:
-            number += 1
-            name = f"{hint}_{number}"
-        self.taken.add(name)
-        return name
+        return fresh(hint, self.taken)
+
+
+def fresh(hint: str, taken: set[str]) -> str:
+    """A name like `hint` that is not taken yet; afterwards it is."""
+    name, number = hint, 1
+    while name in taken:
+        number += 1
+        name = f"{hint}_{number}"
+    taken.add(name)
+    return name
 
 
 @dataclass
@@ -309,6 +317,24 @@ def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
             yield attribute.name, attribute.g
         for index, graph in enumerate(attribute.graphs):
             yield f"{attribute.name}.{index}", graph
+
+
+def path_of(function: Any) -> str:
+    """What a function is called among the paths of graphs, `/3.then_branch`."""
+    return f"{function.domain}:{function.name}:{function.overload}"
+
+
+def tensors_of(model: Any) -> Iterator[Any]:
+    """All tensors of a model: initializers, and what attributes hold, in its functions too."""
+    pending = [model.graph, *model.functions]
+    while pending:
+        holder = pending.pop()
+        yield from getattr(holder, "initializer", ())
+        for node in holder.node:
+            for attribute in node.attribute:
+                yield from [attribute.t] if attribute.HasField("t") else []
+                yield from attribute.tensors
+            pending += [graph for _, graph in graphs_of(node)]
 
 
 def constant_of(node: Any) -> Any:

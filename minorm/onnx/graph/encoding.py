@@ -84,6 +84,17 @@ def fill(tensors: Iterable[tuple[Any, Any]], operation: str = "export") -> None:
         tensor.raw_data = (array.byteswap() if sys.byteorder == "big" else array).tobytes()
 
 
+PAYLOAD = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+
+
+def describe(tensor: Any, array: Any) -> None:
+    """Give a TensorProto this array's type and shape; what it held is gone, the elements come by `fill`."""
+    for name in (*PAYLOAD, "data_location", "external_data", "dims"):
+        tensor.ClearField(name)
+    tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor.dims.extend(array.shape)
+
+
 def reserve(nbytes: int, what: str) -> None:
     """MemoryError unless there is memory for so many bytes, and a little more."""
     if not _is_room(nbytes + SPARE):

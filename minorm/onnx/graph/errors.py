@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ExportError(ValueError):
     """The model cannot be written as ONNX; the message lists every reason at once."""
@@ -11,11 +13,15 @@ class LoadError(ValueError):
     """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which.
 
     unsupported    why, for each node that minorm does not have, under the names of the node's outputs
+    cuts           values in front of these, which `load(..., outputs=[...])` can give
     """
 
-    def __init__(self, message: str, unsupported: dict[tuple[str, ...], str] | None = None) -> None:
+    def __init__(
+        self, message: str, unsupported: dict[tuple[str, ...], str] | None = None, cuts: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.unsupported = unsupported or {}
+        self.cuts = cuts
 
 
 class Unsupported(Exception):
@@ -27,7 +33,14 @@ class VerifyError(ValueError):
 
 
 class Decline(Exception):
-    """Raised by a writing rule that does not fit this call at this opset: the next rule is tried."""
+    """Raised by a writing rule that does not fit this call at this opset: the next rule is tried.
+
+    length    the one that follows free axes, and that there is no form for
+    """
+
+    def __init__(self, message: str, length: Any = None) -> None:
+        super().__init__(message)
+        self.length = length
 
 
 class Unstable(Exception):

@@ -8,7 +8,7 @@ computed in float32 and rounded once, which is what minorm does itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto
 
 from minorm import dtypes
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import measuring, versions
 from minorm.onnx.graph.decimals import changed
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.sizes import Length, Shape, Size, Symbols, broadcast
@@ -96,6 +96,7 @@ class Graph:
     results: tuple[Result, ...] = ()  # of the call being written
     updated: dict[int, tuple[Value, Value]] = field(default_factory=dict)  # buffer -> (buffer, its new value)
     warnings: list[str] = field(default_factory=list)
+    embedded: list[tuple[Any, list[str]]] = field(default_factory=list)  # loaded graphs inside, and what they take
     _constants: dict[Any, Value] = field(default_factory=dict)
     _lengths: dict[Length, Value] = field(default_factory=dict)
 
@@ -156,42 +157,26 @@ class Graph:
         """A 0-d constant of the element type of `like`."""
         return self.constant(number, like.dtype)
 
-    def vector(self, lengths: Shape) -> Value:
-        """A 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes where one is free."""
-        if not any(isinstance(n, Size) for n in lengths):
-            return self.constant([int(n) for n in lengths], np.int64, "shape")
-        parts = [self.length(n) if isinstance(n, Size) else self.constant([n], np.int64, "length") for n in lengths]
+    def vector(self, lengths: Sequence[Length | Value]) -> Value:
+        """A 1-d int64 tensor of these lengths: a constant, or computed from the inputs' shapes where one is free.
+
+        A length may be a Value: one that was computed already.
+        """
+        if not any(isinstance(n, (Size, Value)) for n in lengths):
+            return self.constant([int(n) for n in lengths], np.int64, "shape")  # type: ignore[arg-type]
+        parts = [self._part(n) for n in lengths]
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, shape=(len(parts),), axis=0)
+
+    def _part(self, length: Length | Value) -> Value:
+        if isinstance(length, Value):
+            return length
+        return self.length(length) if isinstance(length, Size) else self.constant([length], np.int64, "length")
 
     def length(self, size: Size) -> Value:
         """A free length, as an int64 tensor of shape (1,), at run time."""
         if size not in self._lengths:
-            self._lengths[size] = self._measure(size)
+            self._lengths[size] = measuring.measure(self, size)
         return self._lengths[size]
-
-    def _measure(self, size: Size) -> Value:
-        produced = [value for node in self.nodes for value in node.outputs if value is not None]
-        for value in self.inputs + produced:
-            if value.shape is not None and size in value.shape:
-                shape = self.add("Shape", value, shape=(value.ndim,), dtype=dtypes.int64)
-                place = self.constant([value.shape.index(size)], np.int64, "axis")
-                return self.add("Gather", shape, place, shape=(1,), axis=0)
-        formula = self.symbols.formula(size)
-        if formula is None:
-            raise Decline(f"needs the length {size.values} at run time, which no tensor has")
-        total: Value | None = None
-        for factor, names in formula.terms:
-            part = self.constant([factor], np.int64, "factor")
-            for name in names:
-                part = self.add("Mul", part, self.length(self._free(name)))
-            total = part if total is None else self.add("Add", total, part)
-        assert total is not None
-        return self.add("Add", total, self.constant([formula.constant], np.int64)) if formula.constant else total
-
-    def _free(self, name: str) -> Size:
-        size = self.symbols.size(self.symbols.names.index(name))
-        assert isinstance(size, Size)
-        return size
 
     def current(self, buffer: Value) -> Value:
         """A buffer as the calls written so far have left it."""

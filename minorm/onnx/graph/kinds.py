@@ -103,6 +103,9 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
     """
     found = {name for name, dtype in known.items() if not dtypes.is_float(dtype)}
     for node in nodes:
+        if node.body is not None:
+            found.update(name for name, source in sources(node) if source is None or source in found)
+            continue
         if node.operator in ("Cast", "Constant", "ConstantOfShape", "If"):
             if not _is_float(node):
                 found.update(node.outputs)
@@ -126,6 +129,9 @@ def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
     for node in nodes:
         if node.operator == "If":
             continue
+        if node.body is not None:
+            found.update({name: found[source] for name, source in sources(node) if source in found})
+            continue
         if node.operator in ("Cast", "Constant"):
             code, value = node.attributes.get("to"), node.attributes.get("value")
             dtype = DTYPES.get(code) if isinstance(code, int) else getattr(value, "dtype", None)
@@ -137,6 +143,12 @@ def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
             if same and same[0] < len(node.inputs) and node.inputs[same[0]] in found:
                 found[name] = found[node.inputs[same[0]]]
     return found
+
+
+def sources(node: Any) -> list[tuple[str, str | None]]:
+    """The outputs of a node that enters or ends a body, each with the input whose type it has."""
+    places = [(name, node.body.source(place, node.enters)) for place, name in enumerate(node.outputs)]
+    return [(name, None if place is None else node.inputs[place]) for name, place in places]
 
 
 def _is_float(node: Any) -> bool:

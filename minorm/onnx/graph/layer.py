@@ -1,26 +1,87 @@
-"""The modules below a loaded graph: a place for each node that has a mode, or for a prefix of a Parameter's name."""
+"""The modules below a loaded graph: a place for each node that has a mode, and for each module that weights are of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from minorm.nn import Module, Parameter
+from minorm.tensor import Tensor
 
 
-class Layer(Module):
-    """A place in a loaded graph. It holds no tensors, but knows the Parameters that belong to it."""
+class Sealed(Module):
+    """A module whose parts cannot be exchanged once it is sealed, for what runs is the nodes of a file."""
+
+    _sealed = False
+
+    def seal(self) -> None:
+        """From now on assigning, adding or deleting a part is an error, here and below."""
+        for module in self.modules():
+            vars(module)["_sealed"] = True
+
+    def _register(self, name: str, value: Any, kind: str, operation: str) -> None:
+        self._refuse(name, f"{operation}: got a {type(value).__name__}")
+        super()._register(name, value, kind, operation)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._kinds or isinstance(value, Tensor):
+            self._refuse(name, f"got a {type(value).__name__}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._kinds:
+            self._refuse(name, "deleted")
+        super().__delattr__(name)
+
+    def _refuse(self, name: str, what: str) -> None:
+        if self._sealed:
+            raise TypeError(
+                f"{type(self).__name__}.{name}: {what}; the nodes of a loaded graph would not see it. Values change in "
+                "place: load_state_dict, copy_. To exchange layers, cut the graph before them, load(path, "
+                "outputs=['...']), and put yours behind: nn.Sequential(graph, layer)"
+            )
+
+
+class Layer(Sealed):
+    """A place in a loaded graph. It holds no tensors, the graph does; but it knows which are of this place.
+
+    `parameters()` and `buffers()` give these, and those of the places below; so `requires_grad_`, `freeze` and an
+    optimizer's parameter groups work on a place as on any module. With `recurse=False` they give what it holds: none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.uses: list[Parameter] = []  # those of this place, not of the places below
+        self.uses: dict[str, Tensor] = {}  # of this place, not of the places below: what they are called here
+        self.held: dict[int, Parameter] = {}  # those that its node reads, by the place of the input
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Whether the Parameters of this place, and of those below it, collect gradients."""
-        for module in self.modules():
-            for parameter in module.uses if isinstance(module, Layer) else ():
-                parameter.requires_grad = requires_grad
-        return super().requires_grad_(requires_grad)
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """The Parameters of this place and of those below, each once."""
+        for name, tensor in self._used(prefix, recurse):
+            if isinstance(tensor, Parameter):
+                yield name, tensor
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """The running statistics of this place and of those below, each once."""
+        for name, tensor in self._used(prefix, recurse):
+            if not isinstance(tensor, Parameter):
+                yield name, tensor
+
+    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+        """The same, detached, sharing memory with the graph; `load_state_dict` fills them."""
+        return {name: tensor.detach() for name, tensor in self._used(prefix, recurse=True)}
+
+    def to(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002  Module's
+        """An error: the nodes of a graph compute in one type, on one device."""
+        raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
+
+    def _used(self, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        for path, place in self._named_modules(prefix) if recurse else ():
+            for name, tensor in place.uses.items() if isinstance(place, Layer) else ():
+                if id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield f"{path}.{name}" if path else name, tensor
 
 
 @dataclass(frozen=True)
@@ -36,3 +97,43 @@ class StatisticsLayer(Layer):
     """A normalization of a loaded graph that was described by `minorm.statistics`."""
 
     statistics: Statistics | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a file writes a normalization in nodes of other operators.
+
+    axes          that are normalized; () for groups of channels
+    groups        the shape with the groups on an axis of their own, (N, num_groups, ...), and the `shape` behind it, in
+                  which 0 keeps a length; None where that is x's
+    weight, bias  the shapes in which the nodes read the two; None where there is none
+    per_group     whether they are one number a group, put in before the shape behind it
+    parts         the nodes: their operators, and their results
+    """
+
+    axes: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
+    weight: tuple[int, ...] | None = None
+    bias: tuple[int, ...] | None = None
+    per_group: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+class NormLayer(Layer):
+    """A normalization of a loaded graph that its file writes as several nodes; weight and bias are the graph's own."""
+
+    def __init__(self, eps: float, how: Written) -> None:
+        super().__init__()
+        self.training = False  # it has no mode
+        self.eps, self.how = eps, how
+
+    @property
+    def weight(self) -> Parameter | None:
+        """The Parameter that it multiplies with, None where it has none."""
+        return self.held.get(1)
+
+    @property
+    def bias(self) -> Parameter | None:
+        """The Parameter that it adds, None where it has none."""
+        return self.held.get(2)

@@ -8,6 +8,9 @@ gradients are recorded, since backward will make gradients of it all.
 
 A run may hold `max_bytes`, and INPUTS times what the caller feeds it: a large batch is the caller's wish, not the
 file's. For each byte of that, a convolution, product or pooling may take STEPS multiplications.
+
+What loops repeat may take as many, all turns together: a node counts with what it multiplies, and besides with TURN, or
+with WORK for each element, if that is more.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -28,8 +31,13 @@ from minorm.tensor import Tensor
 MAX_RANK = 32  # of NumPy's broadcasting
 INPUTS = 4000  # bytes for each byte of the inputs
 STEPS = 16  # multiplications for each byte
+TURN = 300_000  # that take as long as a step in Python, whatever it computes
+WORK = 4  # that take as long as an element of what is computed element by element
 ROOM = 3
 RECORDED = 4
+
+
+See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 
 
 class Ledger:
@@ -39,6 +47,9 @@ class Ledger:
         self.limit, self.allowed, self.weights = limit, allowed, weights
         self.held = 0
         self.recording = False  # whether what comes next is recorded for backward
+        self.worked = 0  # multiplications that the node at hand has asked for
+        self.loops = 0  # around what comes next
+        self.repeated = 0  # multiplications, in loops
         self._known: dict[int, Any] = {}
 
     def expect(self, nbytes: int, what: str) -> None:
@@ -53,35 +64,67 @@ class Ledger:
             )
 
     def works(self, steps: int) -> None:
-        """ValueError unless a node may take so many multiplications."""
-        if steps * (RECORDED if self.recording else 1) > STEPS * self.allowed:
+        """ValueError unless a node may take so many multiplications; in a loop, together with all before it."""
+        self.worked += steps
+        steps *= RECORDED if self.recording else 1
+        what = "it"
+        if self.loops:
+            self.repeated += steps
+            steps, what = self.repeated, "what loops repeat"
+        if steps > STEPS * self.allowed:
             raise ValueError(
-                f"it would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
+                f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
                 "byte); load with a larger max_bytes if you trust the file"
             )
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Around one turn of a loop."""
+        self.loops += 1
+        try:
+            self.works(TURN)
+            yield
+        finally:
+            self.loops -= 1
+
+    def count(self, values: Iterable[Any], given: set[int]) -> None:
+        """Count values that no node has made: what a loop takes its sequences apart into, and what it collects.
+
+        given    the arrays that were there before, as `arrays_of` names them
+        """
+        for x in values:
+            if isinstance(x, Tensor):
+                self._hold(x.data, given)
+        self.expect(0, "what the graph holds")
+
     def before(self, arguments: Sequence[Any]) -> None:
         """Ask for room for what a node computes. Weights are as large as the file, and do not count."""
+        self.worked = 0
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
         asked = [x for x in tensors if id(x) not in self.weights or x.data.size == 0]
         sizes = [_size(x.data) * max(4, x.dtype.itemsize) for x in asked]
         room = max(sizes, default=0)
         self.expect(room * ROOM, "what it computes")
+        if self.loops:
+            lists = sum(len(x) for x in arguments if isinstance(x, list))
+            self.works(max(TURN, WORK * max((x.data.size for x in tensors), default=0)) + lists * TURN // 100)
 
     def after(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
         """Count what a node has made: its results, and what backward needs."""
-        given = {id(_owner(x.data)) for x in arguments if isinstance(x, Tensor)}
-        known = {id(x.creator) for x in arguments if isinstance(x, Tensor)}
+        tensors = list(_flat(arguments))
+        old = set(map(id, tensors))
+        fresh = [x for x in _flat(results) if id(x) not in old]
+        given = arrays_of(tensors) if fresh else set()
+        known = {id(x.creator) for x in tensors} if fresh else set()
         waiting = []
-        for x in results:
-            for part in x if isinstance(x, list) else (x,):
-                if part is None:  # of a branch that was not taken
-                    continue
-                if part.ndim > MAX_RANK:
-                    raise ValueError(f"the result has {part.ndim} axes; expected at most {MAX_RANK}")
-                self._hold(part.data, given)
-                waiting.append(part.creator)
+        for x in fresh:
+            if x.ndim > MAX_RANK:
+                raise ValueError(f"the result has {x.ndim} axes; expected at most {MAX_RANK}")
+            self._hold(x.data, given)
+            waiting.append(x.creator)
+            if self.loops:
+                self.works(WORK * x.data.size)
         while waiting:
             function = waiting.pop()
             if function is None or id(function) in known:
@@ -99,6 +142,11 @@ class Ledger:
         self.recording = False
         self.expect(0, "what the graph holds")
 
+    def tell(self, step: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        """Show a node that has run to who is watching."""
+        if _active.see is not None:
+            _active.see(step, arguments, results, self.worked)
+
     def _hold(self, array: Any, given: set[int]) -> None:
         if not isinstance(array, np.ndarray):
             return
@@ -111,6 +159,20 @@ class Ledger:
     def _gone(self, key: int, nbytes: int, _: Any) -> None:
         self._known.pop(key, None)
         self.held -= nbytes
+
+
+def arrays_of(values: Iterable[Any]) -> set[int]:
+    """What id() says of the arrays that hold the numbers of Tensors."""
+    return {id(_owner(x.data)) for x in _flat(values)}
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
+    """The Tensors among values, and in sequences; None is of a branch that was not taken."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list):
+            yield from value
 
 
 def _size(array: Any) -> int:
@@ -127,6 +189,7 @@ def _owner(array: Any) -> Any:
 
 class _Active(threading.local):
     ledger: Ledger | None = None
+    see: See | None = None
 
 
 _active = _Active()
@@ -135,6 +198,16 @@ _active = _Active()
 def active() -> Ledger | None:
     """The ledger of the run that this thread is in."""
     return _active.ledger
+
+
+@contextmanager
+def watching(see: See) -> Iterator[None]:
+    """Inside, `see(step, arguments, results, multiplications)` is told of every node that runs in this thread."""
+    outer, _active.see = _active.see, see
+    try:
+        yield
+    finally:
+        _active.see = outer
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import onnx
 from onnx import AttributeProto
 
 from minorm.onnx.graph import tensors
+from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import MAX_RANK, Budget
@@ -42,6 +43,9 @@ class Node:
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
     guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
+    module: str = ""  # the path of the module that it comes from, as far as the file says so: paths.py
+    body: Body | None = None  # of a Loop or Scan: the graph that it repeats
+    enters: bool = False  # whether it begins that graph; else it ends it
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
     described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics
     updates: bool = True  # whether it changes them in training; else other nodes compute what they become

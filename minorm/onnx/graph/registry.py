@@ -34,6 +34,14 @@ with. Version 0 means that there was no such operator yet.
     @converts("BatchNormalization")                                 # one rule for all versions
 
 Steps that change neither signature nor meaning need no rule (conversion/steps.py).
+
+A rule of a mode gives a node the form that its version has for training or for inference:
+
+    @sets_mode("Dropout")                                           # at every version
+    def mode(d, trains, updates, statistics): ...
+
+updates: whether new statistics are wanted; statistics: the names of the running ones. It returns the names
+of the new running mean and variance, or ().
 """
 
 from __future__ import annotations
@@ -41,6 +49,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import onnx
 
 from minorm.onnx.graph import versions
 
@@ -89,6 +99,8 @@ class Reader:
 WRITERS: dict[Any, list[Writer]] = {}
 READERS: dict[tuple[str, int], Reader] = {}
 CONVERTERS: dict[tuple[str, int, int] | str, Rule] = {}  # by operator, version before and after; or for all versions
+
+MODES: dict[str, Rule] = {}  # by operator
 
 
 def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
@@ -141,10 +153,20 @@ def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[A
     return add
 
 
+def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
+    """Register the rule that gives nodes of `operator` their form in training, or in inference."""
+
+    def add(rule: AnyRule) -> AnyRule:
+        MODES[operator] = rule
+        return rule
+
+    return add
+
+
 def _check(operator: str, since: tuple[int, ...]) -> None:
     unknown = set(since) - set(versions.PUBLISHED.get(operator, ()))
     if unknown or not since:
-        raise ValueError(f"{operator}: {sorted(unknown)} are no since-versions of it; see minorm/onnx/versions.py")
+        raise ValueError(f"{operator}: {sorted(unknown)} are no since-versions of it; see graph/versions.py")
 
 
 def writers(target: Any, opset: int) -> list[Rule]:
@@ -163,5 +185,20 @@ def reader(operator: str, opset: int) -> Reader:
     """The reader of nodes of `operator` at `opset`; LookupError where there is none."""
     since = versions.resolve(operator, opset)
     if (operator, since) not in READERS:
-        raise LookupError(f"{operator}, version {since} (opset {opset}), has no reader")
+        raise LookupError(f"minorm does not have version {since} of the operator {operator}")
     return READERS[operator, since]
+
+
+def why_not(operator: str, domain: str, opset: int) -> str:
+    """Why minorm does not read nodes of this operator; "" if it does."""
+    if domain:
+        return f"domain {domain!r} is not ONNX's own, and the file brings no such function"
+    if not opset:
+        return "the file does not say which opset it is of"
+    if not onnx.defs.has(operator):
+        return f"ONNX does not have the operator {operator}"
+    try:
+        reader(operator, opset)
+    except LookupError as error:
+        return str(error.args[0])
+    return ""

@@ -21,7 +21,7 @@ class Scope:
         outer = trace.state.calls
         if outer is None:
             return function(*args, **kwargs)
-        call = Call(self, {})
+        call = Call(self, {"inputs": args})
         outer.append(call)
         trace.state.calls = call.children
         try:
@@ -29,3 +29,26 @@ class Scope:
         finally:
             trace.state.calls = outer
         return call.result
+
+
+@dataclass(frozen=True)
+class Embedded(Scope):
+    """The same for a loaded graph inside another module: it can be written as its file has it."""
+
+    module: Any
+
+
+class Loop:
+    """What stands in a trace for a loop that the input ends: another input would give it another number of turns."""
+
+    @classmethod
+    def call(cls, function: Callable[..., Any], *args: Any) -> Any:
+        """What `function` returns; a trace that is open does not show what it calls."""
+        outer, trace.state.calls = trace.state.calls, None
+        try:
+            result = function(*args)
+        finally:
+            trace.state.calls = outer
+        if outer is not None:
+            outer.append(Call(cls, {}, result))
+        return result

@@ -1,7 +1,7 @@
 """Lengths of axes that are not fixed: a Size is what was seen in every run of the model.
 
 A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs
-several times, with one free axis (the batch) of another length each time, and every length is kept as the
+several times, each time with one free axis (the batch) of another length, and every length is kept as the
 tuple of what it was in each run:
 
     batch 4, then 6:      (4, 6)  is `batch`       (64, 96)  is `16*batch`       64  is fixed, a plain int
@@ -12,7 +12,7 @@ Sizes add, multiply and divide element by element, so a rule computes with lengt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minorm.onnx.graph.errors import Decline
@@ -50,7 +50,8 @@ class Size:
         return self._with(other, lambda a, b: b // a)
 
     def __index__(self) -> int:
-        raise Decline(f"needs a fixed length where it is {' or '.join(map(str, self.values))} with the free axes")
+        seen = " or ".join(map(str, dict.fromkeys(self.values)))
+        raise Decline(f"needs a fixed length where it is {seen} with the free axes", self)
 
 
 Length = int | Size
@@ -86,6 +87,10 @@ class Formula:
     constant: int = 0
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
+    def of(self, lengths: Mapping[str, int]) -> int:
+        """The number for these lengths of the free axes."""
+        return self.constant + sum(factor * math.prod(lengths[n] for n in names) for factor, names in self.terms)
+
     def __str__(self) -> str:
         parts = ["*".join(([str(factor)] if factor != 1 else []) + list(names)) for factor, names in self.terms]
         return "+".join(parts + ([str(self.constant)] if self.constant else [])).replace("+-", "-")
@@ -93,35 +98,49 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes: `names[i]` was `base[i]` long in every run but run i + 1, where it was `other[i]`."""
+    """The free axes: `names[i]` was `base[i]` long in every run but its own, one for each of `others[i]`."""
 
     names: tuple[str, ...] = ()
     base: tuple[int, ...] = ()
-    other: tuple[int, ...] = ()
+    others: tuple[tuple[int, ...], ...] = ()
     _fresh: dict[Size, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Of every run but the first: which free axis had another length, and which."""
+        return [(i, n) for i, lengths in enumerate(self.others) for n in lengths]
 
     def size(self, index: int) -> Length:
         """The free axis `index` itself."""
-        values = [self.base[index]] * (len(self.names) + 1)
-        values[index + 1] = self.other[index]
-        return size_of(values)
+        return size_of([self.base[index], *(n if i == index else self.base[index] for i, n in self.runs)])
+
+    def followed(self, size: Size) -> list[int]:
+        """The free axes that a length follows."""
+        moved = (i for (i, _), value in zip(self.runs, size.values[1:], strict=True) if value != size.values[0])
+        return sorted(set(moved))
 
     def formula(self, size: Size) -> Formula | None:
         """`size` in terms of the free axes, None where it is not that simple (a strided length)."""
-        first, *rest = size.values
-        moved = [i for i, value in enumerate(rest) if value != first]
+        first, moved = size.values[0], self.followed(size)
+        seen = [(i, n, value) for (i, n), value in zip(self.runs, size.values[1:], strict=True) if i in moved]
         divisor = math.prod(self.base[i] for i in moved)
-        proportional = all(rest[i] * self.base[i] == first * self.other[i] for i in moved)
+        proportional = all(value * self.base[i] == first * n for i, n, value in seen)
         if proportional and divisor and first % divisor == 0:
             return Formula(0, ((first // divisor, tuple(self.names[i] for i in moved)),))
-        terms, constant = [], first
-        for i in moved:
-            factor, remainder = divmod(rest[i] - first, self.other[i] - self.base[i])
-            if remainder or len(moved) > 1:
-                return None
-            terms.append((factor, (self.names[i],)))
-            constant -= factor * self.base[i]
-        return Formula(constant, tuple(terms))
+        if len(moved) > 1:
+            return None
+        factors = {divmod(value - first, n - self.base[i]) for i, n, value in seen}
+        factor, remainder = factors.pop()
+        if remainder or factors:
+            return None
+        return Formula(first - factor * self.base[moved[0]], ((factor, (self.names[moved[0]],)),))
+
+    def at(self, length: Length, lengths: Mapping[str, int]) -> int | None:
+        """How long it is where the free axes have these lengths, None where there is no formula for it."""
+        if not isinstance(length, Size):
+            return length
+        formula = self.formula(length)
+        return None if formula is None else formula.of(lengths)
 
     def describe(self, length: Length) -> int | str:
         """How a length is written in the file: a number, or a name such as `batch` or `16*batch`."""

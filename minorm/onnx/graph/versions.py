@@ -84,6 +84,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "LessOrEqual": (12, 16),
     "Log": (1, 6, 13),
     "LogSoftmax": (1, 11, 13),
+    "Loop": (1, 11, 13, 16, 19, 21, 23, 24, 25),
     "LpNormalization": (1, 22),
     "LpPool": (1, 2, 11, 18, 22),
     "MatMul": (1, 9, 13),
@@ -128,12 +129,16 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "Reshape": (1, 5, 13, 14, 19, 21, 23, 24, 25),
     "Resize": (10, 11, 13, 18, 19),
     "Round": (11, 22),
+    "Scan": (8, 9, 11, 16, 19, 21, 23, 24, 25),
     "Scatter": (9, 11),
     "ScatterElements": (11, 13, 16, 18),
     "ScatterND": (11, 13, 16, 18),
     "Selu": (1, 6, 22),
     "SequenceAt": (11,),
     "SequenceConstruct": (11,),
+    "SequenceEmpty": (11,),
+    "SequenceErase": (11,),
+    "SequenceInsert": (11,),
     "SequenceLength": (11,),
     "Shape": (1, 13, 15, 19, 21, 23, 24, 25),
     "Sigmoid": (1, 6, 13),
@@ -171,7 +176,7 @@ def resolve(operator: str, opset: int) -> int:
     """The since-version of `operator` in force at `opset`; LookupError where it did not exist yet."""
     versions = PUBLISHED.get(operator)
     if versions is None:
-        raise LookupError(f"{operator} is not an operator minorm knows; minorm/onnx/README.md tells how to add one")
+        raise LookupError(f"minorm does not have the operator {operator}")
     found = [since for since in versions if since <= opset]
     if not found:
         raise LookupError(f"{operator} exists from opset {versions[0]} on; the model's opset is {opset}")

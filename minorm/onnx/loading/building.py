@@ -11,58 +11,23 @@ from typing import Any
 import numpy as np
 import onnx
 
+from minorm import dtypes
 from minorm.autograd import no_grad
 from minorm.nn import Module, Parameter
-from minorm.onnx.graph import kinds, registry, versions
+from minorm.onnx.graph import kinds, paths, registry
+from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
-from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.layer import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import roles, weights
-from minorm.onnx.loading.graph_module import GraphModule, Input, Step, layer_of, place_layers
-from minorm.onnx.operators import branch
+from minorm.onnx.loading import places, roles, weights
+from minorm.onnx.loading.graph_module import GraphModule, Input, Step
+from minorm.onnx.loading.original import Placed, Start
+from minorm.onnx.loading.repeating import Frame, Repetition
+from minorm.onnx.loading.resolving import refuse
+from minorm.onnx.operators import arithmetic, branch
 from minorm.tensor import Tensor
-
-
-def resolve(nodes: Sequence[Node]) -> None:
-    """Find each node's version and reader; one error lists all that have none."""
-    missing = []
-    for node in nodes:
-        why = ""
-        try:
-            if node.domain:
-                raise LookupError(f"domain {node.domain!r} is not ONNX's own, nor a function of the model")
-            if not node.opset:
-                raise LookupError("no opset of its domain is imported")
-            node.since = versions.resolve(node.operator, node.opset)
-            registry.reader(node.operator, node.opset)
-        except LookupError as error:
-            why = str(error.args[0])
-            if not node.since and not node.domain and onnx.defs.has(node.operator):
-                node.since = published(node)
-        if any(isinstance(v, onnx.GraphProto) for v in node.attributes.values()):
-            why = "it holds a graph of its own, which minorm does not read"
-        if why:
-            missing.append((node, why))
-    _refuse(missing)
-
-
-def published(node: Node) -> int:
-    """The since-version of an operator that minorm does not know; 0 where ONNX does not either."""
-    try:
-        return int(onnx.defs.get_schema(node.operator, node.opset, "").since_version)
-    except onnx.defs.SchemaError:
-        return 0
-
-
-def _refuse(missing: Sequence[tuple[Node, str]]) -> None:
-    if missing:
-        lines = [f"{node}: {why}" for node, why in missing]
-        raise LoadError(
-            f"load: {len(missing)} node(s) cannot be imported:\n  " + "\n  ".join(lines),
-            {node.outputs: why for node, why in missing},
-        )
 
 
 class Builder:
@@ -89,8 +54,8 @@ class Builder:
         for node in nodes:
             node.used, node.types = self.used, types
         self.roles = roles.assign(nodes, declared, initializers, self.ends, updated, source, trainable)
-        self.slots: dict[str, int] = {}
-        self.steps: list[Step] = []
+        self.frames = [Frame()]  # the last one is inside the others
+        self.idle: Body | None = None  # a loop that never runs, while its nodes are passed over
         self.layers: list[tuple[Node, Module]] = []
         self.parameters: dict[str, Parameter] = {}
         held = self.roles.parameters.keys() - initializers.keys()  # by a Constant, or the Identity of an equal tensor
@@ -98,17 +63,25 @@ class Builder:
             if name in held:
                 budget.take(array.nbytes, f"the parameter {name!r}")
             self.parameters[name] = Parameter(np.array(array) if name in held else array)
-        self.expanded: dict[str, Any] = {}  # name -> the shape that the nodes read
+        self.expanded = {name: (other, initializers[name].shape) for name, other in self.roles.spread.items()}
+        begins = weights.states(nodes)
         for name, array in self.roles.parameters.items() if trainable is None else ():
-            if weights.expanded(name, array, source):
-                self.parameters[name], self.expanded[name] = Parameter(np.array(array[:1])), array.shape
+            axis = weights.expanded(name, array, source, begins)
+            if axis is not None:
+                self.parameters[name], self.expanded[name] = Parameter(array.take([0], axis)), (name, array.shape)
         self.nodes = [node for node in nodes if not held.intersection(node.outputs)]
-        self.constants: dict[str, Any] = {n: a for n, a in initializers.items() if n not in self.parameters}
+        made = {*self.parameters, *self.roles.spread}
+        self.constants: dict[str, Any] = {n: a for n, a in initializers.items() if n not in made}
         self.initializers = initializers
         self.buffers = {
             name: Tensor(np.array(initializers[origin]))
             for name, origin in self.roles.buffers.items()
             if origin in initializers
+        }
+        self.starts = {
+            name: Start(origin, initializers[origin])
+            for name, origin in self.roles.buffers.items()
+            if origin in initializers and origin != name
         }
         for name in self.buffers:
             self.constants.pop(name, None)
@@ -119,51 +92,71 @@ class Builder:
         missing = []
         for entry in self.inputs:
             self._slot(entry.name)
-        for name, shape in self.expanded.items():
-            label = f"the Expand of {name!r}"
-            self.steps.append(Step(_expansion(shape), [self._slot(name)], [self._slot(_whole(name))], label, False))
-        for node in self.nodes:
+        for name, (weight, shape) in self.expanded.items():
+            label = f"the Expand of {weight!r}"
+            expand = Step(_expansion(shape), [self._slot(weight)], [self._slot(_whole(name))], label, False)
+            self.frames[0].steps.append(expand)
+        for place, node in enumerate(self.nodes):
             node.constants = self.constants
+            if self.idle is not None:
+                self.idle = self.idle if node.enters or node.body is not self.idle else None
+                continue
             try:
-                self._add(node)
+                self._add(node, place)
             except Unsupported as error:
                 missing.append((node, str(error)))
             except LoadError:
                 raise
             except ValueError as error:
                 raise LoadError(f"load: {node}: {error}") from error
-        _refuse(missing)
+        refuse(missing, self.nodes, [entry.name for entry in self.inputs], self.outputs)
         for name in self.ends:
             self._slot(name)
-        constants = {name: Tensor(self.constants[name]) for name in self.slots if name in self.constants}
+        [frame] = self.frames
+        constants = {name: Tensor(self.constants[name]) for name in frame.slots if name in self.constants}
         model = GraphModule(
             self.inputs,
             self.outputs,
             self.ends,
-            self.steps,
-            self.slots,
+            frame.steps,
+            frame.slots,
             {**self.parameters, **self.buffers},
             constants,
             self.budget,
         )
-        place_layers(model, [(_path(node, ours), layer) for node, layer in self.layers], self.parameters)
+        state: dict[str, Tensor] = {**self.parameters, **self.buffers}
+        layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
+        places.place(model, layers, state, places.of_tensors(state, self.nodes))
+        model.placed = [
+            Placed(next(filter(None, node.outputs)), node.operator, layer, node.statistics)
+            for node, layer in self.layers
+            if not isinstance(layer, NormLayer)  # which has no mode, and no node of its own in the file
+        ]
         _set_modes(model, self.layers, frozen, self.parameters, trains=bool(self.roles.updates))
         for name, new in self.roles.updates.items():
-            model.updates.append((self.buffers[name], self.slots[new], layer_of(model, name)))
+            model.updates.append((self.buffers[name], self._slot(new), places.layer_of(model, name)))
         for name in self.roles.snapshots:
-            model.snapshots.append((self.buffers[name], self.slots[_before(name)]))
+            model.snapshots.append((self.buffers[name], self._slot(_before(name))))
         return model
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: Node, place: int) -> None:
         for name in node.statistics:
             if name not in self.buffers:  # it comes out of a Constant node, whose array is there only now
-                self.buffers[name] = Tensor(np.array(self.constants[self.roles.buffers[name]]))
+                start = self.roles.buffers[name]
+                self.starts[name] = Start(start, self.constants[start])
+                self.buffers[name] = Tensor(np.array(self.constants[start]))
                 self.constants.pop(name, None)
         guards = [(name, value) for name, value in node.guards if name not in self.constants]
         if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
-            return  # in a branch that is never taken
-        names = [_before(name) if name in self.roles.snapshots else name for name in node.inputs]
-        names = [_whole(name) if name in self.expanded else name for name in names]
+            self.idle = node.body  # in a branch that is never taken
+            return
+        if node.enters:
+            self._enter(node, place)
+            return
+        names = [self._read(name) for name in node.inputs]
+        if node.body is not None:
+            self._leave(node, names, guards)
+            return
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.places(node), node.statistics, strict=False):
@@ -187,16 +180,59 @@ class Builder:
         scope = Scope(node.scope) if node.scope else None
         step = Step(
             operation, inputs, outputs, str(node), silent, scope, conditions,
-            precise=_precise(node), operator=_checked(node),
+            precise=_precise(node), operator=_checked(node), names=node.outputs, casts=_casts(node),
         )  # fmt: skip
-        self.steps.append(step)
+        self.frames[-1].steps.append(step)
+        self.frames[-1].made.update(made)
         if isinstance(operation, Module):
             self.layers.append((node, operation))
         if isinstance(operation, Layer):
-            operation.uses = [self.parameters[name] for name in node.inputs if name in self.parameters]
+            at = enumerate(node.inputs)
+            operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
+
+    def _enter(self, node: Node, place: int) -> None:
+        """Begin with the nodes of a body."""
+        assert node.body is not None
+        inside, outside = set(node.outputs), set(node.inputs)
+        for other in self.nodes[place + 1 :]:
+            if other.body is node.body:
+                break
+            outside.update(name for name in other.inputs if name not in inside)
+            inside.update(other.outputs)
+        outside -= {""}
+        frame = Frame(made=set(node.outputs), shapes=all(self._read(name) in self.shapes for name in outside))
+        self.frames.append(frame)
+        self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
+
+    def _leave(self, node: Node, names: Sequence[str], guards: Sequence[tuple[str, bool]]) -> None:
+        """The nodes of a body are steps now: the step that repeats them."""
+        body = node.body
+        assert body is not None
+        own, results = names[: body.given], names[body.given + len(body.inputs) :]
+        operation = registry.READERS[node.operator, node.since].rule(node)
+        frame = self.frames.pop()
+        turns, captured = frame.turns(body.inputs, results)
+        silent = frame.shapes and all(name in self.shapes for name in results)
+        if silent:
+            self.shapes.update(node.outputs)
+        inputs = [self._slot(name) if name else None for name in (*own, *captured)]
+        outputs = [self._slot(name) if name in self.used else None for name in node.outputs]
+        conditions = [(self._slot(name), value) for name, value in guards]
+        scope = Scope(node.scope) if node.scope else None
+        counts = (*own[: body.before], *results[: body.heads[1]])
+        step = Repetition(operation, inputs, outputs, str(node), silent, scope, conditions, turns=turns)
+        step.precise = [len(own) + place for place in turns.unconverted]
+        step.counted = all(name in self.shapes for name in counts if name)
+        self.frames[-1].steps.append(step)
+        self.frames[-1].made.update(node.outputs)
 
     def _slot(self, name: str) -> int:
-        return self.slots.setdefault(name, len(self.slots))
+        return self.frames[-1].slot(name)
+
+    def _read(self, name: str) -> str:
+        """The name under which the nodes read a value."""
+        name = _before(name) if name in self.roles.snapshots else name
+        return _whole(name) if name in self.expanded else name
 
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
         """A node that depends on constants alone, computed now; False where the result is no Tensor but a sequence."""
@@ -234,6 +270,11 @@ def _precise(node: Node) -> tuple[int, ...]:
     )
 
 
+def _casts(node: Node) -> bool:
+    """Whether it is a Cast to floats."""
+    return node.operator == "Cast" and bool(dtypes.is_float(arithmetic.target_type(node)))
+
+
 def _checked(node: Node) -> str:
     """The operator whose inputs are checked for their kinds; ours, a form of If, and what the metadata adds are not."""
     return "" if node.operator == "If" or node.described is not None else node.operator
@@ -253,16 +294,6 @@ def _expansion(shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     return lambda x: x.expand(shape)
 
 
-def _path(node: Node, ours: bool) -> str:
-    """Where a layer is put: what its tensors' names begin with, or the module it was exported from, or its name."""
-    prefixes = {name.rpartition(".")[0] for name in (*node.statistics, *node.inputs[1:3]) if name}
-    if len(prefixes) == 1 and (prefix := prefixes.pop()):
-        return prefix
-    if ours and node.scope:
-        return node.scope
-    return node.name.replace(".", "_") or f"{node.operator}_{next(filter(None, node.outputs), '')}".replace(".", "_")
-
-
 def _set_modes(
     model: GraphModule,
     layers: Sequence[tuple[Node, Module]],
@@ -279,5 +310,7 @@ def _set_modes(
         module.frozen = path in frozen
     for node, layer in layers:
         layer.frozen |= node.scope in frozen
+    places_ = (module for module in model.modules() if module.frozen and isinstance(module, Layer))
+    fixed = {id(tensor) for place in places_ for tensor in place.uses.values()}
     for name, parameter in parameters.items():
-        parameter.requires_grad = name.rpartition(".")[0] not in frozen
+        parameter.requires_grad = id(parameter) not in fixed and paths.prefix(name) not in frozen

@@ -1,26 +1,52 @@
 """One flat list of nodes: functions that a model brings along, and the branches of If, are written out in place.
 
 Values inside a call are named after it, `call/value`. The nodes of a branch carry the condition under which they run
-(`guards`), and behind them stands an If that picks the results of one branch. How deep all this nests and how many
-nodes it makes is bounded, so that a small file cannot ask for billions of them.
+(`guards`), and behind them stands an If that picks the results of one branch. The body of a Loop or Scan stands between
+two nodes (`Body`). How deep all this nests and how many nodes it makes is bounded, so that a small file cannot ask for
+billions of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from minorm.onnx.graph import tensors
+from minorm.onnx.graph import paths, tensors
+from minorm.onnx.graph.body import Body
+from minorm.onnx.graph.draft import path_of
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget, text
 
 MAX_DEPTH = 64
+MAX_LOOPS = 16  # in one another
 MAX_NODES = 10_000  # made by functions
 MAX_NAMES = 1 << 24  # characters in the names of what functions make: each carries those of the calls around it
 
 Key = tuple[str, str, str]  # domain, name, overload
+
+
+class Home(NamedTuple):
+    """Where a value of the flat list stands in the file: in which body, under which name, in which call or branch."""
+
+    path: str  # as conversion/rewriting.py names bodies: "/3.then_branch", or "domain:name:overload" of a function
+    name: str
+    context: str
+
+
+@dataclass
+class Layout:
+    """How the bodies of a file became one list: enough to find the way back.
+
+    homes     the values in functions and branches, by their flat names
+    labels    what a call, or an If, is called: by its context and its index there
+    around    the context of a call or branch -> the one that it stands in; "" is the graph itself
+    """
+
+    homes: dict[str, Home] = field(default_factory=dict)
+    labels: dict[tuple[str, int], str] = field(default_factory=dict)
+    around: dict[str, str] = field(default_factory=dict)
 
 
 def domain_of(name: str) -> str:
@@ -40,15 +66,19 @@ def opset_table(imports: Any, what: str) -> dict[str, int]:
 
 @dataclass
 class _Place:
-    """Where nodes are being written: the model itself, the body of one call, or a branch of an If."""
+    """Where nodes are being written: the model itself, the body of one call or of a Loop, or a branch of an If."""
 
     label: str
+    path: str
     opsets: Mapping[str, int]
     names: dict[str, str] | None  # formal name -> name outside; None in the model itself
     attributes: Mapping[str, Any]  # what the call gives for the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
     guards: tuple[tuple[str, bool], ...] = ()
-    around: _Place | None = None  # of a branch: it sees the names there
+    around: _Place | None = None  # of a branch or a Loop: it sees the names there
+    branches: int = 0  # that it lies in
+    loops: int = 0
+    module: str = ""  # the path of the module that the call comes from
 
 
 class Flattener:
@@ -68,10 +98,11 @@ class Flattener:
         self.calls: dict[str, int] = {}  # labels, and the last number behind each
         self.made = self.letters = 0
         self.flat: list[Node] = []
+        self.layout = Layout()
 
     def nodes(self) -> list[Node]:
         """All nodes, in the order of the file."""
-        self._write(self.model.graph.node, _Place("", self.opsets, None, {}, ()))
+        self._write(self.model.graph.node, _Place("", "", self.opsets, None, {}, ()))
         return self.flat
 
     def _write(self, protos: Any, place: _Place) -> None:
@@ -82,24 +113,38 @@ class Flattener:
             name = f"{place.label}/{label}" if place.label else proto.name
             attributes = self._attributes(proto, place, name or label)
             key = (domain_of(proto.domain), proto.op_type, proto.overload)
+            module = (place.module if place.stack else "") or paths.of(proto) or place.module
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
+            if place.stack:
+                self._count((name, *inputs, *outputs))
             if key in self.functions:
-                self._call(key, inputs, outputs, attributes, name or label, place)
+                unique = self._unique(name or label, place, index)
+                self._call(key, inputs, outputs, attributes, unique, place, module)
                 continue
             if key == ("", "If", ""):
-                self._branches(inputs, outputs, attributes, name or label, place)
+                unique = self._unique(name or label, place, index)
+                self._branches(inputs, outputs, attributes, unique, place, module, index)
                 continue
-            if place.stack:
-                self.made += 1
-                self.letters += sum(map(len, (name, *inputs, *outputs)))
-                if self.letters > MAX_NAMES:
-                    raise LoadError(f"load: the names in the functions unfold to more than {MAX_NAMES} characters")
-                if self.made > MAX_NODES:
-                    raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
+            if key in (("", "Loop", ""), ("", "Scan", "")):
+                unique = self._unique(name or label, place, index)
+                self._repeat(key[1], inputs, outputs, attributes, unique, place, module, index)
+                continue
+            if place.names is not None:
+                here = zip(outputs, proto.output, strict=True)
+                self.layout.homes |= {flat: Home(place.path, own, place.label) for flat, own in here if own}
             what = f"node {name or label!r} ({proto.op_type})"
             values = attribute_values(attributes, what, self.folder, self.budget)
-            self.flat.append(self._node(key[1], name, inputs, outputs, values, place, key[0]))
+            self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
+
+    def _count(self, names: tuple[str, ...]) -> None:
+        """Count a node that a function makes, or a call in it."""
+        self.made += 1
+        self.letters += sum(map(len, names))
+        if self.letters > MAX_NAMES:
+            raise LoadError(f"load: the names in the functions unfold to more than {MAX_NAMES} characters")
+        if self.made > MAX_NODES:
+            raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
 
     def _call(
         self,
@@ -109,6 +154,7 @@ class Flattener:
         attributes: dict[str, Any],
         label: str,
         place: _Place,
+        module: str,
     ) -> None:
         function = self.functions[key]
         if key in place.stack:
@@ -123,7 +169,6 @@ class Flattener:
         allowed = {*function.attribute, *(a.name for a in function.attribute_proto)}
         if not set(attributes) <= allowed:
             raise LoadError(f"load: function {function.name!r} has no attribute {min(set(attributes) - allowed)!r}")
-        label = self._unique(label)
         names = dict.fromkeys(function.input, "") | dict(zip(function.input, inputs, strict=False))
         passed = [(formal, actual) for formal, actual in zip(function.output, outputs, strict=False) if formal in names]
         for formal, actual in zip(function.output, outputs, strict=False):
@@ -131,10 +176,14 @@ class Flattener:
                 names[formal] = actual
         opsets = opset_table(function.opset_import, f"function {function.name!r}")
         given = {a.name: a for a in function.attribute_proto} | attributes
-        self._write(function.node, _Place(label, opsets, names, given, (*place.stack, key), place.guards))
+        self.layout.around[label] = place.label
+        stack, path = (*place.stack, key), path_of(function)
+        depth = (place.branches, place.loops)
+        inside = _Place(label, path, opsets, names, given, stack, place.guards, None, *depth, module)
+        self._write(function.node, inside)
         for formal, actual in passed:  # the body hands an input on
             if actual:
-                self.flat.append(self._node("Identity", label, (names[formal],), (actual,), {}, place))
+                self.flat.append(self._node("Identity", label, (names[formal],), (actual,), {}, place, module))
 
     def _branches(
         self,
@@ -143,13 +192,14 @@ class Flattener:
         attributes: dict[str, Any],
         label: str,
         place: _Place,
+        module: str,
+        index: int,
     ) -> None:
         branches = [attributes.get(name) for name in ("then_branch", "else_branch")]
         if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
             raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
-        if len(place.guards) >= MAX_DEPTH:
+        if place.branches >= MAX_DEPTH:
             raise LoadError(f"load: branches nest more than {MAX_DEPTH} deep")
-        label = self._unique(label)
         results: list[str] = []
         for attribute, taken in zip(branches, (True, False), strict=True):
             body, inside = attribute.g, f"{label}/{attribute.name}"  # type: ignore[union-attr]
@@ -158,16 +208,64 @@ class Flattener:
                     f"load: a branch of node {label!r} (If) has {len(body.input)} inputs and {len(body.output)} "
                     f"outputs; expected none and {len(outputs)}"
                 )
-            own = [name for node in body.node for name in node.output if name] + [t.name for t in body.initializer]
-            names = {text(name, "a name in a branch"): f"{inside}/{name}" for name in own}
             guards = (*place.guards, (inputs[0], taken))
-            branch = _Place(inside, place.opsets, names, place.attributes, place.stack, guards, place)
-            for tensor in body.initializer:
-                value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
-                self.flat.append(self._node("Constant", "", (), (names[tensor.name],), {"value": value}, branch))
-            self._write(body.node, branch)
-            results += [self._name(text(entry.name, "the name of an output"), branch) for entry in body.output]
-        self.flat.append(self._node("If", label, (*inputs, *results), outputs, {}, place))
+            path = f"{place.path}/{index}.{attribute.name}"  # type: ignore[union-attr]
+            results += self._graph(body, inside, path, place, module, guards, place.branches + 1, place.loops)
+        self.flat.append(self._node("If", label, (*inputs, *results), outputs, {}, place, module))
+
+    def _repeat(
+        self,
+        operator: str,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        attributes: dict[str, Any],
+        label: str,
+        place: _Place,
+        module: str,
+        index: int,
+    ) -> None:
+        attribute = attributes.pop("body", None)
+        what = f"node {label!r} ({operator})"
+        if attribute is None or not attribute.HasField("g"):
+            raise LoadError(f"load: {what} has no body")
+        if place.loops >= MAX_LOOPS:
+            raise LoadError(f"load: loops nest more than {MAX_LOOPS} deep")
+        values = attribute_values(attributes, what, self.folder, self.budget)
+        scanned = values.get("num_scan_inputs", 0) if operator == "Scan" else 0
+        own = Body.of(attribute.g, operator, place.opsets.get("", 0), inputs, len(outputs), scanned, what)
+        inside, path = f"{label}/body", f"{place.path}/{index}.body"
+        begin = self._node(operator, label, inputs, tuple(f"{inside}/{name}" for name in own.inputs), {}, place, module)
+        self.flat.append(begin)
+        results = self._graph(attribute.g, inside, path, place, module, (), place.branches, place.loops + 1)
+        begin.enters, begin.body = True, replace(own, inputs=begin.outputs, outputs=tuple(results))
+        last = self._node(operator, label, (*inputs, *begin.outputs, *results), outputs, values, place, module)
+        last.body = begin.body
+        self.flat.append(last)
+
+    def _graph(
+        self,
+        graph: Any,
+        label: str,
+        path: str,
+        around: _Place,
+        module: str,
+        guards: tuple[tuple[str, bool], ...],
+        branches: int,
+        loops: int,
+    ) -> list[str]:
+        """Write the nodes of a graph inside a node; the names of its outputs."""
+        own = [name for node in graph.node for name in node.output if name]
+        own += [entry.name for entry in (*graph.initializer, *graph.input)]
+        names = {text(name, "a name in a branch or a loop"): f"{label}/{name}" for name in own}
+        known = (around.opsets, names, around.attributes, around.stack)
+        place = _Place(label, path, *known, guards, around, branches, loops, module)
+        self.layout.around[label] = around.label
+        for tensor in graph.initializer:
+            self.layout.homes[names[tensor.name]] = Home(path, tensor.name, label)
+            value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
+            self.flat.append(self._node("Constant", "", (), (names[tensor.name],), {"value": value}, place, module))
+        self._write(graph.node, place)
+        return [self._name(text(entry.name, "the name of an output"), place) for entry in graph.output]
 
     def _node(
         self,
@@ -177,19 +275,23 @@ class Flattener:
         outputs: tuple[str, ...],
         attributes: dict[str, Any],
         place: _Place,
+        module: str,
         domain: str = "",
     ) -> Node:
-        opset = place.opsets.get(domain, 0)
-        return Node(operator, domain, name, opset, inputs, outputs, attributes, budget=self.budget, guards=place.guards)
+        return Node(
+            operator, domain, name, place.opsets.get(domain, 0), inputs, outputs, attributes,
+            budget=self.budget, guards=place.guards, module=module,
+        )  # fmt: skip
 
-    def _unique(self, label: str) -> str:
-        """The label, with _, _2, _3 ... where it is taken; what is written inside will be named after it."""
+    def _unique(self, label: str, place: _Place, index: int) -> str:
+        """The label of a call or an If, with _, _2 ... where it is taken; what is written inside is named after it."""
         unique, number = label, self.calls.get(label, 0)
         while unique in self.calls:
             number += 1
             unique = f"{label}_{number if number > 1 else ''}"
         self.calls[label] = number
         self.calls.setdefault(unique, 0)
+        self.layout.labels[place.label, index] = unique
         return unique
 
     def _name(self, name: str, place: _Place) -> str:

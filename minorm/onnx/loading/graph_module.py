@@ -1,13 +1,13 @@
 """A loaded graph as a Module: it runs its nodes in order and drops every value after its last use.
 
 The graph lists all Parameters and buffers under their initializers' names, whatever characters these have. The
-modules below it are places: nodes that have a mode (BatchNormalization, Dropout), and one for every dotted prefix of
-a Parameter's name, so that `model.get_submodule("layer1.0.bn1").freeze()` means what it says.
+modules below it are places (places.py): nodes that have a mode (BatchNormalization, Dropout), and the modules that the
+file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` means what it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,10 @@ from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx.graph import kinds, ledger
-from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.layer import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.operators.batch_statistics import put
 from minorm.tensor import Tensor
 
@@ -44,14 +45,20 @@ class Input:
         if x.dtype != wanted:
             graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
             raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")
-        shape = self.shape
-        if shape is not None and (
-            len(shape) != x.ndim or any(isinstance(n, int) and n != m for n, m in zip(shape, x.shape, strict=True))
-        ):
-            raise ValueError(
-                f"input {self.name!r} has shape {x.shape}; the graph declares ({', '.join(map(str, shape))})"
-            )
+        if self.shape is not None and (why := self._misfit(x.shape)):
+            declared = ", ".join(map(str, self.shape))
+            raise ValueError(f"input {self.name!r} has shape {x.shape}; the graph declares ({declared}): {why}")
         return x
+
+    def _misfit(self, given: Sequence[int]) -> str:
+        """Which axis is not as declared; "" if all are."""
+        declared = self.shape or ()
+        if len(declared) != len(given):
+            return f"{len(declared)} axes, not {len(given)}"
+        for axis, (n, m) in enumerate(zip(declared, given, strict=True)):
+            if isinstance(n, int) and n != m:
+                return f"axis {axis} has length {n}, not {m}"
+        return ""
 
 
 @dataclass
@@ -68,6 +75,8 @@ class Step:
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
     precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
+    names: Sequence[str] = ()  # of the outputs, in the file
+    casts: bool = False  # a Cast to floats: of data it gives the type that the graph was converted to
     together: bool = False  # all arguments on one device: found out at the first run on a GPU
 
     def run(self, values: list[Any], dtype: Any = None) -> None:
@@ -84,18 +93,8 @@ class Step:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
         if dtype is not None:
             arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
-        given = ledger.active()
         try:
-            if self.operator:
-                kinds.check(self.operator, arguments)
-            if given is not None:
-                given.before(arguments)
-            results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
-            if results is None:
-                compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
-                results = self._together(compute, arguments)
-            if given is not None:
-                given.after(arguments, results)
+            results = self._results(arguments, dtype)
         except MemoryError as error:
             raise MemoryError(f"{self.label}: {error}") from error
         except Exception as error:  # whatever goes wrong, the message must say in which node
@@ -103,6 +102,22 @@ class Step:
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
                 values[slot] = value
+
+    def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
+        given = ledger.active()
+        if self.operator:
+            kinds.check(self.operator, arguments)
+        if given is not None:
+            given.before(arguments)
+        results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
+        if results is None:
+            operation = self.operation if dtype is None or not self.casts else lambda x: x.to(dtype)
+            compute = operation if self.scope is None else partial(self.scope.call, operation)
+            results = self._together(compute, arguments)
+        if given is not None:
+            given.after(arguments, results)
+            given.tell(self, arguments, results)
+        return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
         """The results; constants go to the GPU where another argument is there and the operation wants them to.
@@ -137,15 +152,15 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-class GraphModule(Module):
+class GraphModule(Sealed):
     """What `minorm.onnx.load` returns: `model(*inputs)` runs the graph, and gives its output, or a tuple of several.
 
     input_names, output_names    in the order of the file
     inputs                       what the file declares of each input
 
-    `to(mn.float16)` converts it as any Module: from then on inputs are of that type, and every float that a node reads
-    is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize) stays, and
-    what is computed from shapes alone (the padding of TensorFlow's SAME) is so in the types of the file.
+    `to(mn.float16)` converts it as any Module: from then on inputs and outputs are of that type, and every float that a
+    node reads is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize)
+    stays, and what is computed from shapes alone (the padding of TensorFlow's SAME) is so in the types of the file.
     """
 
     def __init__(
@@ -167,6 +182,8 @@ class GraphModule(Module):
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
         self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
+        self.original: Original | None = None  # what is left of the file, for `export`
+        self.placed: list[Placed] = []  # where the layers with a mode stand in it
         self._budget = budget
         self._state = dict(state)
         self._steps = list(steps)
@@ -177,15 +194,12 @@ class GraphModule(Module):
         floats = (tensor for tensor in self._state.values() if dtypes.is_float(tensor.dtype))
         self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
         self._first: Any = next(((tensor, tensor.dtype) for tensor in floats), None)
-        _mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
+        mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(self.input_names)
-            raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
-        dtype = self._converted_to()
-        given = [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
+        dtype = self.converted_to()
+        given = self.check(inputs)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
@@ -203,10 +217,28 @@ class GraphModule(Module):
                 put(buffer, values[slot])
             elif not layer.training or layer.frozen:
                 values[slot] = buffer.clone()  # nothing is blended in
-        results = tuple(values[slot] for slot in self._output_slots)
+        results = tuple(
+            values[slot] if dtype is None else converted(values[slot], dtype) for slot in self._output_slots
+        )
         return results[0] if len(results) == 1 else results
 
-    def _converted_to(self) -> Any:
+    def check(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(self.input_names)
+            raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
+        dtype = self.converted_to()
+        return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
+
+    def tensors_by_name(self) -> dict[str, Tensor]:
+        """Parameters and buffers under the names of the file, those that are equal or shared too."""
+        return dict(self._state)
+
+    def held_names(self) -> set[str]:
+        """The tensors of the file whose contents this module holds."""
+        return {*self._state, *self.constants}
+
+    def converted_to(self) -> Any:
         """The type of the parameters, if `to` has changed it since the file was read (perhaps of a module around)."""
         if self._first is None:
             return None
@@ -222,8 +254,7 @@ class GraphModule(Module):
         if dtype is None:
             return self._given
         if self._as_converted is None or self._as_converted[0] != dtype:
-            kept = {step.inputs[place] for step in self._steps for place in step.precise}
-            kept |= {slot for step in self._steps if step.silent for slot in step.inputs}
+            kept = unconverted(self._steps)
             given = [(slot, x if slot in kept else converted(x, dtype)) for slot, x in self._given]
             self._as_converted = dtype, given
         return self._as_converted[1]
@@ -241,71 +272,16 @@ class GraphModule(Module):
         return f"{inputs} -> {', '.join(self.output_names)}; {len(self._steps)} nodes"
 
 
-def _mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
+def unconverted(steps: Sequence[Step]) -> set[int | None]:
+    """The slots that some step reads in the file's own type."""
+    kept = {step.inputs[place] for step in steps for place in step.precise}
+    return kept | {slot for step in steps if step.silent for slot in step.inputs}
+
+
+def mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
     seen = set(kept)
     for step in reversed(steps):
         slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.guards))
         used = {slot for slot in slots if slot is not None}
         step.dropped = sorted(used - seen)
         seen |= used
-
-
-# Places
-
-
-MAX_DEPTH = 16  # of the tree: names with more dots than that get no places
-
-
-def place_layers(root: GraphModule, layers: Iterable[tuple[str, Module]], parameters: Mapping[str, Parameter]) -> None:
-    """Put each layer at its wished path below `root`, and a plain Layer wherever a Parameter's name has a prefix."""
-    taken: dict[str, int] = {}  # how often a path was asked for
-    for path, layer in layers:
-        parent: Module = root
-        name = path.replace(".", "_") or type(layer).__name__
-        before, _, last = path.rpartition(".")
-        place = root if not before else _at(root, before)
-        if place is not None and _free(place, last):
-            parent, name = place, last
-        number = taken.get(path, 0)
-        unique = f"{name}_{number}" if number else name
-        while not _free(parent, unique):
-            number += 1
-            unique = f"{name}_{number}"
-        taken[path] = number
-        parent.add_module(unique, layer)
-    for name, parameter in parameters.items():
-        path = name.rpartition(".")[0]
-        if path and (place := _at(root, path)) is not None and all(p is not parameter for p in place.uses):
-            place.uses.append(parameter)
-
-
-def layer_of(root: GraphModule, name: str) -> Module:
-    """The place that a tensor's dotted name belongs to, as far as it exists."""
-    module: Module = root
-    for part in name.split(".")[:-1]:
-        child = vars(module).get(part)
-        if not isinstance(child, Module):
-            break
-        module = child
-    return module
-
-
-def _free(parent: Module, name: str) -> bool:
-    return bool(name) and not hasattr(parent, name)
-
-
-def _at(root: Module, path: str) -> Layer | None:
-    """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
-    module: Module = root
-    names = path.split(".")
-    if len(names) > MAX_DEPTH:
-        return None
-    for name in names:
-        child = vars(module).get(name)
-        if not isinstance(child, Layer):
-            if not _free(module, name):
-                return None
-            child = Layer()
-            module.add_module(name, child)
-        module = child
-    return module if isinstance(module, Layer) else None

@@ -13,10 +13,11 @@ from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import Budget, text
-from minorm.onnx.loading import metadata, updates, validation, weights
-from minorm.onnx.loading.building import Builder, resolve
+from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
+from minorm.onnx.loading.building import Builder
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_module import GraphModule, Input
+from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
@@ -42,15 +43,17 @@ def load(
     of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is added or multiplied with
     one number a channel. If gradient can reach an output through it, it is a Parameter under its name; other numbers
     (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names.
-    Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and those that
-    were frozen when minorm exported them are so again.
+    A GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
+    between them. Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and
+    those that were frozen when minorm exported them are so again.
 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
     Raises LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in
-    `trainable` that matches nothing, or one error that lists every node that cannot be imported. FileNotFoundError and
-    PermissionError name the file; MemoryError where it does not fit.
+    `trainable` that matches nothing, or one error that lists every node that minorm does not have, with the values in
+    front of them, to cut the graph there (`error.cuts`). FileNotFoundError and PermissionError name the file;
+    MemoryError where it does not fit.
     """
     return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 
@@ -78,7 +81,8 @@ def _module(
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
-    nodes = Flattener(model, opsets, folder, budget).nodes()
+    flattener = Flattener(model, opsets, folder, budget)
+    nodes = flattener.nodes()
     ends = _outputs(model, outputs)
     given = _unique([entry.name for entry in inputs], initializers)
     if outputs is not None:
@@ -92,17 +96,28 @@ def _module(
         ends = [name for name in ends if name not in state] or ends
     nodes = validation.needed(nodes, [*ends, *updated.values()])
     if outputs is not None:
-        read = {name for node in nodes for name in node.inputs} | set(ends)
-        inputs = [entry for entry in inputs if entry.name in read]
-    resolve(nodes)
+        asked = {name for node in nodes for name in node.inputs} | set(ends)
+        inputs = [entry for entry in inputs if entry.name in asked]
+    resolve(nodes, [entry.name for entry in inputs], ends)
     for node in nodes:
         validation.check_node(node)
     blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, ends)
-    nodes = validation.needed(nodes, [*ends, *blended.values()])
+    goals = [*ends, *blended.values()]
+    nodes = validation.needed(nodes, goals)
+    read = {name for node in nodes for name in node.inputs}
+    origin, trainable = weights.Origin.of(model), weights.listed(trainable)
+    nodes = recognition.recognised(nodes, goals, model, inputs, initializers, origin, trainable)
     ours = model.producer_name == metadata.OURS
-    builder = Builder(nodes, inputs, ends, initializers, blended, budget, weights.Origin.of(model), trainable)
+    builder = Builder(nodes, inputs, ends, initializers, blended, budget, origin, trainable)
     module = builder.build(metadata.frozen(model), ours)
     module.updated_names = [name for name in updated.values() if name not in ends]
+    if not whole:
+        wanted = None if outputs is None else read
+        held = module.held_names() - builder.starts.keys()
+        module.original = original.keep(
+            model, flattener.layout, folder, Budget(max_bytes), held, wanted, builder.starts, builder.expanded
+        )
+        module.seal()
     return module
 
 

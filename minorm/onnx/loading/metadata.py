@@ -1,5 +1,6 @@
 """What a file of minorm says beside its graph, in `metadata_props`: what ONNX has no word for, written and read here.
 
+minorm.edited        the producer of a file that minorm loaded and wrote back; while it says so, our entries count
 minorm.training      whether a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
 minorm.statistics    path of a layer -> how it keeps running statistics, where no operator says so: those of an
@@ -20,6 +21,7 @@ from minorm.onnx.graph.layer import Statistics, StatisticsLayer
 
 PREFIX = "minorm."
 OURS = "minorm"  # producer_name
+EDITED = f"{PREFIX}edited"
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
@@ -31,6 +33,24 @@ def written(module: Module, training: bool | None) -> dict[str, str]:
     kept = {path: asdict(found) for path, part in named.items() if (found := _statistics(part)) is not None}
     entries = {"training": training, "frozen": frozen, "statistics": kept}
     return {f"{PREFIX}{key}": json.dumps(value) for key, value in entries.items() if key == "training" or value}
+
+
+def rewrite(model: Any, module: Any, training: bool | None) -> None:
+    """Bring a file's entries up to date; one of another producer gets those that say something."""
+    entries = written(module, training)
+    if model.producer_name != OURS:
+        news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
+        entries = entries | {EDITED: model.producer_name} if news else {}
+    others = [(e.key, e.value) for e in model.metadata_props if not e.key.startswith(PREFIX)]
+    del model.metadata_props[:]
+    for key, value in [*others, *entries.items()]:
+        model.metadata_props.add(key=key, value=value)
+
+
+def is_ours(model: Any) -> bool:
+    """Whether minorm wrote the file, or wrote it back and nobody changed it since."""
+    edited = (entry.value for entry in model.metadata_props if entry.key == EDITED)
+    return model.producer_name == OURS or model.producer_name in edited
 
 
 def _statistics(module: Module) -> Statistics | None:
@@ -77,9 +97,9 @@ def _legal(found: Statistics) -> bool:
 
 
 def _entry(model: Any, key: str, default: Any) -> Any:
-    """An entry's value, of a file that minorm wrote; the text itself where it is no JSON."""
+    """An entry's value; the text itself where it is no JSON."""
     for entry in model.metadata_props:
-        if entry.key == PREFIX + key and model.producer_name == OURS:
+        if entry.key == PREFIX + key and is_ours(model):
             try:
                 return json.loads(entry.value)
             except (ValueError, RecursionError):

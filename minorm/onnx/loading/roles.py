@@ -38,11 +38,13 @@ class Roles:
     """parameters: names of tensors -> their arrays. buffers: a buffer's name -> the value it starts from.
 
     updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
+    spread       tensors that hold a Parameter once for each sample -> that Parameter
     snapshots    buffers that a layer changes in place, while other nodes want what they were before
     """
 
     parameters: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
+    spread: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
     snapshots: set[str] = field(default_factory=set)
 
@@ -81,7 +83,10 @@ def assign(
     else:
         chosen = weights.asked(trainable, known, {*arrays, *initializers, *origin, *inputs})
     parameters = {name: array for name, array in known.items() if name in chosen}
-    roles = Roles(parameters, dict.fromkeys(updated, ""), dict(updated))
+    others = [name for name in known if name in initializers] if trainable is None else ()
+    spread = weights.spread(parameters, others, arrays, source)
+    parameters = {name: array for name, array in parameters.items() if name not in spread}
+    roles = Roles(parameters, dict.fromkeys(updated, ""), spread, dict(updated))
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}
@@ -147,6 +152,8 @@ def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str
     """
     origin = {name: name for name in initializers}
     for node in nodes:
+        if node.body is not None:
+            continue
         fixed = READERS[node.operator, node.since].fixed_inputs(node)
         if node.operator == "Constant":
             origin[node.outputs[0]] = node.outputs[0]

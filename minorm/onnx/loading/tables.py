@@ -32,7 +32,9 @@ def buffers(initializers: Mapping[str, Any]) -> set[str]:
     for name, array in initializers.items():
         if ":" in name:  # the exporter's own
             continue
-        module = name.rpartition(".")[0]
+        module, _, last = name.rpartition(".")
+        if last in ("weight", "bias") and f"{module}.running_mean" in initializers:  # a scripted module's come last
+            continue
         if not dtypes.is_float(array.dtype) or module in closed or is_statistic(name) or is_table(array):
             found.add(name)
             closed.add(module)
@@ -57,7 +59,7 @@ def is_table(array: Any) -> bool:
     if not np.isfinite(array).all():
         return True
     values = np.squeeze(array).astype(np.float64)
-    if (values == values.flat[0]).all():  # a parameter nobody trained yet
+    if np.ptp(values) <= 1e-3 * abs(values).max():  # a parameter that was hardly trained yet
         return False
     masked = values <= MASKED
     if masked.any() and not values[~masked].any():

@@ -27,7 +27,7 @@ _BLENDING = frozenset(_ARITHMETIC + _LENGTHS)
 
 def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
     """initializer -> the output that is its next value, in a file that minorm wrote."""
-    if model.producer_name != metadata.OURS:
+    if not metadata.is_ours(model):
         return {}
     kept = {f"{name}{ENDING}": name for name in initializers}
     return {kept[entry.name]: entry.name for entry in model.graph.output if entry.name in kept}

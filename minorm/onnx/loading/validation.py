@@ -8,14 +8,14 @@ What it asks of nodes, names and attributes is asked here; `minorm check` runs i
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import registry, versions
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.flattening import opset_table
@@ -47,22 +47,37 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
     """Every value is computed once, and before it is read: so there is no cycle."""
     known = set(given)
     computed = {name for node in nodes for name in node.outputs}
+    made: list[str] = []  # by the nodes, in their order
+    opened: list[int] = []  # how many had been made where each body begins that we are in
+    hidden = set[str]()  # in bodies that have ended
     for node in nodes:
         for name in (*node.inputs, *(guard for guard, _ in node.guards)):
             if name and name not in known:
-                why = (
-                    "is computed later: the nodes are out of order, or form a cycle"
-                    if name in computed
-                    else ("nothing computes: it is no input, no initializer and no node's output")
-                )
-                raise LoadError(f"load: {node} reads {name!r}, which {why}")
+                raise LoadError(f"load: {node} reads {name!r}, which {_why_unknown(name, computed, hidden)}")
+        if node.enters:
+            opened.append(len(made))
+        elif node.body is not None:
+            begin = opened.pop()
+            hidden.update(made[begin:])
+            known.difference_update(made[begin:])
+            del made[begin:]
         for name in filter(None, node.outputs):
-            if name in known:
+            if name in known or name in hidden:
                 raise LoadError(f"load: {node} computes {name!r}, which exists already; expected every name once")
             known.add(name)
+            made.append(name)
     for name in outputs:
         if name not in known:
-            raise LoadError(f"load: {name!r} is an output of the graph, but nothing computes it")
+            why = _why_unknown(name, set(), hidden) if name in hidden else "nothing computes it"
+            raise LoadError(f"load: {name!r} is an output of the graph, but {why}")
+
+
+def _why_unknown(name: str, computed: Container[str], hidden: Container[str]) -> str:
+    if name in hidden:
+        return "is a value inside a loop, which has one in every turn"
+    if name in computed:
+        return "is computed later: the nodes are out of order, or form a cycle"
+    return "nothing computes: it is no input, no initializer and no node's output"
 
 
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
@@ -105,11 +120,12 @@ _MOST = 2**31 - 1  # of the same, and of paddings
 
 def check_node(node: Node) -> None:
     """The numbers of inputs and outputs, and the attributes: known, of their type, in range; LoadError otherwise."""
-    if node.operator == "If":  # in a form of our own, see flattening.py
+    if node.operator == "If" or node.enters:  # in forms of our own, see flattening.py
         return
     schema = schema_of(node.operator, node.since)
+    inputs = node.inputs if node.body is None else node.inputs[: node.body.given]
     for kind, names, formal, least, most in (
-        ("input", node.inputs, schema.inputs, schema.min_input, schema.max_input),
+        ("input", inputs, schema.inputs, schema.min_input, schema.max_input),
         ("output", node.outputs, schema.outputs, schema.min_output, schema.max_output),
     ):
         if not least <= len(names) <= most:
@@ -119,7 +135,7 @@ def check_node(node: Node) -> None:
             if not name and kind == "input" and option != OpSchema.FormalParameterOption.Optional:
                 raise LoadError(f"load: {node} lacks input {place}, {formal[min(place, len(formal) - 1)].name}")
     for name, attribute in schema.attributes.items():
-        if attribute.required and name not in node.attributes:
+        if attribute.required and name not in node.attributes and attribute.type != OpSchema.AttrType.GRAPH:
             raise LoadError(f"load: {node} lacks the attribute {name!r}")
     for name, value in node.attributes.items():
         if name not in schema.attributes:
@@ -129,6 +145,20 @@ def check_node(node: Node) -> None:
         if not isinstance(value, expected) or (isinstance(value, list) and not all(isinstance(v, each) for v in value)):
             raise LoadError(f"load: {node}: attribute {name!r} is {value!r:.80}; expected {expected.__name__}")
         _check_range(node, name, value)
+
+
+def fixed_inputs(node: Node) -> Container[int]:
+    """The inputs through which no gradient flows; none of a node that is damaged, of which nothing can be asked."""
+    return registry.READERS[node.operator, node.since].fixed_inputs(node) if is_sound(node) else ()
+
+
+def is_sound(node: Node) -> bool:
+    """Whether the node is one that its operator's version allows; else nothing can be asked of it."""
+    try:
+        check_node(node)
+    except LoadError:
+        return False
+    return True
 
 
 def _check_range(node: Node, name: str, value: Any) -> None:

@@ -6,7 +6,10 @@ A file knows no parameters, only tensors. Some are a network's weights, others n
 - if the file says that it is: PyTorch's newer exporter calls each tensor PARAMETER, BUFFER or CONSTANT_TENSOR;
 - else if it has a name that people give, `layer1.0.conv1.weight`, and not one that tools count up, `onnx::Mul_7`;
 - else if it stands where an operator has its weights, perhaps behind a Transpose or a Reshape, or is added to values of
-  the network, or multiplied with them, one number a channel.
+  the network, or multiplied with them, one number a channel;
+- else if it is what a recurrence begins with, unless all its numbers are equal: nobody learned zeros.
+
+Folding also writes a Parameter once for each sample of the example: that trains as the one that it was.
 
 Tensors in Constant nodes are held to the same, but a name without a dot says nothing of them; and what PyTorch writes
 as a Constant is never a Parameter.
@@ -17,7 +20,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +28,8 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.kinds import sources
+from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import metadata, tables
 
@@ -47,6 +52,7 @@ PLACES: Mapping[str, tuple[int, ...]] = {
     "MatMul": (0, 1),
     "Gather": (0,),
 }
+STATES: Mapping[str, tuple[int, ...]] = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6)}  # what they begin with
 NORMS = frozenset(name for name in PLACES if name.endswith("Normalization"))
 MOVES = frozenset(("Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Cast", "CastLike"))
 BESIDE = frozenset(("Add", "Mul", "Concat"))  # where a vector, one number a channel, is a bias, a scale or a token
@@ -109,16 +115,19 @@ def constants(nodes: Iterable[Node]) -> dict[str, Any]:
     return found
 
 
-def copies(nodes: Iterable[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
+def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
     """Names of tensors that a tool found equal to another and hands on by Identity -> the other.
 
     PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
     name there, and no Identity.
     """
     found: dict[str, str] = {}
+    read = {name for node in nodes for name in node.inputs}  # what the graph returns is no weight
     for node in () if origin.ours else nodes:
         name, source = node.outputs[0], node.inputs[0] if node.inputs else ""
-        if node.operator == "Identity" and (source in arrays or source in found) and "." in name and origin.names(name):
+        if node.operator != "Identity" or name not in read or not (source in arrays or source in found):
+            continue
+        if "." in name and origin.names(name):
             found[name] = found.get(source, source)
     return found
 
@@ -164,6 +173,10 @@ def _placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, A
         if node.operator in MOVES:
             for found in (weights, beside, tokens):
                 found.update(node.inputs[:1] if node.outputs[0] in found else ())
+        elif node.body is not None:
+            scanned = sources(node)[node.body.carried :] if node.enters and not node.body.heads[0] else ()
+            for found in (weights, beside, tokens):
+                found.update(source for name, source in scanned if name in found and source is not None)
         elif not any(name in live for name in node.inputs):
             continue
         elif node.operator in BESIDE:
@@ -171,18 +184,68 @@ def _placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, A
             tokens.update(node.inputs if node.operator == "Concat" else ())
         elif node.operator in PLACES and not (node.operator in NORMS and _is_neutral(node, arrays)):
             weights.update(node.inputs[place] for place in PLACES[node.operator] if place < len(node.inputs))
+    begins = states(nodes)
     return {
         name
         for name, array in arrays.items()
         if (name in weights and array.size > 0 and array.ndim > 0)
         or (name in beside and (_is_channel(array.shape) or tables.repeats(array)))
+        or (name in begins and not (array == array.flat[:1]).all() and not tables.is_table(array))
         if not (name in tokens and (array == array.flat[:1]).all())  # padding
     }
 
 
-def expanded(name: str, array: Any, origin: Origin) -> bool:
-    """Whether folding wrote a weight once for each sample of a fixed batch: it trains as the one that it was."""
-    return not origin.ours and not origin.names(name) and tables.repeats(array)
+def states(nodes: Sequence[Node]) -> set[str]:
+    """The values that a recurrence begins with, an RNN or a loop, also before they are given another shape."""
+    found = set[str]()
+    for node in reversed(nodes):
+        if node.operator in MOVES:
+            found.update(node.inputs[:1] if node.outputs[0] in found else ())
+        elif node.body is not None and node.enters:
+            found.update(node.inputs[node.body.before :][: node.body.carried])
+        for place in STATES.get(node.operator, ()):
+            found.update(node.inputs[place : place + 1])
+    return found
+
+
+def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
+    """The axis along which folding wrote a weight once for each sample of a fixed batch; None if it did not.
+
+    begins    what recurrences begin with: its batch may be any axis but the last
+    """
+    if origin.ours or origin.names(name):
+        return None
+    if tables.repeats(array):
+        return 0
+    if name not in begins or (array == array.flat[:1]).all():
+        return None
+    for axis in range(array.ndim - 1):
+        if array.shape[axis] > 1 and (array == array.take([0], axis)).all():
+            return axis
+    return None
+
+
+def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
+    """Those of `others` that folding made of one of the weights, writing it once for each sample -> that weight.
+
+    Zeros times a matrix, plus a bias: so begins an RNN that the newer exporter writes as its sums and products.
+    """
+    if not origin.kinds:
+        return {}
+    named = {}
+    for name in filter(origin.names, weights):
+        array = arrays[name]
+        if (array * 1024 % 1).any():  # zeros and ones would match anything
+            named[array.shape, array.dtype, array.tobytes()] = name
+    found = {}
+    for name in others:
+        array = arrays[name]
+        for axes in range(array.ndim) if not origin.names(name) and array.size else ():
+            one = array[(0,) * axes]
+            other = named.get((one.shape, one.dtype, one.tobytes()))
+            if other is not None and (array == one).all():
+                found[name] = other
+    return found
 
 
 def _is_neutral(node: Node, arrays: Mapping[str, Any]) -> bool:
@@ -190,6 +253,8 @@ def _is_neutral(node: Node, arrays: Mapping[str, Any]) -> bool:
 
     So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
     """
+    if isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
+        return False
     scale, bias = (arrays.get(name) for name in (*node.inputs[1:3], "")[:2])
     return scale is not None and bool((scale == 1).all()) and (bias is None or not bias.any())
 
@@ -199,6 +264,13 @@ def _is_channel(shape: tuple[int, ...]) -> bool:
 
 
 # What the caller says
+
+
+def listed(trainable: Trainable) -> Any:
+    """Names and patterns as a list; a function, None, and what is neither, as they are."""
+    if isinstance(trainable, str):
+        return [trainable]
+    return list(trainable) if isinstance(trainable, Iterable) else trainable
 
 
 def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[str]) -> set[str]:
@@ -219,9 +291,8 @@ def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[st
         return found
     if not isinstance(trainable, Iterable):
         raise TypeError(f"load: trainable is {type(trainable).__name__}; expected names and patterns, or a function")
-    patterns = [trainable] if isinstance(trainable, str) else list(trainable)
     found = set()
-    for pattern in patterns:
+    for pattern in listed(trainable):
         if not isinstance(pattern, str):
             raise TypeError(f"load: trainable holds {pattern!r:.80}; expected names and patterns, or a function")
         matched = {pattern} & arrays.keys() or set(fnmatch.filter(arrays, pattern))

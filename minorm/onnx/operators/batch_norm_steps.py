@@ -6,9 +6,11 @@ for statistics of every position; later that is a normalization of so many chann
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.registry import converts
+from minorm.onnx.graph.registry import converts, sets_mode
 from minorm.onnx.operators.composing import cast, centre, mean_of, reshape, shape_of
 
 
@@ -27,6 +29,29 @@ def batch_normalization(d: Draft) -> None:
         _one_type(d)
     if trains and d.goal >= 14:
         d.set("training_mode", 1)
+
+
+@sets_mode("BatchNormalization")
+def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+    """Its form in training or inference; a value that only training computes is the running one in inference."""
+    if _trains(d) and not trains:
+        for place, name in enumerate(d.node.output):
+            if place and name in d.values.read:
+                d.after("Identity", d.input(4 - place % 2), to=name)
+        del d.node.output[1:]
+        d.drop("training_mode")
+        if d.since < 7:
+            d.set("is_test", 1)
+    if not trains or (_trains(d) and not updates):
+        return ()
+    d.drop("is_test")
+    if d.since >= 14:
+        d.set("training_mode", 1)
+    names = ("running_mean", "running_var", "saved_mean", "saved_var")[: 2 if d.since >= 14 else 4]
+    given = [*d.node.output[1:], *[""] * 4]
+    del d.node.output[1:]
+    d.node.output.extend(old or d.values.fresh(f"{d.label}_{name}") for old, name in zip(given, names, strict=False))
+    return d.output(1), d.output(2)
 
 
 def _trains(d: Draft) -> bool:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.autograd import is_grad_enabled
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.operators.padding import Pairs, ahead
 from minorm.ops.convolution import Convolution, ConvolutionTranspose
 from minorm.tensor import Tensor
-
-Pairs = Sequence[tuple[int, int]]
 
 
 def pads(pairs: Pairs) -> list[int]:
@@ -35,6 +35,7 @@ def write_conv(
     dilation: tuple[int, ...],
     groups: int,
 ) -> Value:
+    x, padding = ahead(g, x, padding, 0.0)
     return g.add(
         "Conv",
         x,
@@ -94,7 +95,13 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
     node.works(w.numel(), max(x.shape[0] * math.prod(places), ROW))
 
 
+def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
+    """Time to plan an image that a kernel is spread over: pixels a stride apart are a part of their own."""
+    node.works(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
+
+
 ROW = 64
+PART = 1_000_000  # multiplications that take as long as a part, but for the first
 
 
 @reads("Conv", since=(1, 11, 22))
@@ -109,6 +116,8 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
         padded = [n + low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True)]
         places = [max(0, (n - span) // s + 1) for n, span, s in zip(padded, spans, strides, strict=True)]
         _ask(node, x, w, max(x.shape[1], w.shape[0]), padded, places)
+        if x.requires_grad and is_grad_enabled():
+            _ask_parts(node, strides, padded)
         return CONV[rank](x, w, b, strides, pads, dilations, node["group"])
 
     return conv
@@ -161,6 +170,7 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
         full = [(n - 1) * s + span + more for n, s, span, more in zip(x.shape[2:], strides, spans, extra, strict=True)]
         pads = _transposed_padding(node, x.shape[2:], full, strides, extra)
         _ask(node, x, w, max(x.shape[1], w.shape[1] * node["group"]), full, x.shape[2:])
+        _ask_parts(node, strides, full)
         return TRANSPOSE[rank](x, w, b, strides, pads, tuple(extra), node["group"], dilations)
 
     return conv_transpose

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,15 @@ from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import converts, reads, writes
+from minorm.onnx.graph.registry import converts, reads, sets_mode, writes
 from minorm.tensor import Tensor
+
+BETWEEN = "before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity"
 
 
 @writes(F.dropout, "Dropout", since=(7, 10))
 def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
-    g.warn("before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity")
+    g.warn(BETWEEN)
     return g.add("Dropout", x, ratio=float(p))
 
 
@@ -126,3 +129,22 @@ def dropout(d: Draft) -> None:
     elif mask and (d.since < 10) != (d.goal < 10):  # from 10 on it is of type bool
         elem, old = (TensorProto.BOOL if since >= 10 else d.elem(d.input(0)) for since in (d.goal, d.since))
         d.after("Cast", d.divert(1, Kind(elem)), to=mask, elem=old)
+
+
+@sets_mode("Dropout")
+def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+    """is_test before 7, the third input from 12 on, unless the graph computes that; between, no version says it."""
+    if d.since < 7:
+        d.drop("is_test")
+        if not trains:
+            d.set("is_test", 1)
+    elif d.since >= 12 and not (d.input(2) and d.array(2) is None):
+        says = bool(d.input(2)) and bool(d.array(2).reshape(-1)[0])
+        if says and not trains:
+            d.values.absorbed.add(d.input(2))
+            d.feed(2, "")
+        elif trains and not says:
+            d.feed(2, d.constant(True, TensorProto.BOOL, "training_mode"))
+    elif trains:
+        d.notes["warning"] = BETWEEN
+    return ()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from minorm import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.graph.sizes import Length, Size
 from minorm.onnx.graph.tensors import MAX_RANK
+from minorm.onnx.operators.shape import reshape
 from minorm.tensor import Tensor
 
 
@@ -54,3 +59,14 @@ def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         return Tensor((np.arange(count, dtype=wide) * wide.type(step) + wide.type(first)).astype(start.dtype))
 
     return numbers
+
+
+def count(g: Graph, length: Length, dtype: Any) -> Value:
+    """0, 1, 2 ... to below a length, which follows a free axis."""
+    if not isinstance(length, Size):
+        return g.constant(np.arange(length, dtype=dtype))
+    if not g.has("Range"):
+        raise Decline("Range exists from opset 11 on")
+    end = reshape(g, g.length(length), ())
+    zero, one = g.constant(0, np.int64, "zero"), g.constant(1, np.int64, "one")
+    return g.cast(g.add("Range", zero, end, one, shape=(length,)), dtype)

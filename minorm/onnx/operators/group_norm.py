@@ -15,6 +15,7 @@ from minorm import dtypes
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
@@ -22,7 +23,8 @@ from minorm.onnx.operators.composing import few, shape_of, standardized, stretch
 from minorm.onnx.operators.composing import reshape as stack
 from minorm.onnx.operators.instance_norm import instance
 from minorm.onnx.operators.precision import stash_type, widest
-from minorm.onnx.operators.shape import channels, expand, reshape
+from minorm.onnx.operators.recognised import GroupNorm
+from minorm.onnx.operators.shape import channels, expand, reshape, reshape_as
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, zeros
 from minorm.tensor import Tensor
 
@@ -80,7 +82,7 @@ def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value 
         y = affine(g, y, *[None if p is None else channels(g, groups, p) for p in (scale, bias)]) if per_group else y
     else:
         y = instance(g, groups, scale if per_group else None, bias if per_group else None, eps)
-    y = reshape(g, y, x.known_shape)
+    y = reshape_as(g, y, x)
     if per_group:
         return y
     scale, bias = (None if p is None else channels(g, x, p) for p in (scale, bias))
@@ -88,7 +90,9 @@ def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value 
 
 
 @reads("GroupNormalization", since=(18, 21))
-def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNorm:
+    if isinstance(node.described, Written):
+        return GroupNorm(node["epsilon"], node.described)
     groups = node["num_groups"]
     stash = stash_type(node) if node.since >= 21 else dtypes.float32
 

@@ -16,6 +16,7 @@ from minorm.onnx.graph.sizes import Length, Size, size_of
 from minorm.onnx.operators.shape import INT_MAX, INT_MIN, expand, reshape, slice_, squeeze, unsqueeze
 from minorm.ops import indexing as ops
 from minorm.ops.operands import axes_of, axis_of
+from minorm.ops.shape import Unbind
 from minorm.tensor import Tensor
 
 Ints = Sequence[int]
@@ -61,6 +62,14 @@ def write_getitem(g: Graph, x: Value, index: Any) -> Value:
         axis += 1
     y = unsqueeze(g, squeeze(g, slice_(g, x, axes, starts, ends, steps, tuple(shape)), gone), new)
     return g.add("Identity", x) if y is x else y
+
+
+@lowers(Unbind)
+def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
+    n = x.known_shape[axis]
+    if isinstance(n, Size):
+        raise Decline("how many slices there are follows a free axis")
+    return tuple(write_getitem(g, x, (*(slice(None),) * axis, i)) for i in range(n))
 
 
 def _taken(length: Length, start: Length, end: Length, step: int) -> Length:

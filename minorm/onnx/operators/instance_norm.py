@@ -7,15 +7,16 @@ the running ones as outputs `<key>.updated`. In both the metadata says what the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.layer import StatisticsLayer
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.registry import reads, sets_mode, writes
 from minorm.onnx.operators.precision import single
 from minorm.onnx.operators.reduction import reduce
 from minorm.onnx.operators.shape import channels
@@ -147,3 +148,12 @@ def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | InstanceN
         return F.instance_norm(x, None, None, scale, bias, eps=node["epsilon"])
 
     return instance_norm
+
+
+@sets_mode("InstanceNormalization")
+def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+    """In inference it is BatchNormalization with the running statistics, where it keeps some."""
+    if statistics and not trains:
+        d.replace("BatchNormalization", *d.node.input, *statistics[:2], epsilon=d.get("epsilon"))
+        d.node = None
+    return ()

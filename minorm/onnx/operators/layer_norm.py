@@ -12,11 +12,13 @@ from minorm import dtypes
 from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, standardized
 from minorm.onnx.operators.precision import in_type, stash_type, widest
+from minorm.onnx.operators.recognised import LayerNorm
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -63,6 +65,8 @@ def lower(
 
 @reads("LayerNormalization", since=(17,))
 def read_17(node: Node) -> Callable[..., Any]:
+    if isinstance(node.described, Written):
+        return LayerNorm(node["epsilon"], node.described)
     stash, eps = stash_type(node), node["epsilon"]
 
     def layer_norm(x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:

@@ -13,14 +13,16 @@ from onnx import TensorProto
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.measuring import around
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import converts, reads, writes
-from minorm.onnx.graph.sizes import Length
+from minorm.onnx.graph.sizes import Length, Size
 from minorm.onnx.operators.composing import numbers, one_number, part, to_attribute, to_input
 from minorm.ops import shape as ops
 from minorm.ops.operands import axes_of
 from minorm.tensor import Tensor
 
+Pairs = Sequence[tuple[int, int]]
 MODES = ("constant", "reflect", "edge", "wrap")
 
 
@@ -36,11 +38,20 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 
 def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
     """widths[i] = (before, after) elements of `value` around axis i, in the form of the opset."""
-    amounts = [low for low, _ in widths] + [high for _, high in widths]
     shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
     if not g.has("Pad", 11):
-        return g.add("Pad", x, shape=shape, mode="constant", pads=[int(n) for n in amounts], value=float(value))
-    return g.add("Pad", x, g.vector(tuple(amounts)), g.scalar(value, x), shape=shape, mode="constant")
+        numbers = [int(low) for low, _ in widths] + [int(high) for _, high in widths]
+        return g.add("Pad", x, shape=shape, mode="constant", pads=numbers, value=float(value))
+    found = [around(g, low, high, n, m) for (low, high), n, m in zip(widths, x.known_shape, shape, strict=True)]
+    amounts = g.vector([low for low, _ in found] + [high for _, high in found])
+    return g.add("Pad", x, amounts, g.scalar(value, x), shape=shape, mode="constant")
+
+
+def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
+    """x, and the padding that its windows are to have; where that follows a free axis, x has it already, as a Pad."""
+    if not any(isinstance(n, Size) for pair in padding for n in pair):
+        return x, [(int(low), int(high)) for low, high in padding]
+    return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
 
 
 @reads("Pad", since=(1, 2))

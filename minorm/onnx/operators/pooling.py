@@ -23,9 +23,9 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import Rule, lowers, reads, writes
 from minorm.onnx.graph.sizes import Shape, Size
-from minorm.onnx.operators.convolution import Pairs, pads, windows
 from minorm.onnx.operators.convolution import padding as paddings
-from minorm.onnx.operators.padding import pad
+from minorm.onnx.operators.convolution import pads, windows
+from minorm.onnx.operators.padding import Pairs, ahead, pad
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool, output_shape, reached
 from minorm.ops.reduction import CumSum
 from minorm.ops.stepwise import Quotient
@@ -63,6 +63,8 @@ def write_max_pool(
 ) -> Any:
     if ceil_mode:
         padding = covering(x.known_shape[2:], g.result.shape[2:], kernel, stride, padding, dilation)
+    if not return_indices and dtypes.is_float(x.dtype):
+        x, padding = ahead(g, x, padding, -math.inf)
     attributes: dict[str, Any] = {
         "kernel_shape": list(kernel),
         "strides": list(stride),

@@ -16,6 +16,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.functional import recurrent as F
 from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.ledger import TURN
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.operators.shape import transpose
@@ -24,7 +25,6 @@ from minorm.tensor import Tensor
 
 ORDERS = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
 KINDS = {"LSTM": 3, "GRU": 2, "RNN": 1}  # of activations, for each direction
-STEP = 200_000  # multiplications that take as long as a step in Python, whatever it computes
 HELD = 11  # numbers a hidden unit that a step of an LSTM keeps for backward
 
 Activations = Sequence[Sequence[Gate]] | None
@@ -136,7 +136,7 @@ def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
         node.fits((steps, r.shape[0], batch, HELD * r.shape[2]), x.dtype)
         work = batch * r.shape[1] * (x.shape[2] + r.shape[2])
-        node.works(steps, w.shape[0], max(work, STEP))
+        node.works(steps, w.shape[0], max(work, TURN))
 
     return weigh
 

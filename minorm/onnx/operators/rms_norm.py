@@ -14,12 +14,14 @@ from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, mean_of
 from minorm.onnx.operators.layer_norm import first_axis
 from minorm.onnx.operators.precision import in_type, stash_type, widest
+from minorm.onnx.operators.recognised import RMSNorm
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -67,8 +69,11 @@ def lower(
 
 
 @reads("RMSNormalization", since=(23,))  # the result is of the scale's type
-def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    stash, eps = stash_type(node), STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
+def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor] | RMSNorm:
+    eps = STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
+    if isinstance(node.described, Written):
+        return RMSNorm(eps, node.described)
+    stash = stash_type(node)
 
     def rms_norm(x: Tensor, scale: Tensor) -> Tensor:
         tail = x.shape[axis_of("RMSNormalization", node["axis"], x) :]

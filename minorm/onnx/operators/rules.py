@@ -36,6 +36,7 @@ from minorm.onnx.operators import (  # noqa: F401
     recurrent_steps,
     reduction,
     remainder,
+    repetition,
     resize,
     resize_steps,
     response,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.joining import cat, stack
+from minorm.onnx.graph.ledger import TURN
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
 from minorm.ops.operands import axis_of
@@ -43,15 +44,40 @@ def read_construct(node: Node) -> Callable[..., Sequence]:
     return lambda *parts: list(parts)
 
 
+@reads("SequenceEmpty", since=(11,))
+def read_empty(node: Node) -> Callable[[], Sequence]:
+    return list
+
+
+@reads("SequenceInsert", since=(11,), fixed=(2,))
+def read_insert(node: Node) -> Callable[..., Sequence]:
+    """Before `position`, or at the end."""
+
+    def insert(parts: Sequence, x: Tensor, position: Tensor | None = None) -> Sequence:
+        place = len(parts) if position is None else _place(position, parts, end=True)
+        if parts and parts[0].dtype != x.dtype:
+            raise ValueError(f"the tensor is {x.dtype}; expected {parts[0].dtype}, as in the sequence")
+        if len(parts) >= MAX_PIECES:
+            raise ValueError(f"the sequence has {len(parts)} pieces; expected at most {MAX_PIECES}")
+        return [*parts[:place], x, *parts[place:]]
+
+    return insert
+
+
+@reads("SequenceErase", since=(11,), fixed=(1,))
+def read_erase(node: Node) -> Callable[..., Sequence]:
+    """Without the piece at `position`, or the last."""
+
+    def erase(parts: Sequence, position: Tensor | None = None) -> Sequence:
+        place = _place(position if position is not None else Tensor(np.array(-1)), parts)
+        return [*parts[:place], *parts[place + 1 :]]
+
+    return erase
+
+
 @reads("SequenceAt", since=(11,), fixed=(1,))
 def read_at(node: Node) -> Callable[[Sequence, Tensor], Tensor]:
-    def at(parts: Sequence, position: Tensor) -> Tensor:
-        place = int(position.item())
-        if not -len(parts) <= place < len(parts):
-            raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1}: so many are there")
-        return parts[place]
-
-    return at
+    return lambda parts, position: parts[_place(position, parts)]
 
 
 @reads("SequenceLength", since=(11,), fixed=EVERY)
@@ -64,7 +90,18 @@ def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
     join = stack if node["new_axis"] else cat
 
     def concat(parts: Sequence) -> Tensor:
+        if not parts:
+            raise ValueError("the sequence is empty; expected at least one Tensor")
         node.fits((sum(x.numel() for x in parts),), parts[0].dtype)
+        node.works(len(parts), TURN // 4)
         return join(parts, node["axis"])
 
     return concat
+
+
+def _place(position: Tensor, parts: Sequence, end: bool = False) -> int:
+    """A position from 0 on; the one behind the last is none unless `end`."""
+    place = int(position.item())
+    if not -len(parts) <= place < len(parts) + end:
+        raise ValueError(f"position is {place}; expected {-len(parts)} to {len(parts) - 1 + end}")
+    return place + len(parts) if place < 0 else place

@@ -40,6 +40,15 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
     return g.add("Reshape", x, g.constant(target, np.int64, "shape"), shape=shape)
 
 
+def reshape_as(g: Graph, x: Value, like: Value) -> Value:
+    """x under the shape of another value, which says it itself where several lengths are free."""
+    shape = like.known_shape
+    free = [n for i, n in enumerate(shape) if isinstance(n, Size) and x.known_shape[i : i + 1] != (n,)]
+    if len(free) < 2:
+        return reshape(g, x, shape)
+    return g.add("Reshape", x, g.add("Shape", like, shape=(like.ndim,), dtype=np.int64), shape=shape)
+
+
 @writes(ops.Reshape, "Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25))
 def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
     return reshape(g, x, g.result.shape)

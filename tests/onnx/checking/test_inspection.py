@@ -89,10 +89,11 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     onnx.save(graph, tmp_path / "m.onnx")
     found = inspect(tmp_path / "m.onnx")
     assert found.module is None
-    assert "2 node(s) cannot be imported" in found.error
+    assert "minorm does not run 2 of 5 nodes" in found.error
     reasons = {row.node: row.why for row in found.unsupported}
-    assert reasons["det"].startswith("Det is not an operator minorm knows")
-    assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, nor a function of the model"
+    assert reasons["det"] == "minorm does not have the operator Det"
+    assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, and the file brings no such function"
+    assert found.cuts == ("a", "z")
     rows = {row.operator: row for row in found.rows}
     assert rows["Det"].since == 11
     assert rows["com.acme.Foo"].since == 0
@@ -115,6 +116,40 @@ def test_a_damaged_model_is_described_as_far_as_it_goes(tmp_path: Path, graph_of
     assert "reads 'nowhere'" in found.error
     assert found.unsupported == []
     assert [row.operator for row in found.rows] == ["Relu"]
+
+
+def test_a_loop_is_one_node_behind_those_of_its_body(tmp_path: Path, graph_of: Any) -> None:
+    entries = [[helper.make_empty_tensor_value_info(n) for n in names] for names in (["i", "c", "v"], ["c", "v2"])]
+    inside = helper.make_graph([helper.make_node("MatMul", ["v", "w"], ["v2"])], "body", *entries)
+    node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=inside, name="loop")
+    held = {"n": np.array(2), "w": np.ones((2, 2), np.float32)}
+    onnx.save(graph_of([node], {"x": (np.float32, [2, 2])}, ["y"], held), tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert [(row.operator, row.node, row.parameters, row.trains) for row in found.rows] == [
+        ("MatMul", "loop/body/MatMul_0", 4, True), ("Loop", "loop", 0, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["attribute", "groups", "name", "type", "opset"])
+def test_damaged_nodes_and_types_are_described(damage: str, tmp_path: Path, graph_of: Any) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=[1, 1] if damage == "attribute" else 1),
+        helper.make_node("GroupNormalization", ["a", "w", "w"], ["y"], num_groups=0 if damage == "groups" else 2),
+    ]
+    proto = graph_of(nodes, {"x": (np.float32, [1, 4])}, ["y"], {"w": np.ones(4, np.float32)}, opset=21)
+    if damage == "type":
+        proto.graph.output[0].type.tensor_type.elem_type = 99
+    if damage == "opset":
+        proto.opset_import[0].version = 2**40
+    contents = proto.SerializeToString()
+    if damage == "name":
+        contents = contents.replace(b"Cast", b"Ca\xffst"[:4])
+    (tmp_path / "m.onnx").write_bytes(contents)
+    found = inspect(tmp_path / "m.onnx")
+    assert found.module is None or damage == "type"
+    assert len(found.rows) == 2
+    if damage == "type":
+        assert found.facts["outputs"] == ["y: element type 99"]
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
@@ -143,3 +178,24 @@ def test_weights_outside_and_mixed_modes(tmp_path: Path) -> None:
     proto.graph.output.extend(keep)
     onnx.save(proto, tmp_path / "n.onnx")
     assert any("it trains, while 1 other" in s for s in inspect(tmp_path / "n.onnx").norms[0].odd)
+
+
+def test_a_damaged_attribute_is_no_crash(tmp_path: Path, graph_of: Any) -> None:
+    graph = graph_of([helper.make_node("Cast", ["x"], ["y"], to=[1, 2])], {"x": (np.float32, [2])}, ["y"])
+    onnx.save(graph, tmp_path / "m.onnx")
+    found = inspect(tmp_path / "m.onnx")
+    assert "attribute 'to' is [1, 2]; expected int" in found.error
+    assert [row.name for row in found.layers({})] == ["y"]
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path, graph_of: Any) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["mid"]), helper.make_node("Relu", ["mid"], ["y"], name="second")]
+    contents = graph_of(nodes, {"x": (np.float32, [2])}, ["y"]).SerializeToString()
+    for name in (b"second", b"mid", b"Relu"):
+        (tmp_path / "m.onnx").write_bytes(contents.replace(name, name[:-1] + b"\x80"))
+        found = inspect(tmp_path / "m.onnx")
+        assert found.module is None
+        assert "no UTF-8 text" in found.error
+        shown = [text for row in found.rows for text in (row.node, row.operator)]
+        assert any(name[:-1].decode() + "\\x80" == text for text in shown)
+        assert len(found.layers({})) == 2

@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
 
 from minorm.onnx.checking import inspection  # noqa: E402
+from tests.onnx.loading import norms  # noqa: E402
 
 GOOD = {"s": [1.0, 2.0], "b": [0.0, 1.0], "m": [0.5, 0.1], "v": [1.5, 2.0]}
 
@@ -130,3 +131,16 @@ def test_statistics_that_other_nodes_compute(tmp_path: Path) -> None:
 def test_the_other_operators(operator: str, opset: int, held: Any, attributes: Any, over: str, tmp_path: Path) -> None:
     found = norm(tmp_path, operator, opset, held=held, **attributes)
     assert (found.mode, found.momentum, found.over) == ("", None, over)
+
+
+def test_a_norm_in_other_operators_is_shown_as_the_layer_that_it_is(tmp_path: Path) -> None:
+    for name, kind, over in (
+        ("group, instances", "GroupNorm", "2 groups, in 5 nodes"),
+        ("layer, Div, Pow", "LayerNorm", "axes -1, in 9 nodes"),
+        ("rms, Reciprocal", "RMSNorm", "axes -1, in 7 nodes"),
+    ):
+        onnx.save(norms.WAYS[name]()[1], tmp_path / "m.onnx")
+        found = inspection.inspect(tmp_path / "m.onnx")
+        [shown] = found.norms  # and not the InstanceNormalization that it is made of
+        assert (shown.node, shown.operator, shown.since, shown.eps, shown.over) == ("norm", kind, 0, 1e-5, over)
+        assert {weight.name for weight in found.weights} <= {"norm.weight", "norm.bias"}

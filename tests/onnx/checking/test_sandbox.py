@@ -20,7 +20,7 @@ from minorm import nn
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from minorm.onnx.checking import sandbox, verification  # noqa: E402
+from minorm.onnx.checking import sandbox  # noqa: E402
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits on memory and signals are those of Linux")
@@ -178,13 +178,9 @@ def test_a_model_that_really_crashes_onnxruntime_is_an_answer(graph_of: Any) -> 
 
 @linux
 def test_an_export_that_does_not_verify_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crash = worker(tmp_path, "load", "os.abort()")
-    asked = sandbox.ask
-    monkeypatch.setattr(
-        verification.sandbox, "ask", lambda *args, **kwargs: asked(*args, **{**kwargs, "worker": crash})
-    )
+    monkeypatch.setattr(sandbox, "WORKER", worker(tmp_path, "load", "os.abort()"))
     for external in (None, True):
-        with pytest.raises(mo.VerifyError, match=r"verify: onnxruntime .* crashed \(SIGABRT\)"):
+        with pytest.raises(mo.VerifyError, match=r"export: onnxruntime .* crashed \(SIGABRT\)"):
             mo.export(nn.Linear(3, 400), mn.Tensor(X), tmp_path / "m.onnx", verify=True, external_data=external)
         assert os.listdir(tmp_path) == ["worker.py"]
 

@@ -151,7 +151,7 @@ def test_a_path_that_depends_on_the_values_is_refused() -> None:
 def test_a_model_for_one_batch_size_only_is_written_for_it() -> None:
     x = mn.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
     for forward in (lambda x: x.reshape(2, 3) + 1, lambda x: mn.cat([row * i for i, row in enumerate(x)])):
-        with pytest.warns(UserWarning, match="export: the batch size is fixed at 2; tried with 4"):
+        with pytest.warns(UserWarning, match="export: the batch size is fixed at 2: .* 4"):
             proto = mo.export(forward, x, None)
         assert [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim] == [2, 3]
 

@@ -88,12 +88,12 @@ def chunk(numbers: range, seeds: Any, report: Any) -> None:
                 seconds = min(seconds, once(number, seeds, folder, None, ends))
             name = cases.make(number, seeds, folder).name if seconds > SECONDS else ""
             slowest = max(slowest, (seconds, number))
-            if seconds > SECONDS:
-                say(report, number, name, f"it took {seconds:.2f} s")
             took = memory("VmHWM") - before
             most = max(most, took)
-            if took > MEMORY:
+            if took > MEMORY:  # and then it may well be slow
                 say(report, number, "", f"it took {took >> 20} MB")
+            elif seconds > SECONDS:
+                say(report, number, name, f"it took {seconds:.2f} s")
             if took > MEMORY // 8:
                 before = count_anew()
         report.seek(0, os.SEEK_END)

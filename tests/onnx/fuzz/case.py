@@ -23,6 +23,7 @@ import minorm as mn
 import minorm.onnx as mo
 from minorm import dtypes
 from minorm.autograd import no_grad
+from minorm.onnx.checking import inspection
 from minorm.tensor import Tensor
 
 MAX_BYTES = 256 << 20
@@ -37,6 +38,7 @@ class Case:
     arrays: dict[str, Any]
     outputs: list[str] | None
     train: bool | None
+    path: str  # where the file is for `minorm check`, "" where it does not look
     rng: random.Random
 
 
@@ -66,16 +68,28 @@ def make(number: int, seeds: list[Seed], folder: str) -> Case:
         for name, data in {**seed.files, "model.onnx": contents}.items():
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(data)
-    return Case(seed.name, source, arrays, outputs, rng.choice((None, True, False)), rng)
+    path = source if isinstance(source, str) else ""
+    if not path and rng.random() < 0.1:
+        path = os.path.join(folder, "checked.onnx")
+        with open(path, "wb") as file:
+            file.write(contents)
+    return Case(seed.name, source, arrays, outputs, rng.choice((None, True, False)), path, rng)
 
 
 def run(case: Case) -> str:
     """How it ended: the stage that refused it, or "ran", or "differentiated"; raises AssertionError for a bug."""
     try:
+        if case.path:
+            inspection.inspect(case.path, MAX_BYTES)
+    except Exception as error:  # noqa: BLE001  what it is, is the question
+        judge(error, mo.LoadError)
+    try:
         model = mo.load(case.source, outputs=case.outputs, max_bytes=MAX_BYTES)
     except Exception as error:  # noqa: BLE001  what it is, is the question
         judge(error, mo.LoadError)
         return "load"
+    if case.outputs is None:  # of a cut graph shape inference tells the outputs, in a process of its own
+        write_back(model, case.train)
     if case.train is not None:
         model.train(case.train)
     inputs = [feed(case, entry) for entry in model.inputs]
@@ -100,6 +114,21 @@ def run(case: Case) -> str:
         judge(error, (ValueError, TypeError))
         return "backward"
     return "differentiated"
+
+
+def write_back(model: Any, train: bool | None) -> None:
+    """What was loaded goes out again, and in again, with the same tensors."""
+    try:
+        proto = mo.export(model, None, training=train)
+    except Exception as error:  # noqa: BLE001  what it is, is the question
+        judge(error, mo.ExportError)
+        return
+    try:
+        again = mo.load(proto, max_bytes=MAX_BYTES)
+    except Exception as error:
+        raise AssertionError(f"written back, it does not load: {error}") from error
+    if train is None:  # in another mode gradient may reach more, or less
+        assert again.state_dict().keys() == model.state_dict().keys(), "written back, it has other tensors"
 
 
 def feed(case: Case, entry: Any) -> Any:

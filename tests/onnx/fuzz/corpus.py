@@ -91,7 +91,7 @@ def networks() -> list[Seed]:
 
 
 def handmade() -> list[Seed]:
-    """Functions that call functions, branches in branches, lengths computed from shapes."""
+    """Functions that call functions, branches in branches, loops in loops, lengths computed from shapes."""
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
     value = h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 4])
     opsets = [h.make_opsetid("", 17), h.make_opsetid("f", 1)]
@@ -144,9 +144,83 @@ def handmade() -> list[Seed]:
         "first": np.array([0]), "rest": np.array([-1]), "w": np.ones((1, 1, 4), np.float32), "last": np.array([1]),
         "scales": np.array([1, 1, 2], np.float32),
     }  # fmt: skip
+    numbers = {"times": np.array(3), "yes": np.array(True), "v": np.ones((4, 4), np.float32), "one": np.array(1)}
     made = {
+        "loops": model(loop(), numbers),
+        "waiting": model(waiting(), {**numbers, "few": np.float32(0.5)}),
+        "scan": model(
+            scan(), {"v": np.ones((4, 4), np.float32), "begin": np.zeros((3, 4), np.float32), "last": np.array([-1])}
+        ),
         "twice": twice,
         "branches": model(branches, {"zero": np.float32(0)}),
         "lengths": model(lengths, constants),
     }
     return [Seed(f"{name} {i}", proto, [x]) for name, proto in made.items() for i in range(20)]
+
+
+def body(nodes: list[Any], inputs: list[str], outputs: list[str]) -> Any:
+    return h.make_graph(
+        nodes, "body", *([h.make_empty_tensor_value_info(n) for n in names] for names in (inputs, outputs))
+    )
+
+
+def loop() -> list[Any]:
+    """A loop in a loop: matrices, a sequence that grows, and what is collected."""
+    inner = h.make_node(
+        "Loop", ["i", "go", "s"], ["s3"], name="inner",
+        body=body(
+            [h.make_node(*node) for node in (
+                ("MatMul", ["u", "v"], ["p"]), ("Sigmoid", ["p"], ["q"]), ("Identity", ["c2"], ["c3"])
+            )],
+            ["j", "c2", "u"], ["c3", "q"],
+        ),
+    )  # fmt: skip
+    inside = [
+        inner,
+        h.make_node("SequenceInsert", ["all", "s3"], ["all2"]),
+        h.make_node("Add", ["i", "one"], ["next"]),
+        h.make_node("Less", ["next", "times"], ["go2"]),
+        h.make_node("Identity", ["s3"], ["kept"]),
+    ]
+    outer = h.make_node(
+        "Loop", ["times", "yes", "x", "none"], ["t", "all3", "stack"], name="outer",
+        body=body(inside, ["i", "go", "s", "all"], ["go2", "s3", "all2", "kept"]),
+    )  # fmt: skip
+    return [
+        h.make_node("SequenceEmpty", [], ["none"]), outer,
+        h.make_node("ConcatFromSequence", ["all3"], ["wide"], axis=0),
+        h.make_node("ReduceSum", ["stack"], ["sum"], keepdims=0),
+        h.make_node("Add", ["t", "sum"], ["r"]),
+        h.make_node("Concat", ["wide", "r"], ["y"], axis=0),
+    ]  # fmt: skip
+
+
+def waiting() -> list[Any]:
+    """Until the data say that it is enough, with a branch in each turn."""
+    choice = h.make_node(
+        "If", ["c"], ["b"],
+        then_branch=body([h.make_node("Tanh", ["a"], ["o"])], [], ["o"]),
+        else_branch=body([h.make_node("Neg", ["a"], ["o"])], [], ["o"]),
+    )  # fmt: skip
+    inside = [
+        choice,
+        h.make_node("Mul", ["b", "few"], ["a2"]),
+        h.make_node("ReduceL2", ["a2"], ["length"], keepdims=0),
+        h.make_node("Greater", ["length", "few"], ["c2"]),
+    ]
+    return [h.make_node("Loop", ["", "yes", "x"], ["y"], body=body(inside, ["i", "c", "a"], ["c2", "a2"]))]
+
+
+def scan() -> list[Any]:
+    """Backwards along the last axis but one, what is collected along the last."""
+    inside = [
+        h.make_node("MatMul", ["h", "v"], ["p"]),
+        h.make_node("Add", ["p", "e"], ["q"]),
+        h.make_node("Tanh", ["q"], ["h2"]),
+        h.make_node("Identity", ["h2"], ["kept"]),
+    ]
+    node = h.make_node(
+        "Scan", ["begin", "x"], ["t", "z"], body=body(inside, ["h", "e"], ["h2", "kept"]), num_scan_inputs=1,
+        scan_input_directions=[1], scan_input_axes=[0], scan_output_axes=[-1], scan_output_directions=[1],
+    )  # fmt: skip
+    return [node, h.make_node("Unsqueeze", ["t", "last"], ["t1"]), h.make_node("Add", ["z", "t1"], ["y"])]

@@ -14,7 +14,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def graph(opset: int) -> tuple[Graph, Value]:
-    symbols = Symbols(("batch",), (4,), (6,))
+    symbols = Symbols(("batch",), (4,), ((6,),))
     g = Graph(opset, symbols)
     x = Value((symbols.size(0), 3), FLOAT, "x")
     g.inputs.append(x)

@@ -130,3 +130,91 @@ def test_a_run_inside_a_run_has_a_ledger_of_its_own() -> None:
                 inner.expect(7, "a")
         assert ledger.active() is outer
     assert ledger.active() is None
+
+
+# Loops
+
+
+def loop(nodes: Sequence[Any], outputs: Sequence[str], trips: int, shape: Sequence[Any] = (None,), **held: Any) -> Any:
+    entries = [[h.make_empty_tensor_value_info(name) for name in names] for names in (["i", "c", "v"], outputs)]
+    node = h.make_node(
+        "Loop", ["n", "", "x"], ["y", "all"][: len(outputs) - 1], body=h.make_graph(nodes, "b", *entries)
+    )
+    return [node], {"x": (np.float32, list(shape))}, list(node.output), {"n": np.array(trips), **held}
+
+
+RELU = [h.make_node("Relu", ["v"], ["v2"])]
+KEPT = [*RELU, h.make_node("Exp", ["v2"], ["kept"])]
+AGAIN = [h.make_node("Not", ["c"], ["d"]), h.make_node("Not", ["d"], ["c2"])]
+
+
+def test_a_loop_without_end_is_refused_before_its_first_turn(graph_of: Any) -> None:
+    model = mo.load(graph_of(*loop(RELU, ["yes", "v2"], 2**62, yes=np.array(True))))
+    with pytest.raises(ValueError, match=r"it would take \d+ multiplications, more than max_bytes=2147483648 allows"):
+        model(mn.ones(2))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(("nodes", "outputs"), [(RELU, ["c2", "v2"]), (KEPT, ["c2", "v2", "kept"]), ([], ["c2", "v"])])
+def test_turns_are_counted(nodes: Any, outputs: Any, requires_grad: bool, graph_of: Any) -> None:
+    model = mo.load(graph_of(*loop([*nodes, *AGAIN], outputs, 2**62)), max_bytes=8 * MB)
+    with pytest.raises(ValueError, match=r"turn \d\d+: .*what loops repeat would take \d+ multiplications"):
+        model(mn.ones(2).requires_grad_(requires_grad))
+
+
+def test_what_turns_keep_is_held(graph_of: Any) -> None:
+    large = [h.make_node("Expand", ["v2", "size"], ["kept"])]
+    model = mo.load(
+        graph_of(*loop([*RELU, *large], ["c", "v2", "kept"], 100, size=np.array([100_000]))), max_bytes=8 * MB
+    )
+    assert peak(model, mn.ones(1)) < 9 * MB
+    twice = [h.make_node("Concat", ["v", "v"], ["v2"], axis=0)]
+    model = mo.load(graph_of(*loop(twice, ["c", "v2"], 60)), max_bytes=8 * MB)
+    assert peak(model, mn.ones(4)) < 9 * MB
+
+
+def test_elements_and_multiplications_of_all_turns_count_together(graph_of: Any) -> None:
+    shape, w = (300, 300), np.zeros((300, 300), np.float32)
+    product = [h.make_node("MatMul", ["v", "w"], ["v2"])]
+    few, many = (mo.load(graph_of(*loop(product, ["c", "v2"], n, shape, w=w)), max_bytes=8 * MB) for n in (3, 1000))
+    x = mn.ones(*shape)
+    assert few(x).shape == shape
+    with pytest.raises(ValueError, match="what loops repeat would take"):
+        many(x)
+    gather = [h.make_node("Gather", ["big", "i"], ["g"]), h.make_node("Add", ["v", "g"], ["v2"])]
+    model = mo.load(
+        graph_of(*loop(gather, ["c", "v2"], 10_000, big=np.zeros((200_000, 1), np.float32))), max_bytes=MB * 8
+    )
+    with pytest.raises(ValueError, match="what loops repeat would take"):
+        model(mn.ones(1))
+
+
+def test_a_sequence_that_grows_costs_as_much_as_it_is_long(graph_of: Any) -> None:
+    nodes, inputs, _, held = loop([h.make_node("SequenceInsert", ["v", "one"], ["v2"])], ["c", "v2"], 10**6)
+    nodes[0].input[2] = "none"
+    nodes = [h.make_node("SequenceEmpty", [], ["none"]), *nodes, h.make_node("SequenceLength", ["y"], ["length"])]
+    model = mo.load(graph_of(nodes, inputs, ["length"], {**held, "one": np.float32(1)}), max_bytes=256 * MB)
+    with pytest.raises(ValueError, match=r"turn [1-9]\d\d\d: .*what loops repeat would take"):
+        model(mn.ones(1))
+
+
+def test_what_turns_made_is_looked_at_once(graph_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again in every turn that follows, by way of a sequence."""
+    seen: list[int] = []
+    hold = ledger.Ledger._hold
+    monkeypatch.setattr(ledger.Ledger, "_hold", lambda *args: (seen.append(1), hold(*args))[1])
+    nodes = [
+        h.make_node("SplitToSequence", ["v"], ["parts"], axis=0),
+        h.make_node("SequenceAt", ["parts", "zero"], ["a"]),
+        h.make_node("SequenceInsert", ["parts", "a"], ["more"]),
+        h.make_node("ConcatFromSequence", ["more"], ["b"], axis=0),
+        h.make_node("Slice", ["b", "one", "end"], ["v2"]),
+    ]
+    held = {"zero": np.array(0), "one": np.array([1]), "end": np.array([4])}
+    counts = []
+    for n in (20, 40):
+        model = mo.load(graph_of(*loop(nodes, ["c", "v2"], n, **held)))
+        seen.clear()
+        model(mn.ones(3).requires_grad_())
+        counts.append(len(seen))
+    assert counts[1] < 2.1 * counts[0]

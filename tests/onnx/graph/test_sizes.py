@@ -9,7 +9,7 @@ pytest.importorskip("onnx")
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.sizes import Size, Symbols, broadcast, product, size_of
 
-SYMBOLS = Symbols(("batch", "height"), (4, 16), (6, 32))
+SYMBOLS = Symbols(("batch", "height"), (4, 16), ((6,), (32,)))
 BATCH, HEIGHT = SYMBOLS.size(0), SYMBOLS.size(1)
 
 

@@ -35,7 +35,7 @@ def test_every_operator_named_by_a_rule_is_in_the_table() -> None:
 
 
 def test_an_operator_nobody_published_is_named() -> None:
-    with pytest.raises(LookupError, match="Frobnicate is not an operator"):
+    with pytest.raises(LookupError, match="minorm does not have the operator Frobnicate"):
         versions.resolve("Frobnicate", 15)
 
 

@@ -202,3 +202,99 @@ def test_broken_branches_are_refused(graph_of: Any) -> None:
     ):
         with pytest.raises(mo.LoadError, match=message):
             mo.load(graph_of([node], inputs, ["y"]))
+
+
+# Loops
+
+
+def body(nodes: list[Any], inputs: list[str], outputs: list[str]) -> Any:
+    entries = [[h.make_empty_tensor_value_info(name) for name in names] for names in (inputs, outputs)]
+    return h.make_graph(nodes, "body", *entries)
+
+
+def repeat(nodes: list[Any], inputs: list[str], outputs: list[str], given: Any = ("n", "", "x"), **options: Any) -> Any:
+    return h.make_node("Loop", list(given), ["y"], body=body(nodes, inputs, outputs), name="loop", **options)
+
+
+DOUBLE = [h.make_node("Add", ["v", "v"], ["v2"])]
+COUNT = {"n": np.array(3)}
+
+
+def test_a_body_has_names_of_its_own_and_sees_those_outside(graph_of: Any) -> None:
+    nodes = [h.make_node("Add", ["x", "x"], ["v2"]), h.make_node("Relu", ["v2"], ["h"])]
+    inside = [h.make_node("Add", ["v", "h"], ["t"]), h.make_node("Mul", ["t", "w"], ["v2"])]
+    proto = graph_of(
+        [*nodes, repeat(inside, ["i", "c", "v"], ["c", "v2"])], X, ["y"], {**COUNT, "w": np.full(2, 0.5, np.float32)}
+    )
+    assert mo.load(proto)(mn.tensor([1.0, -4.0])).tolist() == [0.125 + 2 * (0.5 + 0.25 + 0.125), -0.5]
+    with pytest.raises(mo.LoadError, match="'loop/body/t' is an output of the graph, but is a value inside a loop"):
+        mo.load(proto, outputs=["loop/body/t"])
+    stray = graph_of(
+        [repeat(DOUBLE, ["i", "c", "v"], ["c", "v2"]), h.make_node("Relu", ["loop/body/v2"], ["z"])], X, ["z"], COUNT
+    )
+    with pytest.raises(mo.LoadError, match="reads 'loop/body/v2', which is a value inside a loop"):
+        mo.load(stray)
+
+
+def test_a_loop_inside_a_function_and_a_function_inside_a_loop(graph_of: Any) -> None:
+    twice = function("Twice", ["a"], ["b"], [h.make_node("Add", ["a", "a"], ["b"], name="sum")])
+    inside = body([call("Twice", ["v"], ["v2"])], ["i", "c", "v"], ["c", "v2"])
+    again = function("Again", ["a", "k"], ["b"], [h.make_node("Loop", ["k", "", "a"], ["b"], body=inside)])
+    nodes = [call("Again", ["x", "n"], ["h"]), call("Again", ["h", "n"], ["y"])]
+    proto = graph_of(nodes, X, ["y"], COUNT, functions=[twice, again], domains=["f"])
+    assert mo.load(proto)(mn.ones(2)).tolist() == [64, 64]
+
+
+def test_a_loop_in_a_branch_runs_only_where_the_branch_is_taken(graph_of: Any) -> None:
+    inside = h.make_node("Loop", ["n", "", "x"], ["out"], body=body(DOUBLE, ["i", "c", "v"], ["c", "v2"]))
+    node = choice(([inside], [h.make_node("Neg", ["x"], ["out"])]), ["y"])
+    model = mo.load(graph_of([node], {**X, "k": (bool, [])}, ["y"], COUNT))
+    assert model(mn.ones(1), mn.tensor(True)).tolist() == [8]
+    assert model(mn.ones(1), mn.tensor(False)).tolist() == [-1]
+    never = mo.load(graph_of([node], X, ["y"], {**COUNT, "k": np.array(False)}))
+    assert never(mn.ones(1)).tolist() == [-1]
+    assert len(never._steps) == 2
+
+
+def test_broken_loops_are_refused(graph_of: Any) -> None:
+    def refuse(node: Any, message: str) -> None:
+        with pytest.raises(mo.LoadError, match=message):
+            mo.load(graph_of([node], X, ["y"], COUNT))
+
+    refuse(h.make_node("Loop", ["n", "", "x"], ["y"], name="loop"), "node 'loop' .Loop. has no body")
+    refuse(repeat(DOUBLE, ["i", "c"], ["c", "v2"]), "has 2 inputs and 2 outputs; expected 3 and 2")
+    refuse(repeat(DOUBLE, ["i", "c", "v"], ["v2"]), "has 3 inputs and 1 outputs; expected 3 and 2")
+    refuse(repeat(DOUBLE, ["i", "c", ""], ["c", "v2"]), "expected 3 and 2, each with a name")
+    refuse(repeat(DOUBLE, ["i", "c", "v"], ["c", "v2"], ("n", "", "")), "node 'loop' .Loop. lacks input 2")
+    refuse(repeat(DOUBLE, ["i", "v", "v"], ["i", "v2"]), "computes 'loop/body/v', which exists already")
+    refuse(repeat([], ["i", "c", "v"], ["c", "gone"]), "reads 'gone', which nothing computes")
+    refuse(
+        repeat(DOUBLE, ["i", "c", "v"], ["c", "v2"], rounds=1), "has an attribute 'rounds', which this version lacks"
+    )
+    for count in (0, 3, -1):
+        inside = body([h.make_node("Relu", ["a"], ["b"])], ["a"], ["b"])
+        node = h.make_node("Scan", ["x", "x"], ["y"], body=inside, num_scan_inputs=count, name="scan")
+        refuse(node, f"node 'scan' .Scan. has 2 inputs, 1 outputs and num_scan_inputs={count}, which do not fit")
+
+
+def test_loops_nest_only_so_deep(graph_of: Any) -> None:
+    def nested(depth: int) -> Any:
+        if not depth:
+            return DOUBLE
+        inside = body(nested(depth - 1), ["i", "c", "v"], ["c", "v2"])
+        return [h.make_node("Loop", ["one", "", "v"], ["v2"], body=inside)]
+
+    held = {"one": np.array(1)}
+    node = h.make_node("Loop", ["one", "", "x"], ["y"], body=body(nested(15), ["i", "c", "v"], ["c", "v2"]))
+    assert mo.load(graph_of([node], X, ["y"], held))(mn.ones(1)).tolist() == [2]
+    node = h.make_node("Loop", ["one", "", "x"], ["y"], body=body(nested(16), ["i", "c", "v"], ["c", "v2"]))
+    with pytest.raises(mo.LoadError, match="loops nest more than 16 deep"):
+        mo.load(graph_of([node], X, ["y"], held))
+
+
+def test_calls_that_make_no_node_are_counted_too(graph_of: Any) -> None:
+    laughs = [function(f"F{i}", ["a"], ["a"], [call(f"F{i + 1}", ["a"], ["c"])]) for i in range(30)]
+    for i, made in enumerate(laughs):
+        made.node.append(call(f"F{i + 1}", ["a"], ["d"]))
+    laughs.append(function("F30", ["a"], ["a"], []))
+    refused(graph_of, "unfold to more than 10000 nodes", [call("F0", ["x"], ["y"])], laughs)

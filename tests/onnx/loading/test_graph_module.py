@@ -112,6 +112,28 @@ def test_numbers_made_of_lengths_and_casts_follow(graph_of: Any) -> None:
     np.testing.assert_allclose(y.data, np.array([0, 2, 2]) / 3)
 
 
+def test_a_cast_of_data_gives_the_type_that_the_graph_was_converted_to(graph_of: Any) -> None:
+    """To float32, in a file of float32, it changes nothing: in float64 neither. Outputs are of the type too."""
+    proto = graph_of(
+        [
+            helper.make_node("Cast", ["x"], ["c"], to=1),
+            helper.make_node("Mul", ["c", "w"], ["h"]),
+            helper.make_node("Cast", ["h"], ["y"], to=1),
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Cast", ["shape"], ["n"], to=1),
+        ],
+        {"x": (np.float32, ["n"])},
+        ["y", "n"],
+        {"w": np.full(1, 3, np.float32)},
+    )
+    x = np.array([0.1, 1 / 3])
+    y, n = mo.load(proto).to(mn.float64)(mn.tensor(x))
+    assert (y.dtype, n.dtype, n.tolist()) == (mn.float64, mn.float64, [2])
+    np.testing.assert_array_equal(y.data, x * 3)
+    half = mo.load(proto).to(mn.float16)(mn.tensor(x.astype(np.float16)))
+    assert [t.dtype for t in half] == [mn.float16, mn.float16]
+
+
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 TYPES = pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
 

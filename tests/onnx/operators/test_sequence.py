@@ -77,3 +77,48 @@ def test_lengths_of_0_and_places_beyond_the_end_are_errors(graph_of: Any) -> Non
         model = mo.load(graph_of(nodes, X, ["y"], {"n": np.array(lengths), "p": np.array(position)}))
         with pytest.raises(ValueError, match=message):
             model(mn.ones(4, 6))
+
+
+@pytest.mark.parametrize(
+    ("position", "want"), [(None, [1, 2, 3, 9]), (0, [9, 1, 2, 3]), (3, [1, 2, 3, 9]), (-1, [1, 2, 9, 3])]
+)
+def test_insert(position: int | None, want: list[int], graph_of: Any) -> None:
+    inputs = ["s", "nine"] if position is None else ["s", "nine", "p"]
+    nodes = [
+        h.make_node("SplitToSequence", ["x"], ["s"], keepdims=0),
+        h.make_node("SequenceInsert", inputs, ["t"]),
+        h.make_node("ConcatFromSequence", ["t"], ["y"], axis=0, new_axis=1),
+    ]
+    constants = {"nine": np.array(9.0, np.float32), "p": np.array(position or 0)}
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [3])}, ["y"], constants))
+    x = mn.tensor([1.0, 2, 3], requires_grad=True)
+    y = model(x)
+    assert y.tolist() == want
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize(("position", "want"), [(None, [1, 2]), (0, [2, 3]), (-2, [1, 3])])
+def test_erase(position: int | None, want: list[int], graph_of: Any) -> None:
+    nodes = [
+        h.make_node("SplitToSequence", ["x"], ["s"], keepdims=0),
+        h.make_node("SequenceErase", ["s"] if position is None else ["s", "p"], ["t"]),
+        h.make_node("ConcatFromSequence", ["t"], ["y"], axis=0, new_axis=1),
+    ]
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [3])}, ["y"], {"p": np.array(position or 0)}))
+    assert model(mn.tensor([1.0, 2, 3])).tolist() == want
+
+
+def test_places_and_types_that_are_none(graph_of: Any) -> None:
+    empty = h.make_node("SequenceEmpty", [], ["s"])
+    for nodes, held, message in (
+        ([h.make_node("SequenceErase", ["s"], ["t"])], {}, "position is -1; expected 0 to -1"),
+        ([h.make_node("SequenceInsert", ["s", "x", "p"], ["t"])], {"p": np.array(1)}, "position is 1; expected 0 to 0"),
+        ([h.make_node("SequenceInsert", ["s", "x"], ["u"]), h.make_node("SequenceInsert", ["u", "p"], ["t"])],
+         {"p": np.array(1)}, "the tensor is int64; expected float32, as in the sequence"),
+    ):  # fmt: skip
+        proto = graph_of(
+            [empty, *nodes, h.make_node("SequenceAt", ["t", "zero"], ["y"])], X, ["y"], {**held, "zero": np.array(0)}
+        )
+        with pytest.raises(ValueError, match=message):
+            mo.load(proto)(mn.ones(4, 6))

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import onnx
@@ -23,6 +23,8 @@ from minorm import atomic
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.encoding import LARGEST
 from minorm.onnx.graph.errors import ExportError, LoadError
+
+Path = str | os.PathLike[str] | IO[bytes] | None  # where a model goes: a file's name, a binary file, or nowhere
 
 MARGIN = 2**24  # of them for the graph itself
 PAGE = 4096  # where each tensor begins: a multiple of it
@@ -41,7 +43,9 @@ class Weights:
         self, path: str | os.PathLike[str] | None, asked: bool | None = None, operation: str = "export"
     ) -> None:
         if asked and path is None:
-            raise ValueError("export: external_data=True needs a file name as path; the weights lie beside that file")
+            raise ValueError(
+                f"{operation}: external_data=True needs a file name as path; the weights lie beside that file"
+            )
         self.path = None if path is None else atomic.destination(path, operation)
         self.asked, self.operation = asked, operation
         self.location = _unused_name(self.path) if self.path is not None else ""
@@ -55,7 +59,7 @@ class Weights:
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
             raise ExportError(
-                f"export: the weights take {total} bytes; one ONNX file holds less than 2147483648: "
+                f"{self.operation}: the weights take {total} bytes; one ONNX file holds less than 2147483648: "
                 + ("leave external_data to its default" if self.path is not None else "give a file name as path, ")
                 + ("" if self.path is not None else "so that they can lie in a file beside it")
             )
@@ -84,7 +88,20 @@ class Weights:
             end = offset + array.nbytes
 
 
-def save(contents: bytes, weights: Weights, check: Callable[[str], None] | None) -> None:
+def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[[Any], object] | None = None) -> None:
+    """Put the model where it is wanted, unless `check`, which is given the model or its path, raises."""
+    if check is not None and not weights.arrays:
+        check(model)
+    if path is None:
+        return
+    contents = encoding.encode(model, weights.operation)
+    if isinstance(path, (str, os.PathLike)):
+        save(contents, weights, check)
+    else:
+        path.write(contents)
+
+
+def save(contents: bytes, weights: Weights, check: Callable[[str], object] | None) -> None:
     """Write the model to `weights.path`; `check` is called with the path of a finished file before the old one goes."""
     assert weights.path is not None
     folder = os.path.dirname(weights.path)

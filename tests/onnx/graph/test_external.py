@@ -13,7 +13,7 @@ import pytest
 import minorm as mn
 import minorm.onnx as mo
 from minorm import nn
-from minorm.onnx.exporting import external
+from minorm.onnx.graph import external
 
 onnx = pytest.importorskip("onnx")
 X = mn.ones(2, 3, 8, 8)

@@ -1,0 +1,125 @@
+"""Where the boxes of a graph stand and how its lines run: row under row, so that every line goes down.
+
+A box stands one row below the last one that it reads. A line that passes rows gets a place in each of them, so that it
+runs between the boxes. Who stands left of whom follows from the mean place of the neighbours, row by row, down and up a
+few times; then all move towards their neighbours as far as the order allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+SWEEPS = 6
+GAP = 22.0  # between boxes
+LINE = 14.0  # what a line takes in a row that it passes
+MOST_PLACES = 20_000  # of lines in rows; where there would be more, long lines run straight
+
+
+@dataclass
+class Layout:
+    """Centres of boxes, the row each is in, and for each line the points between its ends: (x, row)."""
+
+    x: list[float]
+    row: list[int]
+    bends: list[list[tuple[float, int]]]
+    width: float = 0.0
+    rows: int = 0
+
+
+@dataclass
+class _Place:
+    """A box or the bend of a line: its width, its neighbours above and below."""
+
+    width: float
+    row: int
+    above: list[int] = field(default_factory=list)
+    below: list[int] = field(default_factory=list)
+    x: float = 0.0
+
+
+def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Arrange boxes of these widths; an edge goes from a box to one that comes later."""
+    row = _rows(len(widths), edges)
+    places = [_Place(width, row[i]) for i, width in enumerate(widths)]
+    between = sum(row[j] - row[i] - 1 for i, j in edges)
+    chains = []
+    for i, j in edges:
+        last, chain = i, []
+        for level in range(row[i] + 1, row[j]) if between <= MOST_PLACES else ():
+            places.append(_Place(LINE, level))
+            chain.append(len(places) - 1)
+            _join(places, last, chain[-1])
+            last = chain[-1]
+        _join(places, last, j)
+        chains.append(chain)
+    levels: list[list[int]] = [[] for _ in range(max(row, default=-1) + 1)]
+    for index, place in enumerate(places):
+        levels[place.row].append(index)
+    _order(places, levels)
+    _move(places, levels)
+    left = min((place.x - place.width / 2 for place in places), default=0.0)
+    right = max((place.x + place.width / 2 for place in places), default=0.0)
+    return Layout(
+        [place.x - left for place in places[: len(widths)]],
+        row,
+        [[(places[k].x - left, places[k].row) for k in chain] for chain in chains],
+        right - left,
+        len(levels),
+    )
+
+
+def _rows(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    row = [0] * count
+    for i, j in sorted(edges):  # all that lead to a box come before those that leave it
+        row[j] = max(row[j], row[i] + 1)
+    readers: dict[int, list[int]] = {}
+    for i, j in edges:
+        readers.setdefault(i, []).append(j)
+    for i in readers.keys() - {j for _, j in edges}:  # what reads nothing stands just above its first reader
+        row[i] = min(row[j] for j in readers[i]) - 1
+    return row
+
+
+def _join(places: list[_Place], upper: int, lower: int) -> None:
+    places[upper].below.append(lower)
+    places[lower].above.append(upper)
+
+
+def _order(places: Sequence[_Place], levels: list[list[int]]) -> None:
+    at = {index: float(k) for level in levels for k, index in enumerate(level)}
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        for level in levels if down else levels[::-1]:
+            mean = {}
+            for index in level:
+                near = places[index].above if down else places[index].below
+                mean[index] = sum(at[k] for k in near) / len(near) if near else at[index]
+            level.sort(key=mean.__getitem__)
+            at.update((index, float(k)) for k, index in enumerate(level))
+
+
+def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
+    for level in levels:
+        _spread(places, level, [0.0] * len(level))
+    for sweep in range(2 * SWEEPS + 1):
+        down = sweep % 2 == 0
+        for level in levels if down else levels[::-1]:
+            wished = []
+            for index in level:
+                near = places[index].above if down else places[index].below
+                wished.append(sum(places[k].x for k in near) / len(near) if near else places[index].x)
+            _spread(places, level, wished)
+
+
+def _spread(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
+    """Put a row as near to the wishes as its order and the widths allow: the mean of the way from left and right."""
+    ahead, back = list(wished), list(wished)
+    space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]
+    for k, needed in enumerate(space):
+        ahead[k + 1] = max(ahead[k + 1], ahead[k] + needed)
+    for k in range(len(space) - 1, -1, -1):
+        back[k] = min(back[k], back[k + 1] - space[k])
+    for k, index in enumerate(level):
+        places[index].x = (ahead[k] + back[k]) / 2

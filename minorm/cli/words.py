@@ -1,0 +1,86 @@
+"""Numbers, shapes and foreign names as the commands show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minorm.cli.check import Report
+    from minorm.onnx.checking.inspection import Inspection
+
+UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def printable(text: object) -> str:
+    """What a file says, which may be anything; characters that move a cursor or turn text around come as escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def short(number: int) -> str:
+    """Three digits and a unit: 4.09 G."""
+    for size, unit in UNITS:
+        if number >= size:
+            value = number / size
+            return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
+    return str(number)
+
+
+def shape(lengths: Sequence[int]) -> str:
+    """1x3x224x224."""
+    return "x".join(map(str, lengths)) or "number"
+
+
+def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
+    """Of several tensors: x 1x3x224x224, ids 1x8."""
+    return ", ".join(f"{name} {shape(lengths)}" for name, lengths in sizes.items())
+
+
+def counted(operators: Mapping[str, int], most: int = 4) -> str:
+    """Conv, Relu 2; the most frequent of many, then three dots."""
+    shown = list(operators)
+    if len(shown) > most:
+        shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)
+    names = [f"{name} {operators[name]}" if operators[name] > 1 else name for name in shown]
+    return ", ".join(names + (["..."] if len(shown) < len(operators) else []))
+
+
+def totals(report: Report) -> str:
+    """The numbers of the whole model, in a sentence."""
+    facts, parts = report.found.facts, []
+    if report.size:
+        parts.append(f"at {shapes(report.size)}: {short(report.multiplications or 0)} multiplications")
+    if facts["parameters"] is not None:
+        parts.append(
+            f"{facts['parameters']:,} parameters" + (f", {facts['frozen']:,} frozen" if facts["frozen"] else "")
+        )
+    return "; ".join(parts)
+
+
+def bare(node: str, operator: str) -> str:
+    """A node's name without the operator at its end, `layer1/bn/BatchNormalization`, which stands beside it."""
+    return node.removesuffix(f"/{operator}") or node
+
+
+def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
+    """What is odd about a file, as sentences, under the nodes of which they are true."""
+    where: dict[str, list[str]] = {}
+    for norm in found.norms:
+        for sentence in norm.odd:
+            where.setdefault(sentence, []).append(bare(norm.node, norm.operator))
+    if found.folded:
+        count = f"{len(found.folded)} convolution{'s' if len(found.folded) > 1 else ''}"
+        where[
+            f"BatchNorm was folded into {count} when the model was exported: it is no layer any more, and does not "
+            "train. To keep it, export with training=TrainingMode.PRESERVE, or with dynamo=True, optimize=False"
+        ] = found.folded
+    told: dict[tuple[str, ...], list[str]] = {}
+    for sentence, nodes in where.items():
+        told.setdefault(tuple(nodes), []).append(sentence)
+    return told
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """node a; nodes a, b, c and 2 more."""
+    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+    return f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:3])}{more}"

@@ -1,0 +1,41 @@
+"""What is gone from a file: BatchNorm that an exporter folded into the convolution before it.
+
+Its scale and statistics are multiplied into the weights, so the file computes the same, and the norm trains no more.
+Exporters leave a mark. PyTorch's older one calls weight and bias of such a convolution `onnx::Conv_193` and
+`onnx::Conv_194`, where others keep at least the name that the module gave the bias; the newer one leaves the call of
+batch_norm in the convolution's metadata; tf2onnx says it in the names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from minorm.onnx.graph import paths
+
+_COUNTED = re.compile(r"(?:onnx::Conv_)?(\d{1,18})")
+_FUSED = ("_weights_fused_bn", "_bias_fused_bn")
+
+
+def folded(proto: Any) -> list[str]:
+    """The names of the convolutions that hold a BatchNorm."""
+    names = [str(tensor.name) for tensor in proto.graph.initializer]
+    named = any("." in name and "::" not in name for name in names)
+    numbers = proto.producer_name == "pytorch" and named  # as names: they are counted, while others have dots
+    return [
+        str(node.name or next(iter(node.output), node.op_type))
+        for node in proto.graph.node
+        if node.op_type in ("Conv", "ConvTranspose") and _fused(node, numbers)
+    ]
+
+
+def _fused(node: Any, numbers: bool) -> bool:
+    if "batch_norm" in paths.call(node):
+        return True
+    weight, bias = (*map(str, node.input[1:3]), "", "")[:2]
+    if weight.endswith(_FUSED[0]) and bias.endswith(_FUSED[1]):
+        return True
+    first, second = _COUNTED.fullmatch(weight), _COUNTED.fullmatch(bias)
+    if first is None or second is None or int(second[1]) != int(first[1]) + 1:
+        return False
+    return numbers or (weight.startswith("onnx::") and bias.startswith("onnx::"))

@@ -1,0 +1,220 @@
+"""A new file against what is right, at several sizes: what only fits the lengths of one example is found out.
+
+What is right, a source says: the old file in onnxruntime, or the model that was written. A size that the source refuses
+is no disagreement: another one is taken. What the file declares of lengths is held against what comes out.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import onnx
+
+from minorm.onnx.checking import declared, randomness, sandbox
+from minorm.onnx.checking.sandbox import Stage, Trial
+from minorm.onnx.checking.trying import Size
+from minorm.onnx.checking.verification import (
+    TOLERANCE,
+    Report,
+    checked,
+    difference_of,
+    how_to_check,
+    wrong_in_onnxruntime,
+)
+from minorm.onnx.graph import encoding
+from minorm.onnx.graph.errors import VerifyError
+
+
+class Source(Protocol):
+    """Who says what is right."""
+
+    name: str  # in messages: "the old model", "the model"
+    training: bool  # whether it may be in training mode, where Dropout drops
+    looks_inside: bool  # whether `where` is to be asked too where results are random and so cannot be compared
+
+    def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
+        """Run the first size of each group that is taken; a Stage where nothing can be run."""
+
+    def where(self, new: Any, size: Size, folder: str | None) -> str:
+        """The first node of the new model whose result is not right, as the end of a sentence; "" if unknown."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A size that the source took, and what is right for it."""
+
+    size: Size
+    outputs: tuple[Any, ...]  # None where nobody knows
+
+    def __str__(self) -> str:
+        return str(self.size)
+
+
+class Comparison:
+    """What is right, to hold a new file against.
+
+    groups       of sizes; the first of each group that the source takes counts
+    operation    who compares, for messages
+    """
+
+    def __init__(self, source: Source, groups: Sequence[Sequence[Size]], operation: str) -> None:
+        self.source, self.operation = source, operation
+        self.note = ""  # why nothing is compared
+        self.runs: list[Run] = []
+        self._seen: tuple[Any, list[declared.Shapes]] = (None, [])  # a new model, the shapes of its values in each run
+        trials = source.try_all(groups)
+        if isinstance(trials, Stage):
+            self.note = trials.text
+            return
+        for number, (group, trial) in enumerate(zip(groups, trials, strict=True)):
+            if trial.taken is not None:
+                self.runs.append(Run(group[trial.taken], trial.outputs))
+                if number and trial.taken:
+                    self._warn(f"{source.name} refuses {group[0]}; compared at {self.runs[-1]} ({trial.errors[0]})")
+            elif number and group:
+                self._warn(f"{source.name} takes none of {len(group)} other sizes tried, such as {group[0]}")
+            elif not number:
+                raise ValueError(trial.errors[0] if trial.errors else "the inputs are too large")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"{self.operation}: {message}", stacklevel=5)
+
+    def correct(self, new: Any, folder: str | None = None) -> None:
+        """Free the lengths that the file declares of an output, and that are not what comes out.
+
+        What it says of values between them goes where it is not true.
+        """
+        for place, entry in enumerate(new.graph.output):
+            found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]
+            self._correct_output(entry, [(size, array.shape) for size, array in found if array is not None])
+        untrue = {name: why for _, name, why in self._untrue(new, folder)}
+        if untrue:
+            name, why = next(iter(untrue.items()))
+            rest = f", and so {len(untrue) - 1} more" if len(untrue) > 1 else ""
+            self._warn(f"value {name!r} {why}{rest}; what the file says of such lengths is left out")
+        for entry in [entry for entry in new.graph.value_info if entry.name in untrue]:
+            new.graph.value_info.remove(entry)
+        for entry in new.graph.output if untrue else ():  # names that no input has, which mean several lengths
+            for dim in entry.type.tensor_type.shape.dim if entry.name in untrue else ():
+                if dim.dim_param and all(dim.dim_param not in run.size.bound for run in self.runs):
+                    dim.Clear()
+
+    def _correct_output(self, entry: Any, found: Sequence[tuple[Size, tuple[int, ...]]]) -> None:
+        kind = entry.type.tensor_type
+        if found and not kind.HasField("shape"):
+            rank = len(found[0][1])
+            entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, kind.elem_type, [None] * rank))
+        dims = kind.shape.dim
+        for size, got in found:
+            if len(got) != len(dims):
+                if kind.HasField("shape"):
+                    self._warn(
+                        f"output {entry.name!r} has {len(got)} axes, not {len(dims)} as the file says; what it says "
+                        "is left out"
+                    )
+                    kind.ClearField("shape")
+                return
+            for axis, (dim, n) in enumerate(zip(dims, got, strict=True)):
+                said = dim.dim_value if dim.HasField("dim_value") else size.bound.get(dim.dim_param, n)
+                if said != n:
+                    self._warn(
+                        f"axis {axis} of output {entry.name!r} has length {n}, not {said} as the file says; it is "
+                        "left free"
+                    )
+                    dim.Clear()
+
+    def _untrue(self, new: Any, folder: str | None) -> Iterator[tuple[Run, str, str]]:
+        """Values whose declared lengths are not theirs; the lengths are the same whatever is declared."""
+        if new is not self._seen[0]:
+            self._seen = new, declared.shapes_of(new, [run.size for run in self.runs], folder)
+        for run, shapes in zip(self.runs, self._seen[1], strict=True):
+            for name, why in declared.contradictions(new, shapes, run.size.bound):
+                yield run, name, why
+
+    def check(self, new: Any) -> Report:
+        """Run the new model, a ModelProto or its path; VerifyError where it fails or computes something else."""
+        folder = os.path.dirname(os.path.abspath(new)) if isinstance(new, str) else None
+        proto = encoding.read(new, self.operation) if isinstance(new, str) else new
+        described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
+        how = how_to_check(proto) if described else ""
+        if self.note:  # there is nothing to compare with; that the file does not load either is no news
+            answer = sandbox.ask(new, None, checker=how)
+            if answer.failure is not None and answer.failure[0] != "load":
+                raise VerifyError(f"{self.operation}: {answer.failure[1].text}")
+            return self._not_compared(how)
+        trials = sandbox.try_all(new, [[run.size.request()] for run in self.runs], checker=how)
+        if isinstance(trials, Stage):
+            if trials.state == "failed":
+                raise VerifyError(f"{self.operation}: {trials.text}")
+            self.note = trials.text
+            return self._not_compared(how)
+        found = [self._compare(proto, *pair, folder) for pair in zip(self.runs, trials, strict=True)]
+        for run, name, why in self._untrue(proto, folder):
+            node = declared.maker(proto, name)
+            raise VerifyError(f"{self.operation}: with {run} value {name!r} of {node} {why}")
+        worst, relative = (max(numbers) for numbers in zip(*found, strict=True))
+        sizes = tuple(str(run) for run in self.runs)
+        outputs = trials[0].outputs[: len(proto.graph.output)]
+        return Report(checked(how), sandbox.version("onnxruntime"), worst, relative, outputs, sizes)
+
+    def _not_compared(self, how: str) -> Report:
+        self._warn(f"the file was not compared with the model: {self.note}")
+        return Report(checked(how), self.note)
+
+    def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
+        """The largest difference at a size, and that over max(1, max |expected|)."""
+        if trial.taken is None:
+            why = f"the file fails where {self.source.name} runs: {trial.errors[0]}"
+            raise VerifyError(f"{self.operation}: with {run} {why}{self.source.where(proto, run.size, folder)}")
+        random, wrong = randomness.drawn(proto, self.source.training), wrong_in_onnxruntime(proto)
+        worst, relative = 0.0, 0.0
+        for entry, want, got in zip(proto.graph.output, run.outputs, trial.outputs, strict=False):
+            if entry.name in wrong or want is None:
+                continue
+            difference, scale = (0.0, 1.0) if entry.name in random else _difference(got, want)
+            allowed = TOLERANCE.get(want.dtype, 0.0) * scale
+            why = ""
+            if got.shape != want.shape or got.dtype != want.dtype:
+                why = f"is {got.dtype}{got.shape} in the file, {want.dtype}{want.shape} in {self.source.name}"
+            elif not difference <= allowed:
+                runtime = sandbox.version("onnxruntime")
+                why = f"differs by {difference:.3g} between {runtime} and {self.source.name}; allowed: {allowed:.3g}"
+            if why:
+                place = self.source.where(proto, run.size, folder)
+                raise VerifyError(f"{self.operation}: with {run} output {entry.name!r} {why}{place}")
+            worst, relative = max(worst, difference), max(relative, difference / scale)
+        if random and self.source.looks_inside and (place := self.source.where(proto, run.size, folder)):
+            raise VerifyError(f"{self.operation}: with {run} the file is not the model{place}")
+        return worst, relative
+
+
+def _difference(got: Any, want: Any) -> tuple[float, float]:
+    return difference_of(got, want) if got.shape == want.shape else (0.0, 1.0)
+
+
+def first_difference(
+    model: Any, size: Size, right: Mapping[str, Any], folder: str | None, training: bool = False
+) -> str:
+    """The first node whose result is not what it should be, as the end of a sentence; "" where all are.
+
+    right    values by name, which need not be all
+    """
+    unsure = randomness.drawn(model, training) | wrong_in_onnxruntime(model)
+    nodes = {name: node for node in model.graph.node for name in node.output if name in right and name not in unsure}
+    copy = declared.bare(model)
+    del copy.graph.output[:]
+    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in nodes)
+    trials = sandbox.try_all(copy, [[size.request()]], folder) if nodes else []
+    if isinstance(trials, Stage) or not trials or trials[0].taken is None:
+        return ""
+    for (name, node), got in zip(nodes.items(), trials[0].outputs, strict=False):
+        want = right[name]
+        difference, scale = _difference(got, want)
+        near = difference <= TOLERANCE.get(want.dtype, 0.0) * scale
+        if got.shape != want.shape or got.dtype != want.dtype or not near:
+            return f"; the first value that differs is {name!r}, of node {node.name!r} ({node.op_type})"
+    return ""

@@ -1,0 +1,76 @@
+"""What a file says of lengths, held against what they are: onnxruntime plans its memory by it.
+
+A number must be the length, and a name means one length wherever it stands, the inputs included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from minorm.onnx.checking import sandbox
+from minorm.onnx.checking.trying import Size
+from minorm.onnx.graph import encoding
+
+Shapes = dict[str, tuple[int, ...]]
+_MARK = "/shape of "
+
+
+def bare(model: Any) -> Any:
+    """A copy without what it says of values that it computes, which need not be true."""
+    encoding.reserve(3 * model.ByteSize(), "verify: a copy of the model")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.value_info[:]
+    for entry in copy.graph.output:
+        entry.type.tensor_type.ClearField("shape")
+    return copy
+
+
+def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
+    """At each size, the shapes that values with declared lengths have in onnxruntime; {} where it does not say."""
+    entries = (*model.graph.value_info, *model.graph.output)
+    declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
+    made = [name for node in model.graph.node for name in node.output if name in declared]
+    copy = bare(model)
+    del copy.graph.output[:]
+    for name in made:
+        copy.graph.node.append(onnx.helper.make_node("Shape", [name], [_MARK + name]))
+        kind = onnx.helper.make_tensor_value_info(_MARK + name, onnx.TensorProto.INT64, [None])
+        copy.graph.output.append(kind)
+    trials = sandbox.try_all(copy, [[size.request()] for size in sizes], folder) if made else []
+    if isinstance(trials, sandbox.Stage) or not trials:
+        return [{} for _ in sizes]
+    return [{n: tuple(map(int, shape)) for n, shape in zip(made, t.outputs, strict=False)} for t in trials]
+
+
+def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Values whose declaration is not true, in the order of the graph, and what is wrong with it.
+
+    bound    the free lengths of the inputs by their names
+    """
+    declared = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.output)}
+    names = dict(bound)
+    for name, shape in found.items():
+        if name not in declared:
+            continue
+        dims = declared[name].type.tensor_type.shape.dim
+        said = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
+        wrong = len(said) != len(shape)
+        for length, n in zip(said, shape, strict=False):
+            known = names.setdefault(length, n) if isinstance(length, str) else n if length is None else length
+            wrong = wrong or known != n
+        if wrong:
+            meant = ", ".join("?" if n is None else str(n) for n in said)
+            where = ", ".join(f"{n} = {names[n]}" for n in dict.fromkeys(said) if isinstance(n, str) and n in names)
+            yield name, f"has shape {shape}, declared is ({meant}){f' with {where}' if where else ''}"
+
+
+def maker(model: Any, name: str) -> str:
+    """The node that computes a value, in words."""
+    for node in model.graph.node:
+        if name in node.output:
+            return f"node {node.name!r} ({node.op_type})"
+    return "no node"

@@ -1,0 +1,85 @@
+"""What each node makes of an input, seen while a loaded graph runs: shapes, and how many numbers it multiplies.
+
+Counted are the multiplications of convolutions, matrix products and recurrent layers, as papers count them: one for
+each weight at each of its places. What is done to single elements, pooling and normalizations, does not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from minorm.onnx.graph import ledger
+from minorm.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Ran:
+    """A node's first result, the last time that it ran, and the multiplications of all times."""
+
+    shape: Shape | None  # None: no tensor
+    multiplications: int
+
+
+Seen = Mapping[str, Ran]  # under the names of the nodes' outputs
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, Ran]]:
+    """Inside, what nodes make is put into the dict."""
+    seen: dict[str, Ran] = {}
+
+    def see(step: Any, arguments: Sequence[Any], results: Sequence[Any], worked: int) -> None:
+        count = _count(step.operator, arguments, results, worked)
+        for name, result in zip(step.names, results, strict=False):
+            if name:
+                shape = tuple(result.shape) if isinstance(result, Tensor) else None
+                before = seen.get(name)
+                seen[name] = Ran(shape, count + (before.multiplications if before else 0))
+                count = 0  # of the node, once
+
+    with ledger.watching(see):
+        yield seen
+
+
+def _count(operator: str, arguments: Sequence[Any], results: Sequence[Any], worked: int) -> int:
+    shapes = [tuple(x.shape) if isinstance(x, Tensor) else () for x in arguments]
+    rule = _RULES.get(operator)
+    if rule is not None:
+        return rule(shapes, next((tuple(y.shape) for y in results if isinstance(y, Tensor)), ()))
+    return worked if operator == "Einsum" else 0
+
+
+def _conv(shapes: Sequence[Shape], y: Shape) -> int:
+    return math.prod(y) * math.prod(shapes[1][1:])
+
+
+def _conv_transpose(shapes: Sequence[Shape], y: Shape) -> int:
+    return math.prod(shapes[0]) * math.prod(shapes[1][1:])
+
+
+def _matmul(shapes: Sequence[Shape], y: Shape) -> int:
+    return math.prod(y) * math.prod(shapes[0][-1:])
+
+
+def _gemm(shapes: Sequence[Shape], y: Shape) -> int:
+    return math.prod(shapes[0]) * y[1]
+
+
+def _recurrent(shapes: Sequence[Shape], y: Shape) -> int:
+    x, weight, state = shapes[:3]
+    return math.prod(x[:2]) * (math.prod(weight) + math.prod(state))
+
+
+_RULES: dict[str, Callable[[Sequence[Shape], Shape], int]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent),
+}

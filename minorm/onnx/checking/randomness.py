@@ -1,0 +1,53 @@
+"""Which values of a model are drawn at random: two runs give others, so that only their shapes can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+
+DRAWING = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+
+
+def drawn(model: Any, training: bool = False) -> set[str]:
+    """The values of the graph that depend on a random number.
+
+    training    whether a Dropout of before opset 12, which has no mode, may stand for one that drops
+    """
+    silent = training and any(entry.version < 12 for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    functions = {(f.domain, f.name): f for f in model.functions}
+    known = {tensor.name: tensor for tensor in model.graph.initializer if np.prod(tensor.dims) <= 1}
+    found: set[str] = set()
+    for node in model.graph.node:
+        inside = list(_nodes(node, functions))
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+            known[node.output[0]] = node.attribute[0].t
+        read = {name for inner in inside for name in inner.input}
+        if any(inner.op_type in DRAWING or _drops(inner, known, silent) for inner in inside) or read & found:
+            found |= set(node.output) - {""}
+    return found
+
+
+def _nodes(node: Any, functions: dict[tuple[str, str], Any]) -> Iterator[Any]:
+    """A node, those of the graphs in it, and those of the function that it calls."""
+    pending, seen = [node], set()
+    while pending:
+        node = pending.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                pending.extend(graph.node)
+        key = node.domain, node.op_type
+        if key in functions and key not in seen:
+            seen.add(key)
+            pending.extend(functions[key].node)
+
+
+def _drops(node: Any, known: dict[str, Any], silent: bool) -> bool:
+    """Whether a Dropout may drop: it has a mode that is not known to be false, or says nothing of it."""
+    if node.op_type != "Dropout" or len(node.input) < 3 or not node.input[2]:
+        return silent and node.op_type == "Dropout"
+    mode = known.get(node.input[2])
+    return mode is None or bool(np.any(onnx.numpy_helper.to_array(mode)))

@@ -1,0 +1,111 @@
+"""What a file says of lengths and types, and what follows: fixed lengths, declared outputs, what is known of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from minorm.onnx.checking import sandbox
+from minorm.onnx.conversion.comparing import inputs_of
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.draft import Kind, Kinds
+from minorm.onnx.graph.lengths import Shapes, declared_of, settle
+
+SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rule, may want
+
+# Lengths that are fixed
+
+
+def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
+    """Give the inputs these lengths, and their names of lengths everywhere; returns the inputs' shapes."""
+    if not shapes:
+        return {}
+    inputs = {entry.name: entry for entry in inputs_of(graph)}
+    try:
+        settled = settle({name: declared_of(entry) for name, entry in inputs.items()}, shapes)
+    except ValueError as error:
+        raise ValueError(f"convert: {error}") from error
+    bound: dict[str, int] = {}
+    for name, lengths in settled.items():
+        dims = inputs[name].type.tensor_type.shape.dim
+        for axis, n in enumerate(lengths or ()):
+            dim = dims[axis] if axis < len(dims) else dims.add()
+            if isinstance(n, int):
+                if dim.dim_param:
+                    bound[dim.dim_param] = n
+                dim.dim_value = n
+    for entry in (*graph.input, *graph.output) if bound else ():
+        for dim in entry.type.tensor_type.shape.dim:
+            if dim.dim_param in bound:
+                dim.dim_value = bound[dim.dim_param]
+    return {name: lengths for name, lengths in settled.items() if lengths is not None}
+
+
+def describe_anew(model: Any) -> None:
+    """What follows from the lengths of the inputs: of the outputs, and of the values between."""
+    del model.graph.value_info[:]
+    made = {name for node in model.graph.node for name in node.output}
+    ends = {entry.name: entry for entry in model.graph.output}
+    free = {dim.dim_param for entry in model.graph.input for dim in entry.type.tensor_type.shape.dim}
+    for entry in ends.values():
+        for dim in entry.type.tensor_type.shape.dim:
+            if dim.dim_param and dim.dim_param not in free:
+                dim.Clear()
+    for name, kind in kinds(skeleton(model)).get("", {}).items():
+        if name in ends:
+            shape = ends[name].type.tensor_type.shape
+            for dim, n in zip(shape.dim, kind.shape or (), strict=False):
+                if isinstance(n, int):
+                    dim.dim_value = n
+                elif n is not None and not dim.HasField("dim_value"):
+                    dim.dim_param = n
+        elif name in made and kind.shape is not None:
+            model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind.elem, kind.shape))
+
+
+def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
+    """Shapes of outputs that the file leaves out, and that onnx's checker wants."""
+    for entry in graph.output:
+        kind = kinds.get(entry.name, Kind())
+        if entry.type.WhichOneof("value") in (None, "tensor_type") and not entry.type.tensor_type.HasField("shape"):
+            elem = entry.type.tensor_type.elem_type or kind.elem
+            entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, elem, kind.shape))
+
+
+# What is known of values
+
+
+def kinds(skeleton: Any) -> Kinds:
+    """By shape inference, in a process of its own; by what the file says itself where that fails."""
+    found = sandbox.infer(skeleton)
+    return {
+        path: {name: Kind(elem, None if shape is None else tuple(shape)) for name, (elem, shape) in values.items()}
+        for path, values in found.items()
+    }
+
+
+def skeleton(model: Any) -> Any:
+    """The model without the contents of its large tensors."""
+    bare = onnx.ModelProto(ir_version=model.ir_version)
+    bare.opset_import.extend(model.opset_import)
+    bare.functions.extend(model.functions)
+    bare.graph.name = "skeleton"
+    bare.graph.node.extend(model.graph.node)
+    for field in ("input", "output", "value_info"):
+        getattr(bare.graph, field).extend(getattr(model.graph, field))
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= SMALL and tensor.data_location != TensorProto.EXTERNAL:
+            bare.graph.initializer.append(tensor)
+        elif tensor.name not in {entry.name for entry in bare.graph.input}:
+            bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return bare
+
+
+def ir_version(model: Any, opset: int) -> int:
+    """The least that may carry the opset, and functions, if the model has some."""
+    least = 10 if any(f.overload for f in model.functions) else 8 if model.functions else 4
+    return max(versions.ir_version(opset), least)

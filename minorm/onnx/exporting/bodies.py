@@ -1,0 +1,83 @@
+"""Where the values of a loaded graph's flat list stand in its ModelProto: the graph, a branch, a function's body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from minorm.onnx.exporting.inlining import write_out
+from minorm.onnx.graph.draft import graphs_of, path_of
+from minorm.onnx.loading.flattening import Layout
+
+
+class Bodies:
+    """The graph of a model, and the graphs and functions inside it."""
+
+    def __init__(self, model: Any, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+        self.holders = dict(_all(model))
+        self.paths = {id(holder): path for path, holder in self.holders.items()}
+        self.written_out: set[str] = set()
+        self._literal: dict[str, Any] = {}
+        self._makers: dict[int, dict[str, Any]] = {}
+
+    def calls_around(self, value: str) -> list[str]:
+        """The calls of functions that a value stands in, innermost first."""
+        home = self.layout.homes.get(value)
+        calls, context = [], home.context if home is not None else ""
+        while context:
+            if context in self.layout.labels.values():
+                calls.append(context)
+            context = self.layout.around[context]
+        return calls
+
+    def write_out(self, calls: set[str]) -> None:
+        """Put the nodes of these calls in their place."""
+        if calls:
+            write_out(self.model, self.layout, calls)
+            self.written_out = calls
+            self._literal = {
+                name: holder
+                for path, holder in _all(self.model)
+                if hasattr(holder, "initializer")
+                for node in holder.node
+                for name in node.output
+            }
+
+    def find(self, value: str) -> tuple[Any, str]:
+        """The graph or function that holds a value, and what it is called there."""
+        home = self.layout.homes.get(value)
+        if home is None:
+            return self.model.graph, value
+        if self.written_out.intersection(self.calls_around(value)):
+            return self._literal[value], value
+        return self.holders[home.path], home.name
+
+    def maker(self, value: str) -> Any:
+        """The node that computes a value; None where no node does."""
+        holder, name = self.find(value)
+        if id(holder) not in self._makers:
+            self._makers[id(holder)] = {name: node for node in holder.node for name in node.output if name}
+        return self._makers[id(holder)].get(name)
+
+
+def _all(model: Any) -> Iterator[tuple[str, Any]]:
+    pending: list[tuple[str, Any]] = [("", model.graph), *((path_of(f), f) for f in model.functions)]
+    while pending:
+        path, holder = pending.pop()
+        yield path, holder
+        for index, node in enumerate(holder.node):
+            pending += [(f"{path}/{index}.{name}", graph) for name, graph in graphs_of(node)]
+
+
+def place(nodes: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
+    """Put nodes around another one, or in its place."""
+    index = next(i for i, other in enumerate(nodes) if other is node)
+    if not stays:
+        del nodes[index]
+    for new in before:
+        nodes.insert(index, new)
+        index += 1
+    for new in behind:
+        index += 1
+        nodes.insert(index if stays else index - 1, new)

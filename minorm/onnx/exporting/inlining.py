@@ -1,0 +1,138 @@
+"""Calls of a model's functions written out in place: their nodes stand in the graph, under the names of the flat list.
+
+Functions have no memory: two calls of one share its Constants and the modes of its nodes. Where they differ in a
+loaded module, each call is written out. Names are those that `loading/flattening.py` gave, which has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any
+
+from onnx import NodeProto, helper
+
+from minorm.onnx.graph.draft import graphs_of
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.loading.flattening import Layout, domain_of
+
+Names = Callable[[str], str]  # from what a value is called in a body to its name outside
+
+
+def write_out(model: Any, layout: Layout, calls: Container[str]) -> None:
+    """Replace these calls, given by their labels, in place. A call inside another is written out only with that."""
+    _Inliner(model, layout, calls).graph(model.graph.node, "")
+
+
+class _Inliner:
+    def __init__(self, model: Any, layout: Layout, calls: Container[str]) -> None:
+        self.model, self.layout, self.calls = model, layout, calls
+        self.functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+
+    def graph(self, nodes: Any, context: str) -> None:
+        """Go through a graph, backwards: the indices of what is still to come stay those of the file."""
+        for index in range(len(nodes) - 1, -1, -1):
+            node, label = nodes[index], self.layout.labels.get((context, index), "")
+            if label in self.calls:
+                body = self._call(node, label)
+                del nodes[index]
+                for place, inner in enumerate(body, start=index):
+                    nodes.insert(place, inner)
+            else:
+                for name, graph in graphs_of(node):
+                    self.graph(graph.node, f"{label}/{name}")
+
+    def _call(self, call: Any, label: str) -> list[Any]:
+        function = self.functions[domain_of(call.domain), call.op_type, call.overload]
+        self._import(function)
+        names = dict.fromkeys(function.input, "") | dict(zip(function.input, call.input, strict=False))
+        ends = [(formal, actual) for formal, actual in zip(function.output, call.output, strict=False) if actual]
+        passed = [(names[formal], actual) for formal, actual in ends if formal in names]
+        for formal, actual in ends:
+            names.setdefault(formal, actual)
+        given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
+        body = self._body(function.node, label, scope_of_names(names, label), given)
+        return body + [helper.make_node("Identity", [source], [actual], label) for source, actual in passed]
+
+    def _import(self, function: Any) -> None:
+        """What the body's nodes mean must be what they mean in the graph."""
+        known = {domain_of(entry.domain): entry.version for entry in self.model.opset_import}
+        for entry in function.opset_import:
+            if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:
+                raise ExportError(
+                    f"export: the calls of function {function.name!r} differ now, and cannot be written out: the "
+                    f"function is of opset {entry.version}, the graph of opset {known[domain_of(entry.domain)]}; "
+                    "convert the file to one opset first"
+                )
+            if entry.domain not in {e.domain for e in self.model.opset_import}:
+                self.model.opset_import.append(entry)
+
+    def _body(self, nodes: Any, context: str, rename: Names, given: Mapping[str, Any]) -> list[Any]:
+        found: list[Any] = []
+        for index, node in enumerate(renamed(nodes, context, rename, given, self.layout.labels)):
+            label = self.layout.labels.get((context, index), "")
+            found += self._call(node, label) if label in self.calls else [node]
+        return found
+
+
+def renamed(
+    nodes: Any,
+    context: str,
+    rename: Names,
+    given: Mapping[str, Any] | None = None,
+    labels: Mapping[tuple[str, int], str] | None = None,
+) -> list[Any]:
+    """Copies of nodes under names of another graph, and the graphs inside them.
+
+    given     of a function: what the call says for its attributes
+    labels    what a node of the context with graphs inside is called, by its index
+    """
+    found: list[Any] = []
+    for index, old in enumerate(nodes):
+        node = NodeProto()
+        node.CopyFrom(old)
+        node.name = f"{context}/{old.name}" if old.name else ""
+        _rename(node.input, rename)
+        _rename(node.output, rename)
+        if given is not None:
+            _refer(node, given)
+        label = (labels or {}).get((context, index), "") or f"{context}/{old.name or f'{old.op_type}_{index}'}"
+        for name, graph in graphs_of(node):
+            inside = f"{label}/{name}"
+            own = [value for inner in graph.node for value in inner.output if value]
+            own += [entry.name for entry in (*graph.initializer, *graph.input)]
+            names = scope_of_names({value: f"{inside}/{value}" for value in own}, "", rename)
+            body = renamed(graph.node, inside, names, given, labels)
+            del graph.node[:]
+            graph.node.extend(body)
+            for entry in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
+                entry.name = names(entry.name)
+        found.append(node)
+    return found
+
+
+def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
+    """A name that is not known is one of the graph around, or a new one of this call."""
+
+    def rename(name: str) -> str:
+        if not name or name in known:
+            return known.get(name, "")
+        return around(name) if around is not None else known.setdefault(name, f"{context}/{name}")
+
+    return rename
+
+
+def _rename(names: Any, rename: Names) -> None:
+    new = [rename(name) for name in names]
+    del names[:]
+    names.extend(new)
+
+
+def _refer(node: Any, given: Mapping[str, Any]) -> None:
+    """Attributes that refer to one of the function: what the call gives, or nothing."""
+    for index in range(len(node.attribute) - 1, -1, -1):
+        name, reference = node.attribute[index].name, node.attribute[index].ref_attr_name
+        if reference in given:
+            node.attribute[index].CopyFrom(given[reference])
+            node.attribute[index].name = name
+        elif reference:
+            del node.attribute[index]

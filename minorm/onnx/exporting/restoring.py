@@ -1,0 +1,219 @@
+"""A loaded module as the graph of its file again: the same nodes and names, with tensors and modes as they are now.
+
+Nothing is run, so no example is needed and free axes stay free. What changes is what the user changed: contents, the
+form of nodes that have a mode, and what the graph returns. Where the calls of a function differ they are written out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from minorm.onnx.conversion.rewriting import Rewriter, drop_descriptions
+from minorm.onnx.exporting.bodies import Bodies, place
+from minorm.onnx.exporting.state import State
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.draft import Kinds, Values, constant_of
+from minorm.onnx.graph.errors import Decline, ExportError
+from minorm.onnx.graph.names import reads_of
+from minorm.onnx.graph.registry import MODES
+from minorm.onnx.loading.flattening import opset_table
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.original import Original, Placed
+from minorm.onnx.loading.updates import ENDING
+
+
+class NeedsExample(ExportError):
+    """The file's own nodes cannot say it; tracing, which runs the model on an example, can."""
+
+
+class Restorer:
+    """One writing back. `model` is the result, but for the elements of `state.contents`: large initializers, by name.
+
+    kinds       called where the type or shape of a value is wanted that the graph itself does not say
+    embedded    whether all that buffers become are outputs, also in the mode that the module is in
+    """
+
+    def __init__(
+        self, module: GraphModule, training: bool | None, kinds: Callable[[Any], Kinds], embedded: bool = False
+    ) -> None:
+        assert module.original is not None
+        self.module, self.training, self.embedded = module, training, embedded
+        self.original: Original = module.original
+        self.model: Any = onnx.ModelProto()
+        self.model.CopyFrom(self.original.model)
+        self.graph = self.model.graph
+        self.bodies = Bodies(self.model, self.original.layout)
+        self.state = State(module, self.model, self.bodies)
+        self.values: dict[int, Values] = {}
+        self.rewriter = Rewriter(self.model, self.original.opset, lambda: kinds(self.model), dict)
+        self.new_outputs: list[Any] = []
+
+    def restore(self) -> Any:
+        """The ModelProto."""
+        self.bodies.write_out({call for value in self._differing() for call in self.bodies.calls_around(value)})
+        self._set_modes()
+        self.state.fill(self._values(self.graph))
+        self._set_outputs()
+        return self.model
+
+    # Functions whose calls differ
+
+    def _differing(self) -> Iterable[str]:
+        """Values of the flat list that stand in functions, and whose calls are to be written out."""
+        homes = self.original.layout.homes
+        yield from (name for name in self.module.output_names if name in homes and self._is_inner(name))
+        for placed in self.module.placed:
+            if self.bodies.calls_around(placed.value):
+                if placed.value in homes and self._changes(placed):
+                    yield placed.value
+                if any(map(self.state.differs, placed.statistics)):
+                    yield placed.value
+        yield from self.state.apart()
+
+    def _is_inner(self, name: str) -> bool:
+        return all(name not in node.output for node in self.graph.node)
+
+    def _changes(self, placed: Placed) -> bool:
+        """Whether its mode gives the node another form than the file has."""
+        if placed.operator not in MODES:
+            return False
+        holder, _ = self.bodies.find(placed.value)
+        node = self.bodies.maker(placed.value)
+        tried = type(node)()
+        tried.CopyFrom(node)
+        new = self._apply(placed, tried, holder)[1]
+        return bool(new) or tried != node
+
+    # Modes
+
+    def _trains(self, placed: Placed) -> bool:
+        layer = placed.layer
+        return (layer.training if self.training is None else self.training) and not layer.frozen
+
+    def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
+        """Give the node its form; the draft, and the names of its new statistics where these become outputs."""
+        opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
+        since = versions.resolve(node.op_type, opsets[""])
+        draft = self.rewriter.draft(node, since, self._values(holder))
+        trains = self._trains(placed)
+        described = getattr(placed.layer, "statistics", None) is not None
+        kept = placed.statistics and f"{placed.statistics[0]}{ENDING}" in self._file_outputs()
+        if described and trains and not kept:
+            raise NeedsExample(
+                f"export: {draft.label!r} keeps running statistics as no operator does, and its training form needs "
+                "nodes that the file does not have; give an example: export(model, args, ...)"
+            )
+        if described and trains:
+            return draft, ()
+        named = (
+            self.training
+            or self.embedded
+            or (placed.statistics and f"{placed.statistics[0]}{ENDING}" in self.module.updated_names)
+        )
+        updates = bool(trains and named and getattr(placed.layer, "updates", False))
+        try:
+            new = MODES[node.op_type](draft, trains, updates, placed.statistics)
+        except Decline as why:
+            raise ExportError(f"export: node {draft.label!r} ({node.op_type}): {why}") from why
+        return draft, new if updates else ()
+
+    def _values(self, holder: Any) -> Values:
+        if id(holder) not in self.values:
+            path = self.bodies.paths.get(id(holder), "")
+            around = self._values(self.bodies.holders[path.rpartition("/")[0]]) if "/" in path else None
+            values = self.values[id(holder)] = self.rewriter.values(holder, path, around)
+            constants = [node for node in holder.node if node.op_type == "Constant" and len(node.output) == 1]
+            values.tensors |= {node.output[0]: t for node in constants if (t := constant_of(node)) is not None}
+        return self.values[id(holder)]
+
+    def _set_modes(self) -> None:
+        current: dict[str, str] = {}  # of a buffer: the value that it becomes
+        for placed in self.module.placed:
+            node = self.bodies.maker(placed.value)
+            if node is None or node.op_type not in MODES or not getattr(placed.layer, "owned", True):
+                continue
+            holder, _ = self.bodies.find(placed.value)
+            draft, new = self._apply(placed, node, holder)
+            if new and holder is not self.graph:
+                raise ExportError(
+                    f"export: {draft.label!r} stands in a branch, where no new running statistics come out; freeze "
+                    "it, or export its inference form"
+                )
+            for index, (buffer, value) in enumerate(zip(placed.statistics, new, strict=False)):
+                if buffer in current:
+                    node.input[3 + index] = current[buffer]
+                current[buffer] = value
+            if draft.before or draft.behind or draft.node is None:
+                place(holder.node, node, draft.before, draft.behind, stays=draft.node is not None)
+            if "warning" in draft.notes:
+                warnings.warn(f"export: {draft.notes['warning']}", stacklevel=5)
+        for buffer, value in current.items():
+            self._return(buffer, value)
+
+    def _return(self, buffer: str, value: str) -> None:
+        """Make the new value of a buffer an output, under its name."""
+        name = f"{buffer}{ENDING}"
+        if name in self._file_outputs():
+            return
+        read = value in reads_of(self.graph.node) or any(entry.name == value for entry in self.graph.output)
+        node = next(node for node in self.graph.node if value in node.output)
+        if name != value and (read or name in self.rewriter.taken):
+            name = self.rewriter.values(self.graph, "").fresh(name)
+            self.graph.node.append(helper.make_node("Identity", [value], [name], name))
+        else:
+            node.output[list(node.output).index(value)] = name
+        array = self.state.arrays[buffer]
+        elem = helper.np_dtype_to_tensor_dtype(array.dtype)
+        self.new_outputs.append(helper.make_tensor_value_info(name, elem, array.shape))
+
+    # Outputs
+
+    def _file_outputs(self) -> Sequence[str]:
+        return [entry.name for entry in self.original.model.graph.output]
+
+    def _set_outputs(self) -> None:
+        """What the module returns, then what its buffers become; nodes that nothing needs any more are left out."""
+        asked = list(self.module.output_names)
+        file = {entry.name: entry for entry in self.graph.output}
+        updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)
+        kept = [name for name in file if name in updates and self._is_kept(name)]
+        results = [name for name in file if name not in updates]
+        described = {entry.name: entry for entry in self.graph.value_info} | file
+        entries = [described.get(name) or onnx.ValueInfoProto(name=name) for name in asked]
+        entries = [*entries, *(file[name] for name in kept), *self.new_outputs]
+        if results == asked and len(results) + len(kept) == len(file):
+            entries = [*file.values(), *self.new_outputs]  # in the order of the file
+        copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
+        del self.graph.output[:]
+        self.graph.output.extend(copies)
+        fewer = results != asked or len(kept) < len(updates & file.keys())
+        if fewer or any(values.absorbed for values in self.values.values()):
+            self._prune(results != asked)
+        given = {entry.name for entry in (*self.graph.input, *self.graph.output)}
+        drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether the next value of a buffer, an output of the file, still is one: its layer trains."""
+        layers = [placed for placed in self.module.placed if name.removesuffix(ENDING) in placed.statistics]
+        return all(map(self._trains, layers)) if layers else self.training is not False
+
+    def _prune(self, inputs_too: bool) -> None:
+        wanted = {entry.name for entry in self.graph.output}
+        nodes = self.graph.node
+        for index in range(len(nodes) - 1, -1, -1):
+            if wanted.isdisjoint(filter(None, nodes[index].output)):
+                del nodes[index]
+            else:
+                wanted |= reads_of([nodes[index]])
+        for tensor in [tensor for tensor in self.graph.initializer if tensor.name not in wanted]:
+            self.state.contents.pop(tensor.name, None)
+            self.graph.initializer.remove(tensor)
+        held = {tensor.name for tensor in self.original.model.graph.initializer}
+        for entry in [entry for entry in self.graph.input if entry.name not in wanted]:
+            if inputs_too or entry.name in held:
+                self.graph.input.remove(entry)

@@ -1,0 +1,114 @@
+"""The functions of a model while its floats become another type: one body for each kind of calls.
+
+A call with data and one with what is computed of shapes need different bodies, and so do calls that name different
+types in their attributes. Bodies that come out equal are one function; the first keeps its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from minorm.onnx.exporting.float_types import Made
+from minorm.onnx.exporting.retyped_values import Scope, Value
+from minorm.onnx.graph.draft import FLOATS, fresh, is_node
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.loading.flattening import MAX_DEPTH, MAX_NODES
+
+Key = tuple[str, str, str]  # domain, name, overload
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A function for one kind of calls: its name, the types in which it reads its inputs, and what it makes."""
+
+    name: str
+    reads: tuple[int, ...]
+    makes: tuple[tuple[Made, bool], ...]  # and whether it is silent
+
+
+class Functions:
+    """The functions of a model, and the variants that its calls ask for.
+
+    walk     goes through the nodes of a body
+    opset    of ONNX's own operators, by what imports say
+    taken    names of values that exist
+    """
+
+    def __init__(
+        self, model: Any, walk: Callable[[Scope], None], opset: Callable[[Any, str], int], taken: set[str]
+    ) -> None:
+        self.model, self.walk, self.opset, self.taken = model, walk, opset, taken
+        self.originals = {(f.domain, f.name, f.overload): f for f in model.functions}
+        self.titles: dict[str, set[str]] = {}  # names of functions, by domain
+        for domain, name, _ in self.originals:
+            self.titles.setdefault(domain, set()).add(name)
+        self.variants: dict[Any, Variant] = {}
+        self.bodies: dict[Key, dict[bytes, Any]] = {}  # of each function, by contents
+        self.stack: list[Key] = []
+        self.copied = 0  # nodes
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.originals
+
+    def variant(self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], guarded: bool) -> Variant:
+        """The function for calls with such values and attributes; written if it is not there yet."""
+        passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
+        says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
+        kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, guarded)
+        if kind not in self.variants:
+            if key in self.stack or len(self.stack) > MAX_DEPTH:
+                raise ExportError(f"export: function {key[1]!r} calls itself, or others more than {MAX_DEPTH} deep")
+            self.stack.append(key)
+            self.variants[kind] = self._body(key, inputs, passed, guarded)
+            self.stack.pop()
+        return self.variants[kind]
+
+    def _body(self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], guarded: bool) -> Variant:
+        original = self.originals[key]
+        self.copied += len(original.node)
+        if self.copied > MAX_NODES:
+            raise ExportError(f"export: the functions of the model, in all types, have more than {MAX_NODES} nodes")
+        function = onnx.FunctionProto()
+        function.CopyFrom(original)
+        what = f"function {key[1]!r}"
+        scope = Scope(function, ":".join(key), self.opset(function.opset_import, what), None, guarded, passed)
+        formal = []
+        for i, name in enumerate(function.input):
+            value = inputs[i] if i < len(inputs) else None
+            if value is None:
+                formal.append(scope.make(name, 0, silent=True))
+            else:
+                free = True if value.elem in FLOATS and not value.sequence else None
+                formal.append(scope.make(name, value.elem, silent=value.silent, sequence=value.sequence, free=free))
+        self.walk(scope)
+        makes = []
+        for i, name in enumerate(function.output):
+            found = scope.find(name) or scope.make(name, 0)
+            scope.read(function.output, i, found, found.elem if found.elem in FLOATS else 0)
+            makes.append((Made(found.elem, found.sequence), found.silent))
+        scope.finish(self.taken)
+        if not scope.opset and any(is_node(node) for node in function.node):
+            function.opset_import.add(version=self.opset(self.model.opset_import, "the model"))
+        reads = tuple(value.made if value.free and value.wanted else 0 for value in formal)
+        return Variant(self._filed(key, function), reads, tuple(makes))
+
+    def _filed(self, key: Key, function: Any) -> str:
+        """The name of this body: that of an equal one, the function's own, or where another has that a new one."""
+        bodies = self.bodies.setdefault(key, {})
+        contents = function.SerializeToString(deterministic=True)
+        if contents not in bodies:
+            if bodies:
+                function.name = fresh(function.name, self.titles[key[0]])
+            bodies[contents] = function
+        return str(bodies[contents].name)
+
+    def write(self) -> None:
+        """Put the bodies into the model; functions that nothing calls stay as they are."""
+        for key, bodies in self.bodies.items():
+            first, *others = bodies.values()
+            self.originals[key].CopyFrom(first)
+            self.model.functions.extend(others)

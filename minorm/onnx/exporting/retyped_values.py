@@ -1,0 +1,225 @@
+"""The values of one graph while its floats become another type: in which type each is made, and in which it is read.
+
+A value is read in one type by nodes of data, perhaps in another by shape arithmetic. What can be made in any type, an
+initializer, a Constant, a Cast of integers, is made in the type that is read, and a second time where there are two;
+anything else gets a Cast behind the node that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import AttributeProto, NodeProto, TensorProto, helper
+
+from minorm.onnx.exporting.float_types import Given, name_type, retype_tensor
+from minorm.onnx.graph.draft import FLOATS, constant_of, fresh
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.tensors import DTYPES
+
+
+@dataclass(eq=False)
+class Value:
+    """One value.
+
+    elem      its element type; of what is `free`, that of the file
+    silent    computed from shapes and constants alone
+    place     of the node that makes it, -1 for inputs and initializers; `output` is which of its outputs
+    free      a TensorProto or NodeProto that can make it in other types as well; True for an input of a function
+    may       the float types in which that can be
+    rounded   the wider type in which the node makes it, for lack of a narrower one
+    end       the type in which it must have its own name, because it is an output of the model
+    """
+
+    name: str
+    elem: int
+    silent: bool = False
+    sequence: bool = False
+    place: int = -1
+    output: int = 0
+    free: Any = None
+    may: Collection[int] = FLOATS
+    rounded: int = 0
+    end: int = 0
+    used: bool = False
+    wanted: set[int] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def given(self) -> Given:
+        """What a node sees of it."""
+        return Given(self.elem, self.sequence)
+
+    @property
+    def made(self) -> int:
+        """The type in which it is made."""
+        found = {elem for elem in self.wanted if elem in self.may}
+        if self.free is None or not found or (self.elem in found and self.end not in found):
+            return self.elem
+        return self.end if self.end in found else max(found, key=lambda elem: DTYPES[elem].itemsize)
+
+
+class Scope:
+    """One graph, or the body of a function, and the values that its nodes make.
+
+    guarded    whether it depends on data if it runs at all
+    passed     the attributes that the function around was called with
+    """
+
+    def __init__(
+        self,
+        holder: Any,
+        path: str,
+        opset: int,
+        around: Scope | None = None,
+        guarded: bool = False,
+        passed: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.holder, self.path, self.opset, self.around, self.guarded = holder, path, opset, around, guarded
+        self.passed = passed or {}
+        self.values: dict[str, Value] = {}
+        self.inner: list[Scope] = []
+        self.reads: list[tuple[Any, int, Value, int]] = []  # who reads what, in which type
+        self.behind: dict[int, list[NodeProto]] = {}  # nodes to put behind others, by their places
+        if around is not None:
+            around.inner.append(self)
+
+    def find(self, name: str) -> Value | None:
+        """The value of this name, here or in a graph around; None for an input that is left out."""
+        scope: Scope | None = self
+        while scope is not None and name:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.around
+        return self.make(name, 0) if name else None
+
+    def make(self, name: str, elem: int, **what: Any) -> Value:
+        """A new value."""
+        self.values[name] = Value(name, elem, **what)
+        return self.values[name]
+
+    def read(self, names: Any, place: int, value: Value, elem: int = 0) -> None:
+        """`names[place]` is to name the value in this type; 0: in the type it is made in."""
+        value.used = True
+        if elem:
+            value.wanted.add(elem)
+        self.reads.append((names, place, value, elem))
+
+    def finish(self, taken: set[str]) -> None:
+        """Name all values, tell those who read them, and put the new nodes in."""
+        scopes = [*self._all()]
+        for scope in scopes:
+            for value in scope.values.values():
+                scope._name(value, taken)
+        for scope in scopes:
+            for names, place, value, elem in scope.reads:
+                name = value.names[elem or value.made]
+                if isinstance(names[place], str):
+                    names[place] = name
+                else:  # an output of a graph
+                    names[place].name = name
+        for scope in reversed(scopes):  # what is inside first, because writing copies it
+            for value in scope.values.values():
+                scope._supply(value, taken)
+            scope._write()
+
+    def _all(self) -> Iterator[Scope]:
+        """This one, then those inside."""
+        pending = [self]
+        while pending:
+            scope = pending.pop()
+            yield scope
+            pending += reversed(scope.inner)
+
+    def _name(self, value: Value, taken: set[str]) -> None:
+        """Under which name the value is there in which type."""
+        made, others = value.made, sorted(value.wanted - {value.made})
+        if value.sequence and others and not value.free:
+            types = f"read as {DTYPES[others[0]]}, and made as {DTYPES[made]}"
+            raise ExportError(f"export: the sequence {value.name!r} is {types}")
+        for elem in (made, *others):
+            own = elem == (value.end or made)
+            value.names[elem] = value.name if own else fresh(f"{value.name}_{DTYPES[elem]}", taken)
+
+    def _supply(self, value: Value, taken: set[str]) -> None:
+        """Make the value in every type in which it is read."""
+        made = value.made
+        node = self.holder.node[value.place] if value.place >= 0 else None
+        source = value.names[made]
+        if node is not None:
+            if value.rounded and value.used:
+                source = fresh(f"{value.name}_{DTYPES[value.rounded]}", taken)
+                self._cast(value, source, made)
+            node.output[value.output] = source
+        for elem in sorted(value.names.keys() - {made}):
+            if isinstance(value.free, TensorProto):
+                tensor = self.holder.initializer.add()
+                tensor.CopyFrom(value.free)
+                tensor.name = value.names[elem]
+                make_in(tensor, elem)
+            elif isinstance(value.free, NodeProto) and elem in value.may:
+                copy = NodeProto()
+                copy.CopyFrom(value.free)
+                copy.name = copy.output[0] = value.names[elem]
+                make_in(copy, elem)
+                self.behind.setdefault(value.place, []).append(copy)
+            else:
+                self._cast(value, value.names[made], elem)
+        if made != value.elem and value.free is not True:
+            make_in(value.free, made)
+
+    def _cast(self, value: Value, source: str, elem: int) -> None:
+        name = value.names[elem]
+        to: Any = TensorProto.DataType.Name(elem) if self.opset < 6 else elem
+        self.behind.setdefault(value.place, []).append(helper.make_node("Cast", [source], [name], name, to=to))
+
+    def _write(self) -> None:
+        """New nodes into the list, new types into the descriptions."""
+        if self.behind:
+            old = list(self.holder.node)
+            self.holder.node.extend(self.behind.get(-1, ()))
+            for place, node in enumerate(old):
+                self.holder.node.extend([node, *self.behind.get(place, ())])
+            del self.holder.node[: len(old)]
+        inputs = self.holder.input if hasattr(self.holder, "initializer") else ()
+        for entry in inputs:
+            describe(entry, self.values[entry.name].made)
+        for entry in list(self.holder.value_info):
+            value = self.values.get(entry.name)
+            found = [elem for elem, name in value.names.items() if name == entry.name] if value is not None else []
+            if value is not None and value.rounded and not value.used:
+                found = [value.rounded]
+            if found:
+                describe(entry, found[0])
+            else:
+                self.holder.value_info.remove(entry)
+
+
+def make_in(maker: Any, elem: int) -> None:
+    """Let a tensor, a Constant or another node that names its type make it in this one."""
+    if isinstance(maker, TensorProto):
+        retype_tensor(maker, elem)
+    elif maker.op_type == "Constant":
+        tensor = constant_of(maker)
+        retype_tensor(tensor, elem)
+        given = AttributeProto(name="value", type=AttributeProto.TENSOR)
+        given.t.CopyFrom(tensor)
+        del maker.attribute[:]
+        maker.attribute.append(given)
+    else:
+        name_type(maker, elem)
+
+
+def describe(entry: Any, elem: int) -> None:
+    """Let the description of a float say this type, if it says one."""
+    if elem in FLOATS and entry.type.WhichOneof("value"):
+        tensor_type(entry).elem_type = elem
+
+
+def tensor_type(entry: Any) -> Any:
+    """The innermost type that a description says: of a tensor, or of the elements of a sequence."""
+    kind = entry.type
+    while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    return kind.tensor_type

@@ -1,0 +1,154 @@
+"""The tensors of a loaded module, put where its file holds them: initializers, Constants, functions, branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, numpy_helper
+
+from minorm.onnx.exporting.bodies import Bodies, place
+from minorm.onnx.graph import encoding
+from minorm.onnx.graph.draft import Values, constant_of
+from minorm.onnx.graph.names import reads_of
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.original import is_large
+
+
+class State:
+    """Parameters, buffers and constants of a module on their way into a model.
+
+    arrays      Parameters and buffers as they are now, by the names of the file
+    contents    initializers whose elements are still to be written, by name
+    reshaped    what has another shape than in the file
+    """
+
+    def __init__(self, module: GraphModule, model: Any, bodies: Bodies) -> None:
+        assert module.original is not None
+        self.module, self.original, self.graph, self.bodies = module, module.original, model.graph, bodies
+        held = module.tensors_by_name()
+        self.arrays = {name: _present(tensor) for name, tensor in held.items()}
+        for name, (weight, shape) in self.original.expanded.items():
+            self.arrays[name] = _widened(_present(held[weight]), shape)
+        self.contents: dict[str, Any] = {}
+        self.reshaped: list[str] = []
+
+    def apart(self) -> Iterator[str]:
+        """Names of tensors that a function's body holds, where its calls do not agree on them any more."""
+        homes = self.original.layout.homes
+        inside = [name for name in self.arrays if self.bodies.calls_around(name)]
+        together: dict[tuple[str, str], list[str]] = {homes[name][:2]: [] for name in inside}
+        for name, home in homes.items() if inside else ():
+            if home[:2] in together:
+                together[home[:2]].append(name)
+        for names in together.values():
+            arrays = [self.arrays.get(name) for name in names]
+            if not all(array is not None and same(array, arrays[0]) for array in arrays):
+                file = numpy_helper.to_array(constant_of(self.bodies.maker(names[0])))
+                yield from (name for name in names if name in self.arrays and not same(self.arrays[name], file))
+
+    def fill(self, names: Values) -> None:
+        """Put everything in its place; `names` finds new ones."""
+        self._set_constants()
+        self._set_state(names)
+
+    def _initializer(self, name: str) -> Any:
+        return next((tensor for tensor in self.graph.initializer if tensor.name == name), None)
+
+    def _set_constants(self) -> None:
+        """What the module holds and nobody trains: as the file has it."""
+        held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
+        for tensor in self.graph.initializer:
+            if tensor.name in held and is_large(tensor):
+                encoding.fill([(tensor, held[tensor.name].data)])
+        for node in self.graph.node:
+            here = node.op_type == "Constant" and node.output[0] in held and node.attribute[0].HasField("t")
+            if here and is_large(node.attribute[0].t):
+                encoding.fill([(node.attribute[0].t, held[node.output[0]].data)])
+
+    def _set_state(self, names: Values) -> None:
+        own = {tensor.name: tensor for tensor in self.graph.initializer}
+        for name, array in self.arrays.items():
+            if name in self.original.starts:
+                self._separate(name, array, names)
+            elif name in own and name not in self.original.layout.homes:
+                self._describe(own[name], array)
+                self.contents[name] = array
+            elif (node := self.bodies.maker(name)) is None:
+                holder, local = self.bodies.find(name)  # an initializer of a branch
+                tensor = next(t for t in holder.initializer if t.name == local)
+                self._describe(tensor, array)
+                encoding.fill([(tensor, array)])
+            elif node.op_type == "Constant":
+                self._set_constant(node, array)
+            elif not same(array, self._array(node.input[0])):  # an Identity of an equal tensor, once
+                place(self.graph.node, node, (), (), stays=False)
+                self._hold(name, array)
+
+    def _describe(self, tensor: Any, array: Any) -> None:
+        if tuple(tensor.dims) != array.shape:
+            self.reshaped.append(tensor.name)
+        encoding.describe(tensor, array)
+
+    def _set_constant(self, node: Any, array: Any) -> None:
+        if not node.attribute[0].HasField("t"):
+            del node.attribute[:]
+            node.attribute.add(name="value", type=AttributeProto.TENSOR)
+        self._describe(node.attribute[0].t, array)
+        encoding.fill([(node.attribute[0].t, array)])
+
+    def _hold(self, name: str, array: Any) -> None:
+        tensor = self.graph.initializer.add(name=name)
+        encoding.describe(tensor, array)
+        self.contents[name] = array
+
+    def _array(self, name: str) -> Any:
+        """What a value of the graph is now, where the file or the module says so."""
+        if name in self.arrays:
+            return self.arrays[name]
+        tensor, node = self._initializer(name), self.bodies.maker(name)
+        if tensor is None and node is not None and node.op_type == "Identity":
+            return self._array(node.input[0])
+        if tensor is None and node is not None and node.op_type == "Constant":
+            tensor = constant_of(node)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def differs(self, name: str) -> bool:
+        """Whether a buffer is no longer what the value is that it started from."""
+        if name not in self.original.starts:
+            return False
+        value, array = self.original.starts[name]
+        return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
+
+    def _separate(self, name: str, array: Any, names: Values) -> None:
+        """Statistics that the file merged with others, or computes, and that differ now get an initializer."""
+        if not self.differs(name):
+            return
+        own, node = name, self.bodies.maker(name)
+        readers = [other for other in self.graph.node if name in reads_of([other])]
+        if node is not None and all(other.op_type == "BatchNormalization" for other in readers):
+            place(self.graph.node, node, (), (), stays=False)  # an Identity, say, that gave it this name
+        elif name in names.taken:
+            own = names.fresh(name)
+        names.taken.add(own)
+        self._hold(own, array)
+        for placed in self.module.placed:
+            for index, statistic in enumerate(placed.statistics):
+                if statistic == name:
+                    self.bodies.maker(placed.value).input[3 + index] = own
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether two arrays have the same bits."""
+    return y is not None and x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _present(tensor: Any) -> Any:
+    return np.ascontiguousarray(tensor.detach().cpu().data).reshape(tensor.shape)
+
+
+def _widened(array: Any, shape: tuple[int, ...]) -> Any:
+    """What a file of this shape holds once for each sample: axes of length 1, and those in front, repeat."""
+    lengths = (1,) * (len(shape) - array.ndim) + array.shape
+    return np.broadcast_to(array, [m if n == 1 else n for n, m in zip(lengths, shape, strict=True)])

@@ -1,0 +1,174 @@
+"""The model itself says what is right of the file that was written of it: run by minorm, at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import no_grad
+from minorm.onnx.checking import trying
+from minorm.onnx.checking.comparing import Comparison, first_difference
+from minorm.onnx.checking.sandbox import Trial
+from minorm.onnx.checking.trying import Size
+from minorm.onnx.conversion.comparing import inputs_of, labels_of
+from minorm.onnx.exporting.lengths import REFUSALS
+from minorm.onnx.exporting.recording import results, same_random_numbers_after
+from minorm.onnx.exporting.tracing import Traced
+from minorm.onnx.graph.errors import ExportError, Unstable
+from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.load import load
+from minorm.onnx.loading.updates import ENDING
+from minorm.tensor import Tensor
+
+
+class TracedModel:
+    """What a traced model computes."""
+
+    name = "the model"
+    looks_inside = True
+
+    def __init__(self, traced: Traced) -> None:
+        self.traced, self.training = traced, traced.training
+
+    def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
+        """In this process; the example's results are known."""
+        return [tried(group, self._results) for group in groups]
+
+    def _results(self, size: Size) -> list[Tensor]:
+        traced = self.traced
+        return traced.results if size.exact else results(traced.model, self._args(size), traced.mode, traced.became)
+
+    def _args(self, size: Size) -> tuple[Any, ...]:
+        return self.traced.example.given([Tensor(array) for array in size.arrays().values()])
+
+    def where(self, new: Any, size: Size, folder: str | None) -> str:
+        """The node where the file leaves what the model does at this size.
+
+        The model is traced again beside the runs that made the file. Where a length or a number is not what the file
+        has, that is the place; else results differ, and onnxruntime's are held against the model's, node by node.
+        """
+        traced = self.traced
+        try:
+            follower = traced.follow(self._args(size), size.bound)
+        except (Unstable, ExportError) as error:
+            return f"; {str(error).removeprefix('export: ')}"
+        if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, traced.nodes, strict=False)):
+            return ""  # it was written in another way this time, so that places mean nothing
+        written = {node.name for node in new.graph.node}
+        for place, how in follower.strays:
+            node = traced.nodes[place]
+            if node.name:
+                where = f"node {node.name!r} ({node.operator})" if node.name in written else node.scope
+                return f"; in {where} {how}"
+        # What was changed in place is no longer what a node gave.
+        changed = [array for array, _ in follower.originals[-1].values()]
+        tensors = {
+            id(value): tensor
+            for value, tensor in follower.followed
+            if not any(np.may_share_memory(tensor.data, array) for array in changed)
+        }
+        right = {
+            name.name: tensors[id(value)].data
+            for theirs, ours in zip(follower.graph.nodes, traced.nodes, strict=False)
+            for value, name in zip(theirs.outputs, ours.outputs, strict=True)
+            if value is not None and name is not None and ours.name and name.name and id(value) in tensors
+        }
+        return first_difference(new, size, right, folder, self.training)
+
+
+def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]]) -> Trial:
+    """The first size of a group that a model takes, and what it refuses the others with."""
+    errors: list[str] = []
+    for place, size in enumerate(group):
+        try:
+            return Trial(place, errors, tuple(None if tensor is None else tensor.data for tensor in run(size)))
+        except (*REFUSALS, MemoryError) as error:
+            errors.append(" ".join(f"{type(error).__name__}: {error}".split())[:1000])
+    return Trial(None, errors)
+
+
+def against(traced: Traced) -> Comparison:
+    """What a traced model computes: of the example, and at other lengths of every free axis."""
+    example, symbols = traced.example, traced.example.symbols
+    labels: dict[str, list[int | str]] = {
+        name: [symbols.names[axes[i]] if i in axes else n for i, n in enumerate(tensor.shape)]
+        for name, tensor, axes in zip(example.names, example.tensors, example.axes, strict=True)
+    }
+    names = [entry.name for entry in traced.proto.graph.input]
+    return of(TracedModel(traced), dict(zip(names, labels.values(), strict=True)), example.tensors, traced.training)
+
+
+def of(source: Any, labels: trying.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
+    """What is right around an example; labels: of each input, its lengths, free ones by their names."""
+    arrays: Mapping[str, Any] = {name: tensor.data for name, tensor in zip(labels, example, strict=True)}
+    elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
+    return Comparison(source, trying.around(labels, elems, arrays, 2 if training else 1), "export")
+
+
+# A graph that was loaded and is written back
+
+
+class LoadedGraph:
+    """What a loaded graph computes in the mode that is written.
+
+    outputs    of the new file: a result of the graph by its place, the new contents of a buffer by its name, or None
+    """
+
+    name = "the model"
+    looks_inside = True
+
+    def __init__(self, model: GraphModule, training: bool | None, outputs: Sequence[int | str | None]) -> None:
+        self.model, self.mode, self.outputs = model, training, outputs
+        self.training = training is not False
+
+    def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
+        """In this process."""
+        return [tried(group, self._results) for group in groups]
+
+    def _results(self, size: Size) -> list[Tensor | None]:
+        args, buffers = tuple(map(Tensor, size.arrays().values())), [n for n in self.outputs if isinstance(n, str)]
+        found = results(self.model, args, self.mode, buffers)
+        after = dict(zip(buffers, found[len(self.model.output_names) :], strict=True))
+        return [found[n] if isinstance(n, int) else after[n] if n is not None else None for n in self.outputs]
+
+    def where(self, new: Any, size: Size, folder: str | None) -> str:
+        """The first node that onnxruntime and minorm, which reads the new file again, do not agree about."""
+        names = [name for node in new.graph.node for name in node.output if name]
+        try:
+            again = load(new, outputs=names)
+            with same_random_numbers_after(again), no_grad():
+                found = again(*(size.arrays()[entry.name] for entry in again.inputs))
+        except (*REFUSALS, MemoryError):
+            return ""
+        values = found if isinstance(found, tuple) else (found,)
+        right = dict(zip(names, (value.data for value in values), strict=True))
+        return first_difference(new, size, right, folder, self.training)
+
+
+def of_graph(
+    model: GraphModule,
+    new: Any,
+    training: bool | None,
+    output_names: Sequence[str],
+    example: Sequence[Tensor] | None = None,
+) -> Comparison:
+    """What a loaded graph computes: of an example and around it, or of random inputs as its file declares them.
+
+    new             the file that is written of it, without what it holds
+    output_names    in it, of what the graph returns; other outputs are what buffers become
+    """
+    entries, buffers = inputs_of(new.graph), dict(model.named_buffers())
+    labels = {entry.name: labels_of(entry, {}, "export") for entry in entries}
+    outputs: list[int | str | None] = []
+    for entry in new.graph.output:
+        buffer = entry.name.removesuffix(ENDING)
+        known = buffer if buffer in buffers and buffer != entry.name else None
+        outputs.append(list(output_names).index(entry.name) if entry.name in output_names else known)
+    source = LoadedGraph(model, training, outputs)
+    if example is not None:
+        return of(source, labels, example, training is not False)
+    elems = {entry.name: entry.type.tensor_type.elem_type for entry in entries}
+    return Comparison(source, trying.usual(labels, elems), "export")

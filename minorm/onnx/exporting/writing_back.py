@@ -1,0 +1,172 @@
+"""`export` of a module that `load` returned: its own file again, with what the user changed (restoring.py).
+
+Types, lengths, names and the opset follow in this order, each only if it is asked for; the elements of large tensors
+go in last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from minorm.onnx.checking import sandbox
+from minorm.onnx.conversion import convert, describing
+from minorm.onnx.exporting import fusing
+from minorm.onnx.exporting.inputs import Axes
+from minorm.onnx.exporting.restoring import Restorer
+from minorm.onnx.exporting.retyping import retype
+from minorm.onnx.graph import encoding
+from minorm.onnx.graph.draft import graphs_of
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.external import Weights
+from minorm.onnx.graph.names import names_of
+from minorm.onnx.loading import metadata
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.tensor import Tensor
+
+
+def write_back(
+    module: GraphModule,
+    examples: Sequence[Tensor] | None,
+    *,
+    opset_version: int | None,
+    training: bool | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    dynamic_axes: Axes | None,
+    fuse_norms: bool,
+    weights: Weights,
+) -> onnx.ModelProto:
+    """The ModelProto. Raises NeedsExample where only tracing can say what the module is now."""
+    model, contents = restored(module, training, opset_version)
+    metadata.rewrite(model, module, training)
+    if fuse_norms:
+        fusing.fuse(model)
+    if dynamic_axes is not None:
+        _limit(model, module, examples, dynamic_axes)
+    for given, entries, what in (
+        (input_names, module.input_names, "input"),
+        (output_names, module.output_names, "output"),
+    ):
+        if given is not None:
+            _rename(model, entries, given, what)
+    _fill(model, contents, weights)
+    return model
+
+
+def restored(
+    module: GraphModule, training: bool | None, opset: int | None, embedded: bool = False
+) -> tuple[Any, dict[str, Any]]:
+    """The ModelProto, in the module's types and of the opset asked for, without large tensors; what those hold.
+
+    embedded    whether it becomes a part of another graph, to which it gives all that its buffers become
+    """
+    restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
+    model = restorer.restore()
+    contents = restorer.state.contents
+    own = [tensor for tensor in model.graph.initializer if tensor.name in contents]
+    encoding.fill((t, contents[t.name]) for t in own if contents[t.name].size <= describing.SMALL)
+    dtype = module.converted_to()
+    if dtype is not None:
+        retype(model, dtype, {}, {*restorer.state.arrays, *contents})
+    if restorer.state.reshaped:
+        _infer_again(model, restorer.state.reshaped)
+    if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # where the graph was cut
+        describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
+    if opset is not None and opset != restorer.original.opset:
+        convert.rewrite(model, opset)
+    return model, contents
+
+
+def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
+    """The elements of initializers, here or in the other file; those that shape inference wanted are there already."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
+    weights.decide([contents[name] for name in tensors])
+    for name, tensor in tensors.items():
+        if weights.take(contents[name], tensor):
+            tensor.ClearField("raw_data")
+        elif contents[name].size > describing.SMALL:
+            encoding.fill([(tensor, contents[name])])
+
+
+def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
+    """Lengths, after some tensor got another shape; ExportError with the first node that disagrees."""
+    for entry in model.graph.output:
+        for dim in entry.type.tensor_type.shape.dim:
+            dim.Clear()
+    describing.describe_anew(model)
+    answer = sandbox.ask(describing.skeleton(model), None, checker="full")
+    if answer.failure is not None:
+        raise ExportError(
+            f"export: {', '.join(map(repr, reshaped))} no longer has the shape of the file, and the graph does not "
+            f"fit: {answer.failure[1].text}"
+        )
+
+
+def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:
+    """The free axes that `dynamic_axes` names get its names; the others get the example's lengths."""
+    bound: dict[str, int | str] = {}  # names of lengths -> what they become
+    inputs = {entry.name: entry for entry in model.graph.input}
+    for name in asked.keys() - inputs.keys() - {entry.name for entry in model.graph.output}:
+        raise ValueError(
+            f"export: dynamic_axes names {name!r}; the graph has the inputs {', '.join(module.input_names)}"
+        )
+    for place, name in enumerate(module.input_names):
+        labels = asked.get(name, {})
+        dims = inputs[name].type.tensor_type.shape.dim
+        named = dict(labels) if isinstance(labels, Mapping) else {axis: f"{name}_axis_{axis}" for axis in labels}
+        named = {axis % max(1, len(dims)): label for axis, label in named.items()}
+        for axis, dim in enumerate(dims):
+            fixed = dim.HasField("dim_value")
+            if axis in named and fixed:
+                raise ValueError(
+                    f"export: dynamic_axes names axis {axis} of {name!r}, which the file fixes at {dim.dim_value}; a "
+                    "graph that is written back has the free axes of its file"
+                )
+            if fixed:
+                continue
+            if axis not in named and examples is None:
+                raise ValueError(
+                    f"export: dynamic_axes does not name axis {axis} of {name!r}, which is free in the file; give an "
+                    "example, whose length it gets"
+                )
+            new: int | str = named[axis] if axis in named else examples[place].shape[axis]  # type: ignore[index]
+            if dim.dim_param:
+                bound[dim.dim_param] = new
+            else:
+                _say(dim, new)
+    for entry in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dim in entry.type.tensor_type.shape.dim:
+            if dim.dim_param in bound:
+                _say(dim, bound[dim.dim_param])
+    if any(isinstance(length, int) for length in bound.values()):
+        describing.describe_anew(model)
+
+
+def _say(dim: Any, length: int | str) -> None:
+    if isinstance(length, int):
+        dim.dim_value = length
+    else:
+        dim.dim_param = length
+
+
+def _rename(model: Any, old: Sequence[str], new: Sequence[str], what: str) -> None:
+    """Give the inputs or outputs other names."""
+    if len(new) != len(old):
+        raise ValueError(f"export: {what}_names has {len(new)} names; the graph has {len(old)} {what}s")
+    names = {before: str(after) for before, after in zip(old, new, strict=True) if before != after}
+    taken = set(names_of(model)) & set(names.values())
+    if taken or len(set(new)) != len(new):
+        raise ExportError(f"export: the name {min(taken or new)!r} is taken in the graph; choose another")
+    pending = [model.graph] if names else []
+    while pending:
+        graph = pending.pop()
+        for entry in (*graph.input, *graph.output, *graph.value_info):
+            entry.name = names.get(entry.name, entry.name)
+        for node in graph.node:
+            for values in (node.input, node.output):
+                for index, value in enumerate(values):
+                    values[index] = names.get(value, value)
+            pending += [inner for _, inner in graphs_of(node)]

@@ -1,0 +1,85 @@
+"""Lengths that a caller gives inputs: whole shapes, {"x": (1, 3, 48, 64)}, or one free axis by its name, {"h": 48}."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Shapes = Mapping[str, int | Sequence[int]]
+Declared = Mapping[str, Sequence[int | str] | None]  # as a file says it; a str is a free axis, None a free rank
+
+NAMELESS = ("", "?")
+
+
+def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
+    """The shapes of all inputs, with the lengths that are given in place of the free ones.
+
+    A length goes to every axis of its name; a key that names an input and an axis is the input. ValueError says what
+    does not fit, and at which axis.
+    """
+    free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
+    wholes: dict[str, tuple[int, ...]] = {}
+    axes: dict[str, int] = {}
+    for key, value in shapes.items():
+        lengths = _lengths(key, value)
+        if key in declared:
+            wholes[key] = lengths
+        elif key not in free:
+            raise ValueError(f"there is no input and no free axis {key!r}; the model has {listed(declared)}")
+        elif len(lengths) != 1:
+            raise ValueError(f"shapes gives axis {key!r} {len(lengths)} lengths; expected one")
+        else:
+            axes[key] = lengths[0]
+    bound = dict(axes)
+    for name, lengths in wholes.items():
+        for axis, (label, n) in enumerate(_fitted(name, declared[name], lengths)):
+            if label in axes and axes[label] != n:
+                raise ValueError(f"shapes gives axis {axis} of {name!r} length {n}, and axis {label!r} {axes[label]}")
+            bound.setdefault(label, n)
+    return {
+        name: wholes[name] if name in wholes else None if dims is None else tuple(_of(bound, n) for n in dims)
+        for name, dims in declared.items()
+    }
+
+
+def declared_of(entry: Any) -> tuple[int | str, ...] | None:
+    """The lengths that a ValueInfoProto declares: "" for a free axis without a name; None for a free rank."""
+    kind = entry.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in kind.shape.dim)
+
+
+def listed(declared: Declared) -> str:
+    """`x (n, 3, h, w), ids (n)`."""
+    return ", ".join(
+        f"{name} ({', '.join(map(str, dims))})" if dims is not None else name for name, dims in declared.items()
+    )
+
+
+def _lengths(key: str, value: Any) -> tuple[int, ...]:
+    try:
+        given = [value] if hasattr(value, "__index__") else list(value)
+        lengths = tuple(operator.index(n) for n in given if not isinstance(n, bool))
+    except TypeError:
+        lengths, given = (), [None]
+    if len(lengths) != len(given) or any(n < 0 for n in lengths):
+        raise ValueError(f"shapes gives {key!r} {value!r}; expected lengths, ints of at least 0")
+    return lengths
+
+
+def _fitted(name: str, dims: Sequence[int | str] | None, lengths: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """The name of each axis and its length; ValueError where the file says another one."""
+    if dims is not None and len(dims) != len(lengths):
+        said = f"{len(dims)}: {listed({name: dims})}"
+        raise ValueError(f"shapes gives {name!r} {len(lengths)} axes; the file says {said}")
+    for axis, n in enumerate(lengths):
+        own = "" if dims is None else dims[axis]
+        if isinstance(own, int) and own != n:
+            raise ValueError(f"shapes gives axis {axis} of {name!r} length {n}; the file says {own}")
+        yield (own if isinstance(own, str) else ""), n
+
+
+def _of(bound: Mapping[str, int], length: int | str) -> int | str:
+    return bound.get(length, length) if isinstance(length, str) and length not in NAMELESS else length

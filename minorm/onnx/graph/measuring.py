@@ -1,0 +1,164 @@
+"""A length that follows free axes, as nodes that compute it when the graph runs.
+
+The shape of a tensor has it, or it is a formula of the free axes, or of the lengths that tensors have: a multiple, half
+of one, a product of two. What fits only some of the runs is no form: every one of them must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.sizes import Length, Size
+
+if TYPE_CHECKING:
+    from minorm.onnx.graph.graph import Graph, Value
+
+PERIODS = (2, 3, 4)  # strides whose padding is found to repeat
+PAIRS = 64  # lengths of which products are tried, the inputs' and those that came last
+
+
+def measure(g: Graph, size: Size) -> Value:
+    """An int64 tensor of shape (1,) that holds `size`."""
+    for value, axis in _axes(g):
+        if value.known_shape[axis] == size:
+            shape = g.add("Shape", value, shape=(value.ndim,), dtype=dtypes.int64)
+            return g.add("Gather", shape, _number(g, axis, "axis"), shape=(1,), axis=0)
+    if max(size.values) < 0:  # counted from the end
+        return g.add("Mul", g.length(0 - size), _number(g, -1))  # type: ignore[arg-type]
+    formula = g.symbols.formula(size)
+    if formula is None:
+        return _derived(g, size)
+    total: Value | None = None
+    for factor, names in formula.terms:
+        part = _number(g, factor, "factor")
+        for name in names:
+            part = g.add("Mul", part, g.length(_free(g, name)))
+        total = part if total is None else g.add("Add", total, part)
+    assert total is not None
+    return g.add("Add", total, _number(g, formula.constant)) if formula.constant else total
+
+
+def _number(g: Graph, n: int, name: str = "constant") -> Value:
+    return g.constant([n], np.int64, name)
+
+
+def _axes(g: Graph) -> Iterator[tuple[Value, int]]:
+    """Every free axis of every tensor so far, the inputs' first."""
+    produced = [value for node in g.nodes for value in node.outputs if value is not None]
+    for value in g.inputs + produced:
+        for axis, length in enumerate(value.shape or ()):
+            if isinstance(length, Size):
+                yield value, axis
+
+
+def _free(g: Graph, name: str) -> Size:
+    size = g.symbols.size(g.symbols.names.index(name))
+    assert isinstance(size, Size)
+    return size
+
+
+def _derived(g: Graph, size: Size) -> Value:
+    """From the lengths that tensors have: a * n + b, n // d or ceil(n / d) and more, what these leave of n, n * m.
+
+    Those of the last tensor come first: it is the one that is cut or padded.
+    """
+    found = [n for value, axis in _axes(g) if isinstance(n := value.known_shape[axis], Size)]
+    known = list(dict.fromkeys(reversed(found)))
+    for whole, way in product(known, (_line, _quotient, _rest)):
+        compute = way(whole, size)
+        if compute is not None:
+            return compute(g, g.length(whole))
+    for n, m in combinations_with_replacement([*known[:PAIRS], *known[PAIRS:][-PAIRS:]], 2):
+        if n * m == size:
+            return g.add("Mul", g.length(n), g.length(m))
+    seen = " or ".join(map(str, dict.fromkeys(size.values)))
+    raise Decline(f"needs at run time the length {seen}, which no tensor has", size)
+
+
+Compute = Callable[["Graph", "Value"], "Value"]
+
+
+def _line(whole: Size, size: Size) -> Compute | None:
+    """a * n + b; two points lie on a line always, so that more are asked for unless b is 0."""
+    pairs = sorted(set(zip(whole.values, size.values, strict=True)))
+    (n, m), (last, end) = pairs[0], pairs[-1]
+    a = (end - m) // (last - n) if last != n else 0
+    b = m - a * n
+    if not a or whole * a + b != size or (b and len(pairs) < 3):
+        return None
+
+    def compute(g: Graph, length: Value) -> Value:
+        scaled = g.add("Mul", length, _number(g, a)) if a != 1 else length
+        return g.add("Add", scaled, _number(g, b)) if b else scaled
+
+    return compute
+
+
+def _quotient(whole: Size, size: Size) -> Compute | None:
+    """(n + c) // d with c = k * d, or k * d + d - 1 to round up: three points or more, or two of whole multiples."""
+    pairs = sorted(set(zip(whole.values, size.values, strict=True)))
+    (n, m), (last, end) = pairs[0], pairs[-1]
+    divisor = round((last - n) / (end - m)) if end != m else 0
+    if divisor < 2 or min(size.values) < 1 or (len(set(size.values)) < 3 and size * divisor != whole):
+        return None
+    least = max(m * divisor - n for n, m in pairs)  # of what fits all points
+    down = -(-least // divisor) * divisor
+    up = -(-(least + 1) // divisor) * divisor - 1
+    more = next((c for c in (down, up) if (whole + c) // divisor == size), None)
+    if more is None:
+        return None
+
+    def compute(g: Graph, length: Value) -> Value:
+        return g.add("Div", g.add("Add", length, _number(g, more)) if more else length, _number(g, divisor))
+
+    return compute
+
+
+def _rest(whole: Size, size: Size) -> Compute | None:
+    """n without one of its quotients."""
+    part = whole - size
+    compute = _quotient(whole, part) if isinstance(part, Size) else None
+    return None if compute is None else lambda g, n: g.add("Sub", n, compute(g, n))
+
+
+# Padding
+
+
+def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequence[Length | Value]:
+    """How much goes before and after an axis of length n to make it m, where n follows a free axis.
+
+    To the length of another tensor, it is the difference, or the halves of it. To whole strides, the padding called
+    SAME, it depends on n % stride alone.
+    """
+    if not isinstance(n, Size) or not (isinstance(low, Size) or isinstance(high, Size)):
+        return low, high
+    if isinstance(m, Size) and any(value.known_shape[axis] == m for value, axis in _axes(g)):
+        total = m - n
+        half = total // 2
+        if {low, high} <= {0, total, half, total - half}:
+            difference = g.add("Sub", g.length(m), g.length(n))
+            halved = g.add("Div", difference, _number(g, 2))
+            rest = g.add("Sub", difference, halved)
+            found = {total - half: rest, half: halved, total: difference}
+            return found.get(low, low), found.get(high, high)
+    return _periodic(g, low, n), _periodic(g, high, n)
+
+
+def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
+    """`size` looked up under the remainder of a length; `size` itself where it does not repeat with that."""
+    pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
+    for period in PERIODS:
+        table: dict[int, int] = {}
+        fits = all(table.setdefault(n % period, m) == m for n, m in pairs)
+        if fits and len(table) == period < len(pairs):
+            n, divisor = g.length(of), _number(g, period)
+            remainder = g.add("Sub", n, g.add("Mul", g.add("Div", n, divisor), divisor))
+            found = g.constant([table[i] for i in range(period)], np.int64, "table")
+            return g.add("Gather", found, remainder, shape=(1,), axis=0)
+    return size

@@ -1,0 +1,39 @@
+"""The names in a model: those that exist, so that new ones differ, and those that somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minorm.onnx.graph.draft import graphs_of
+from minorm.onnx.graph.tensors import text
+
+
+def names_of(model: Any) -> Iterable[str]:
+    """Every name of a value or a node anywhere in the model, which what is new must not take."""
+    pending = [model.graph]
+    for function in model.functions:
+        yield from function.input
+        yield from function.output
+    holders: list[Any] = [*pending, *model.functions]
+    while holders:
+        holder = holders.pop()
+        if hasattr(holder, "initializer"):
+            yield from (entry.name for entry in (*holder.input, *holder.output, *holder.initializer))
+        for node in holder.node:
+            for word in (node.name, node.op_type, node.domain, *(a.name for a in node.attribute)):
+                text(word, "a name in a node")
+            yield node.name
+            yield from node.input
+            yield from node.output
+            holders += [graph for _, graph in graphs_of(node)]
+
+
+def reads_of(nodes: Any) -> set[str]:
+    """The names that nodes read, those inside their graphs too."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input)
+        for _, graph in graphs_of(node):
+            found |= reads_of(graph.node) | {entry.name for entry in graph.output}
+    return found

@@ -1,0 +1,56 @@
+"""The module of the network that a node comes from, as exporters say it: `layer1.0.conv1`.
+
+PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the last
+word of a module's path and the numbers behind it, so a child of a Sequential repeats its parent's part. The newer
+exporter writes whole paths into the nodes' metadata. TensorFlow's names are plain, `model/conv1/Conv2D`, and so are
+minorm's, `layer1.0.conv1/Conv`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+SCOPES = "pkg.torch.onnx.name_scopes"  # a Python list as text: ['', 'layer1', 'layer1.0', 'conv2d_3']
+LONGEST = 4096  # characters of what may be a path
+
+_QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
+_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # what TensorFlow puts around a whole model
+
+
+def of(node: Any) -> str:
+    """The path of the module that a NodeProto comes from, as far as it says so; "" for the outermost."""
+    scopes = _scopes(node)
+    return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
+
+
+def call(node: Any) -> str:
+    """The call inside the module that a NodeProto comes from, `conv2d_3`; "" where it does not say so."""
+    return "".join((_scopes(node) or [])[-1:])
+
+
+def _scopes(node: Any) -> list[str] | None:
+    """The path of each module around a node, and the call in the innermost; None where there is no such metadata."""
+    for entry in node.metadata_props:
+        if entry.key == SCOPES and isinstance(entry.value, str) and len(entry.value) <= LONGEST:
+            return ["".join(found) for found in _QUOTED.findall(entry.value)]
+    return None
+
+
+def of_name(name: Any) -> str:
+    """The path in a node's name, whose last part is the operator's."""
+    if not isinstance(name, str) or "/" not in name or len(name) > LONGEST:
+        return ""
+    path = before = ""
+    for part in name.split("/")[:-1]:
+        if not part or _CALL.fullmatch(part):
+            continue
+        repeats = before and part.startswith(f"{before}.")
+        path = path + part[len(before) :] if repeats else f"{path}.{part}" if path else part
+        before = part
+    return path
+
+
+def prefix(name: str) -> str:
+    """What stands before the last dot of a tensor's name: the path of its module, if a person named it."""
+    return name.rpartition(".")[0]

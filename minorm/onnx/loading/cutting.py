@@ -1,0 +1,48 @@
+"""Where a graph can be cut in front of nodes that minorm does not have: `load(..., outputs=[...])`.
+
+Every value can be had that depends on no such node. Proposed are those where the graph goes on into what cannot be
+had, and of these the last: none that another one is computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from minorm.onnx.graph.reading import Node
+
+MOST = 8  # names that a message gives
+_SIZES = frozenset(("Shape", "Size"))
+
+
+def values(
+    nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str], missing: Collection[Node]
+) -> list[str]:
+    """The names of the last values that depend on the inputs, and on none of `missing`; in the order of the file."""
+    lost, live = set[str](), set(inputs)
+    missed = {id(node) for node in missing}
+    good: list[Node] = []
+    for node in nodes:
+        read = [*node.inputs, *(guard for guard, _ in node.guards)]
+        if id(node) in missed or not lost.isdisjoint(read):
+            lost.update(filter(None, node.outputs))
+        else:
+            good.append(node)
+            if node.operator not in _SIZES and not node.guards and not live.isdisjoint(node.inputs):
+                live.update(filter(None, node.outputs))
+    ends = {name for node in nodes for name in node.inputs if not lost.isdisjoint(node.outputs)} | set(outputs)
+    found: list[str] = []
+    covered = set[str]()  # what a value that was found is computed from
+    for node in reversed(good):
+        own = [name for name in node.outputs if name in ends and name in live and name not in covered]
+        found += own[::-1]
+        if own or not covered.isdisjoint(node.outputs):
+            covered.update(node.inputs)
+    return found[::-1]
+
+
+def advice(names: Sequence[str]) -> str:
+    """The sentence that proposes to cut there; "" where there is nothing to have."""
+    if not names:
+        return ""
+    more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"load(..., outputs=[{', '.join(map(repr, names[:MOST]))}]) loads the graph in front of them{more}"

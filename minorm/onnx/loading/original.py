@@ -1,0 +1,137 @@
+"""What a loaded module keeps of its file, so that `export` can write it back: the graph without the large tensors.
+
+What the module holds, Parameters, buffers and constants, is left out of the copy: its contents are the module's now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from minorm.nn import Module
+from minorm.onnx.graph import tensors
+from minorm.onnx.graph.draft import tensors_of
+from minorm.onnx.graph.encoding import PAYLOAD, fill
+from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading.flattening import Layout
+
+LEAST = 1024  # bytes; what is smaller stays in the copy
+
+
+@dataclass
+class Placed:
+    """A node whose form in the file says the mode of a layer. value: its first output, in the flat list."""
+
+    value: str
+    operator: str
+    layer: Module
+    statistics: tuple[str, ...]  # the buffers that it owns
+
+
+class Start(NamedTuple):
+    """What a buffer started from: a value of the file, and its contents."""
+
+    value: str
+    array: Any
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file that became a module, without what the module holds. Copies of the module share it; nobody changes it.
+
+    model       its ModelProto; a tensor that is held has a name, a type and a shape
+    layout      how functions and branches were written out
+    starts      of a buffer that is no initializer under its own name: the value of the file that it started from
+    expanded    tensors that hold a Parameter once for each sample: that Parameter, and the shape in the file
+    outside     whether weights lay in other files
+    """
+
+    model: Any
+    layout: Layout
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    expanded: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    outside: bool = False
+
+    def __deepcopy__(self, memo: Any) -> Original:
+        return self
+
+    @property
+    def opset(self) -> int:
+        """The opset of ONNX's own operators."""
+        return max(entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx"))
+
+
+def keep(
+    model: Any,
+    layout: Layout,
+    folder: str | None,
+    budget: Budget,
+    held: Collection[str],
+    read: Collection[str] | None,
+    starts: Mapping[str, Start],
+    expanded: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> Original:
+    """A copy of the model without the contents of what is `held`.
+
+    folder    where weights lie that are not in the file
+    read      the values that the module reads, where the graph was cut: other initializers are left out
+    """
+    copy = onnx.ModelProto()
+    _copy(model, copy, "graph")
+    _graph(model.graph, copy.graph, held, read)
+    outside = any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model))
+    for tensor in tensors_of(copy) if outside else ():
+        if tensor.data_location == TensorProto.EXTERNAL:
+            array = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)
+            tensor.ClearField("data_location")
+            del tensor.external_data[:]
+            fill([(tensor, array)], "load")
+    return Original(copy, layout, dict(starts), dict(expanded), outside)
+
+
+def _graph(old: Any, new: Any, held: Collection[str], read: Collection[str] | None) -> None:
+    _copy(old, new, "initializer", "node")
+    for tensor in old.initializer:
+        if read is None or tensor.name in read:
+            _tensor(tensor, new.initializer.add(), held)
+    for node in old.node:
+        _node(node, new.node.add(), held)
+
+
+def _node(old: Any, new: Any, held: Collection[str]) -> None:
+    if old.op_type != "Constant" or len(old.attribute) != 1 or not old.attribute[0].HasField("t"):
+        new.CopyFrom(old)
+        return
+    _copy(old, new, "attribute")
+    given = new.attribute.add(name=old.attribute[0].name, type=AttributeProto.TENSOR)
+    _tensor(old.attribute[0].t, given.t, {old.attribute[0].t.name} if old.output and old.output[0] in held else ())
+
+
+def _copy(old: Any, new: Any, *but: str) -> None:
+    """The fields of a message but for some; text that is none, in a comment say, is left out."""
+    for entry in old.DESCRIPTOR.fields:
+        if entry.name in but:
+            continue
+        if entry.is_repeated:
+            getattr(new, entry.name).extend(getattr(old, entry.name))
+        elif old.HasField(entry.name):
+            with suppress(UnicodeDecodeError):
+                setattr(new, entry.name, getattr(old, entry.name))
+
+
+def _tensor(old: Any, new: Any, held: Collection[str]) -> None:
+    if old.name not in held or not is_large(old):
+        new.CopyFrom(old)
+        return
+    _copy(old, new, *PAYLOAD, "data_location", "external_data", "segment")
+
+
+def is_large(tensor: Any) -> bool:
+    """Whether the contents of a tensor that is held are left out."""
+    return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize >= LEAST

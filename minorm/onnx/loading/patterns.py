@@ -1,0 +1,191 @@
+"""GroupNorm, LayerNorm and RMSNorm as exporters write them in other operators, found in a flat list of nodes.
+
+    LayerNorm    d = x - ReduceMean(x);  d / Sqrt(ReduceMean(d^2) + eps) * weight + bias
+    RMSNorm      x / Sqrt(ReduceMean(x^2) + eps) * weight
+    GroupNorm    Reshape to (N, groups, ...), InstanceNormalization without weights or the formula of LayerNorm,
+                 Reshape back, * weight + bias, one number a channel
+
+The formulas stand in formulas.py. Whatever is not certainly such a norm is left alone: eps is a fixed number, axes are
+the last ones, shapes of weights belong to them, and nobody else reads what is in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.formulas import Norm, by_moments, standardized
+from minorm.onnx.loading.wiring import Wiring
+
+BEHIND = -1  # in a target shape: whatever is left
+
+
+def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
+    """The norms among these nodes, in order; no node is part of two."""
+    taken = set[int]()
+    for node in nodes:
+        if node.operator not in _STARTS or node.domain or "broadcast" in node.attributes:
+            continue
+        for norm in _norms(node, wiring):
+            if not any(id(part) in taken for part in norm.nodes) and wiring.is_private(norm.nodes, norm.result):
+                taken.update(id(part) for part in norm.nodes)
+                yield norm
+                break
+
+
+def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
+    """What the standardization that ends with this node may be, the longest first."""
+    core = _STARTS[node.operator](node, wiring)
+    if core is None:
+        return
+    group = _group(core, wiring) if core.weight is None or core.per_group else None
+    if group is not None:
+        yield from _with_weights(group, wiring)
+    elif core.axes and _are_last(core, wiring) and wiring.held(core.x) is None:
+        yield from (norm for norm in _with_weights(core, wiring) if norm.weight is not None or len(norm.axes) == 1)
+
+
+def _instances(node: Node, w: Wiring) -> Norm | None:
+    """InstanceNormalization, over axes that are counted once its input is known; scale 1 and bias 0 are no weights."""
+    eps = float(node["epsilon"])
+    if node.described is not None or len(node.inputs) != 3 or not eps >= 0:
+        return None
+    found = Norm("LayerNorm", (node,), node.inputs[0], node.outputs[0], eps)
+    scale, bias = (w.array(name) for name in node.inputs[1:])
+    if scale is not None and bias is not None and (scale == 1).all() and not bias.any():
+        return found
+    weight, shift = (w.held(name) for name in node.inputs[1:])
+    if weight is None or shift is None or not {weight.name, shift.name} <= w.arrays.keys():  # numbers of a program
+        return None
+    return replace(found, weight=weight, bias=shift, per_group=True)
+
+
+_STARTS = {"InstanceNormalization": _instances, "Div": standardized, "Mul": standardized, "Add": by_moments}
+
+
+def _are_last(core: Norm, w: Wiring) -> bool:
+    """Whether the axes are the last ones, as far as it is known how many there are."""
+    count = len(core.axes)
+    if core.axes[0] < 0:
+        return core.axes == tuple(range(-count, 0))
+    rank = w.ranks.get(core.x) or w.ranks.get(core.result)
+    return rank is not None and core.axes == tuple(range(rank - count, rank))
+
+
+# Groups of channels
+
+
+def _group(core: Norm, w: Wiring) -> Norm | None:
+    """The GroupNorm around a standardization of (N, groups, ...) over all axes behind these two."""
+    first, last = w.maker(core.x, "Reshape"), w.reader(core.result, "Reshape")
+    if first is None or last is None or core.kind != "LayerNorm" or last.inputs[0] != core.result:
+        return None
+    groups, shape = _target(first, w), _target(last, w)
+    if core.per_group and (
+        groups is None or any(held.shape != groups[1:2] for held in (core.weight, core.bias) if held)
+    ):
+        return None
+    if groups is None or len(groups) < 3 or groups[0] < 0 or groups[1] < 1 or 0 in groups[1:]:
+        return None
+    if core.axes and core.axes not in (tuple(range(2, len(groups))), tuple(range(2 - len(groups), 0))):
+        return None
+    if shape is None:
+        like = w.maker(last.inputs[1], "Shape") if last.has(1) else None
+        if like is None or like.inputs[0] != first.inputs[0] or like.get("start") or like.get("end") is not None:
+            return None
+    elif (
+        len(shape) < 2
+        or shape[0] not in (0, groups[0] or shape[0])
+        or shape[0] < 0
+        or shape[1] < 1
+        or 0 in shape[1:]
+        or shape[1] % groups[1]
+    ):
+        return None
+    nodes = (first, *core.nodes, last)
+    return replace(
+        core, kind="GroupNorm", nodes=nodes, x=first.inputs[0], result=last.outputs[0], axes=(), groups=groups,
+        shape=shape,
+    )  # fmt: skip
+
+
+def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
+    """The shape that a Reshape asks for, in which 0 keeps a length; None where it is computed."""
+    given = node.attributes.get("shape")
+    if given is None and node.has(1) and not node.get("allowzero"):
+        given = w.integers(node.inputs[1])
+    return None if given is None else tuple(int(n) for n in given)
+
+
+# Weight and bias
+
+
+def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
+    """The norm with the multiplication and the addition behind it, as far as these are its weight and its bias."""
+    if norm.per_group:
+        yield norm
+        return
+    if norm.weight is not None:
+        if not all(held is None or _fits(held.shape, norm, w) for held in (norm.weight, norm.bias)):
+            return
+        scaled: Norm | None = norm
+    else:
+        scaled = _behind(_with_cast(norm, w), "Mul", w)
+    if (
+        scaled is not None
+        and norm.kind != "RMSNorm"
+        and norm.bias is None
+        and (shifted := _behind(scaled, "Add", w)) is not None
+    ):
+        yield shifted
+    if scaled is not None:
+        yield scaled
+    if scaled is not norm:
+        yield norm
+
+
+def _with_cast(norm: Norm, w: Wiring) -> Norm:
+    """The norm and a Cast behind it to the type that it has."""
+    cast = w.reader(norm.result, "Cast", "CastLike")
+    if cast is None or cast.inputs[0] != norm.result or not w.keeps_type(cast):
+        return norm
+    return replace(norm, nodes=(*norm.nodes, cast), result=cast.outputs[0])
+
+
+def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
+    """The norm and the one node that reads it, if that is `operator` with a tensor of the file for its channels."""
+    node = w.reader(norm.result, operator)
+    if node is None or len(node.inputs) != 2:
+        return None
+    other = node.inputs[1] if node.inputs[0] == norm.result else node.inputs[0]
+    like = w.maker(other, "CastLike")
+    given = (like,) if like is not None and like.inputs[1] == norm.result else ()
+    longer = replace(norm, nodes=(*norm.nodes, *given, node), result=node.outputs[0])
+    array = w.array(other)
+    neutral = 1.0 if operator == "Mul" else 0.0
+    if norm.kind == "GroupNorm" and array is not None and array.size == 1 and w.number(other) == neutral:
+        return longer  # so an exporter writes that there are no weights
+    held = w.held(other)
+    if held is None or not _fits(held.shape, norm, w):
+        return None
+    if operator == "Mul":
+        return replace(longer, weight=held)
+    same = norm.weight is not None and norm.weight.shape == held.shape
+    return replace(longer, bias=held) if same else None
+
+
+def _fits(shape: tuple[int, ...], norm: Norm, w: Wiring) -> bool:
+    """Whether a tensor of this shape holds one number for each normalized position, or for each channel."""
+    if norm.kind != "GroupNorm":
+        return len(shape) == len(norm.axes) and min(shape) > 0 and max(shape) > 1
+    rank = len(norm.shape) if norm.shape is not None else w.ranks.get(norm.x)
+    if shape[:1] == (1,):  # (1, C, 1, 1)
+        rank, shape = len(shape) if rank is None else rank, shape[1:]
+        if len(shape) != (rank or 0) - 1:
+            return False
+    elif rank is None and len(shape) > 1:
+        rank = len(shape) + 1
+    if rank is None or len(shape) != rank - 1 or shape[0] < 2 or any(n != 1 for n in shape[1:]):
+        return False
+    return shape[0] % norm.groups[1] == 0 and (norm.shape is None or norm.shape[1] == shape[0])

@@ -1,0 +1,140 @@
+"""The modules below a loaded graph: a tree of places, made of the paths that names of tensors and of nodes hold.
+
+A tensor has a place where its name has dots, `layer1.0.conv1.weight`; else, because a tool renamed it
+(`onnx::Conv_193`, what is left of a convolution and its BatchNorm), where the first node that reads it comes from.
+Names are the file's: one that cannot be an attribute (`forward`, `..`), or a path too deep, ends at the last place
+that can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from minorm.nn import Module
+from minorm.onnx.graph import paths
+from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.reading import Node
+from minorm.tensor import Tensor
+
+MAX_DEPTH = 16  # of the tree
+
+
+@dataclass
+class Wish:
+    """A node that is a module, and where it wishes to be; `shared`: the module there may do more than this node."""
+
+    module: Module
+    path: str
+    operator: str
+    shared: bool
+    tensors: Mapping[str, Tensor]  # that the node reads
+
+
+def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> Wish:
+    """A layer where its tensors' names say, or the module that the node comes from, or under the node's name."""
+    read = {name: tensors[name] for name in (*node.inputs, *node.statistics) if name in tensors}
+    prefixes = {paths.prefix(name) for name in (*node.statistics, *node.inputs[1:3]) if name}
+    prefix = prefixes.pop() if len(prefixes) == 1 else ""
+    path = prefix or (node.scope if ours else node.module) or _flat(node)
+    return Wish(module, path, node.operator, not ours and not prefix and path == node.module, read)
+
+
+def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
+    """name -> the path of its place, for those that have one."""
+    found = {name: paths.prefix(name) for name in names}
+    for node in nodes:
+        for name in node.inputs if node.module else ():
+            if found.get(name) == "":
+                found[name] = node.module
+    return {name: path for name, path in found.items() if path}
+
+
+def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], where: Mapping[str, str]) -> None:
+    """Put each layer at its wished path below `root`, and plain Layers where tensors have their places."""
+    parents = {above for path in (*where.values(), *(layer.path for layer in layers)) for above in _ancestors(path)}
+    held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
+    for name, path in where.items():
+        held.setdefault(path, {})[name] = None
+    taken: dict[str, int] = {}  # how often a path was asked for
+    for layer in layers:
+        more = layer.path in parents or not held.get(layer.path, {}).keys() <= layer.tensors.keys()
+        _put(root, f"{layer.path}.{layer.operator}" if layer.shared and more else layer.path, layer.module, taken)
+        if isinstance(layer.module, Layer):
+            for name, tensor in layer.tensors.items():
+                _use(layer.module, layer.path, name, tensor)
+    known: dict[int, set[int]] = {}
+    for path, names in held.items():
+        found = _nearest(root, path)
+        if found is not None:
+            own = known.setdefault(id(found[0]), {id(tensor) for tensor in found[0].uses.values()})
+            for name in names:
+                if id(tensors[name]) not in own:
+                    own.add(id(tensors[name]))
+                    _use(*found, name, tensors[name])
+
+
+def layer_of(root: Module, name: str) -> Module:
+    """The place that a tensor's dotted name belongs to, as far as it exists."""
+    module: Module = root
+    for part in name.split(".")[:-1]:
+        child = vars(module).get(part)
+        if not isinstance(child, Module):
+            break
+        module = child
+    return module
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    names = path.split(".", MAX_DEPTH)[:MAX_DEPTH]
+    yield from (".".join(names[:depth]) for depth in range(1, len(names)))
+
+
+def _use(layer: Layer, path: str, name: str, tensor: Tensor) -> None:
+    below = name.removeprefix(f"{path}.")
+    while below in layer.uses:
+        below += "_"
+    layer.uses[below] = tensor
+
+
+def _flat(node: Node) -> str:
+    return (node.name or f"{node.operator}_{next(filter(None, node.outputs), '')}").replace(".", "_")
+
+
+def _put(root: Module, path: str, layer: Module, taken: dict[str, int]) -> None:
+    parent, name = root, path.replace(".", "_") or type(layer).__name__
+    before, _, last = path.rpartition(".")
+    found = root if not before else _at(root, before)
+    number = taken.get(path, 0)
+    if found is not None and last and (path in taken or _free(found, last)):
+        parent, name = found, last
+    unique = f"{name}_{number}" if number else name
+    while not _free(parent, unique):
+        number += 1
+        unique = f"{name}_{number}"
+    taken[path] = number
+    parent.add_module(unique, layer)
+
+
+def _free(parent: Module, name: str) -> bool:
+    return bool(name) and not hasattr(parent, name)
+
+
+def _at(root: Module, path: str) -> Layer | None:
+    """The layer at a dotted path, made where it is missing; None where the path cannot be one."""
+    found = _nearest(root, path)
+    return found[0] if found is not None and found[1] == path else None
+
+
+def _nearest(root: Module, path: str) -> tuple[Layer, str] | None:
+    """The layer at a dotted path, or the last one that can be on the way there, and its path."""
+    module, reached = root, ""
+    for name in path.split(".", MAX_DEPTH)[:MAX_DEPTH]:
+        child = vars(module).get(name)
+        if not isinstance(child, Layer):
+            if not _free(module, name):
+                break
+            child = Layer()
+            module.add_module(name, child)
+        module, reached = child, f"{reached}.{name}" if reached else name
+    return (module, reached) if isinstance(module, Layer) else None

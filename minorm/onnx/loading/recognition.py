@@ -1,0 +1,102 @@
+"""Normalizations that a file writes in other operators, as the one layer that each of them is.
+
+The nodes of such a norm (patterns.py) are replaced by one that the readers of GroupNormalization, LayerNormalization
+and RMSNormalization make a layer of. So its weight and bias are weights, its eps is none, it is a place of the loaded
+graph, and it trains through minorm's own kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from minorm.onnx.graph import kinds
+from minorm.onnx.graph.layer import Written
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading import patterns, validation
+from minorm.onnx.loading.formulas import Norm
+from minorm.onnx.loading.graph_module import Input
+from minorm.onnx.loading.weights import PARAMETER, Origin
+from minorm.onnx.loading.wiring import Wiring
+
+# kind of norm -> the operator whose reader makes the layer, and its version
+OPERATORS = {
+    "GroupNorm": ("GroupNormalization", 21),
+    "LayerNorm": ("LayerNormalization", 17),
+    "RMSNorm": ("RMSNormalization", 23),
+}
+
+
+class Recognised(Node):
+    """A node that stands for several of the file."""
+
+    def __str__(self) -> str:
+        place = f"node {self.name!r}" if self.name else f"the node that computes {self.outputs[0]!r}"
+        norm = self.operator.removesuffix("alization")
+        parts = ", ".join(operator for operator, _ in self.described.parts)
+        return f"{norm}, written as {parts} (opset {self.opset}), the last {place}"
+
+
+def recognised(
+    nodes: Sequence[Node],
+    ends: Sequence[str],
+    model: Any,
+    inputs: Sequence[Input],
+    initializers: Mapping[str, Any],
+    origin: Origin,
+    trainable: Any = None,
+) -> list[Node]:
+    """The nodes, with one in place of all that write a norm.
+
+    ends         values that are wanted: outputs, buffers' next values
+    trainable    what the caller wants to train; a tensor that is named there is no fixed number
+    """
+    asked = trainable if isinstance(trainable, list) else ()
+    declared = {entry.name: entry.dtype for entry in inputs}
+    types = kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
+    wiring = Wiring(nodes, ends, initializers, learned(origin, asked), ranks_of(model), types)
+    made: dict[int, Node] = {}  # of the last node of a norm -> what stands there
+    gone: set[int] = set()
+    for norm in patterns.find(nodes, wiring):
+        gone.update(id(node) for node in norm.nodes)
+        made[id(norm.nodes[-1])] = _node(norm)
+    found = [made.get(id(node), node) for node in nodes if id(node) in made or id(node) not in gone]
+    return validation.needed(found, ends) if made else found
+
+
+def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:
+    """Whether an initializer is a weight for certain: the file says so, its name does, or the caller asks for it."""
+
+    def is_learned(name: str) -> bool:
+        named = origin.kinds.get(name) == PARAMETER or ("." in name and origin.names(name))
+        return origin.ours or named or name in asked
+
+    return is_learned
+
+
+def _node(norm: Norm) -> Node:
+    operator, since = OPERATORS[norm.kind]
+    last = norm.nodes[-1]
+    inputs = [norm.x, *(held.name if held is not None else "" for held in (norm.weight, norm.bias))]
+    while not inputs[-1]:
+        inputs.pop()
+    attributes: dict[str, Any] = {"epsilon": norm.eps}
+    attributes |= {"num_groups": norm.groups[1]} if norm.groups else {"axis": norm.axes[0]}
+    node = Recognised(
+        operator, "", last.name, last.opset, tuple(inputs), (norm.result,), attributes, since,
+        budget=last.budget, guards=last.guards, module=last.module,
+    )  # fmt: skip
+    weight, bias = (None if held is None else held.shape for held in (norm.weight, norm.bias))
+    parts = tuple((part.operator, part.outputs[0]) for part in norm.nodes)
+    node.described = Written(norm.axes, norm.groups, norm.shape, weight, bias, norm.per_group, parts)
+    return node
+
+
+def ranks_of(model: Any) -> dict[str, int]:
+    """How many axes the values of a graph have, where it says so."""
+    described = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    return {
+        entry.name: len(entry.type.tensor_type.shape.dim)
+        for entry in described
+        if entry.type.HasField("tensor_type") and entry.type.tensor_type.HasField("shape")
+    }

@@ -1,0 +1,50 @@
+"""Which version of its operator each node means, and whether minorm reads it; one error names all that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import onnx
+
+from minorm.onnx.graph import registry, versions
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading import cutting
+
+
+def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
+    """Find each node's version and reader; one error lists all that have none, and where the graph can be cut."""
+    missing = []
+    for node in nodes:
+        why = registry.why_not(node.operator, node.domain, node.opset)
+        if not why:
+            node.since = versions.resolve(node.operator, node.opset)
+        elif not node.domain and onnx.defs.has(node.operator):
+            node.since = published(node)
+        if any(isinstance(v, onnx.GraphProto) for v in node.attributes.values()):
+            why = "it holds a graph of its own, which minorm does not read"
+        if why:
+            missing.append((node, why))
+    refuse(missing, nodes, inputs, outputs)
+
+
+def published(node: Node) -> int:
+    """The since-version of an operator that minorm does not know; 0 where ONNX does not either."""
+    if not 0 < node.opset <= versions.NEWEST:
+        return 0
+    try:
+        return int(onnx.defs.get_schema(node.operator, node.opset, "").since_version)
+    except onnx.defs.SchemaError:
+        return 0
+
+
+def refuse(
+    missing: Sequence[tuple[Node, str]], nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str]
+) -> None:
+    """An error, if some nodes cannot be read: which, why, and where the graph can be cut in front of them."""
+    if missing:
+        cuts = cutting.values(nodes, inputs, outputs, [node for node, _ in missing])
+        lines = [f"load: minorm does not run {len(missing)} of {len(nodes)} nodes:"]
+        lines += [f"  {node}: {why}" for node, why in missing]
+        lines += filter(None, [cutting.advice(cuts)])
+        raise LoadError("\n".join(lines), {node.outputs: why for node, why in missing}, tuple(cuts))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from minorm.onnx.graph.lengths import listed, settle
+
+IMAGE = {"x": ("n", 3, "h", "w"), "ids": ("n", "?"), "any": None}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ({}, [("n", 3, "h", "w"), ("n", "?"), None]),
+        ({"h": 48}, [("n", 3, 48, "w"), ("n", "?"), None]),
+        ({"h": (48,), "n": np.int64(2)}, [(2, 3, 48, "w"), (2, "?"), None]),
+        ({"x": (1, 3, 8, 9)}, [(1, 3, 8, 9), (1, "?"), None]),
+        ({"x": (1, 3, 8, 9), "h": 8}, [(1, 3, 8, 9), (1, "?"), None]),
+        ({"x": [1, 3, 8, 9], "ids": [2, 5], "any": ()}, [(1, 3, 8, 9), (2, 5), ()]),
+    ],
+)
+def test_lengths_go_to_every_axis_of_their_name(shapes: Any, expected: Any) -> None:
+    assert list(settle(IMAGE, shapes).values()) == expected
+
+
+def test_an_input_comes_before_an_axis_of_its_name() -> None:
+    assert settle({"n": ("n",), "y": ("n", 2)}, {"n": 5}) == {"n": (5,), "y": (5, 2)}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"q": 3}, r"there is no input and no free axis 'q'; the model has x \(n, 3, h, w\), ids \(n, \?\), any"),
+        ({"?": 3}, r"there is no input and no free axis '\?'"),
+        ({"x": (1, 3, 8)}, r"shapes gives 'x' 3 axes; the file says 4: x \(n, 3, h, w\)"),
+        ({"x": (1, 4, 8, 8)}, r"shapes gives axis 1 of 'x' length 4; the file says 3"),
+        ({"x": (1, 3, 8, 8), "h": 9}, r"shapes gives axis 2 of 'x' length 8, and axis 'h' 9"),
+        ({"h": (8, 9)}, r"shapes gives axis 'h' 2 lengths; expected one"),
+        ({"h": -1}, r"shapes gives 'h' -1; expected lengths, ints of at least 0"),
+        ({"h": True}, r"shapes gives 'h' True; expected lengths"),
+        ({"x": (1, 3, 8, 8.5)}, r"shapes gives 'x' \(1, 3, 8, 8.5\); expected lengths"),
+        ({"x": "1,3,8,8"}, r"shapes gives 'x' '1,3,8,8'; expected lengths"),
+        ({"x": None}, r"shapes gives 'x' None; expected lengths"),
+    ],
+)
+def test_what_does_not_fit_is_named(shapes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        settle(IMAGE, shapes)
+
+
+def test_inputs_in_words() -> None:
+    assert listed(IMAGE) == "x (n, 3, h, w), ids (n, ?), any"

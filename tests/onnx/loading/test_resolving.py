@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper as h  # noqa: E402
+
+import minorm.onnx as mo  # noqa: E402
+from minorm.onnx.graph.reading import Node  # noqa: E402
+from minorm.onnx.loading import resolving  # noqa: E402
+
+
+def node(operator: str, opset: int, domain: str = "") -> Node:
+    return Node(operator, domain, "n", opset, ("x",), ("y",), {})
+
+
+def test_each_node_gets_the_version_in_force() -> None:
+    nodes = [node("Relu", 13), node("Relu", 14), node("Gelu", 25)]
+    resolving.resolve(nodes)
+    assert [n.since for n in nodes] == [13, 14, 20]
+
+
+@pytest.mark.parametrize(
+    ("bad", "since", "why"),
+    [
+        (node("Det", 17), 11, "minorm does not have the operator Det"),
+        (node("Frobnicate", 17), 0, "ONNX does not have the operator Frobnicate"),
+        (node("Gelu", 19), 0, "Gelu exists from opset 20 on; the model's opset is 19"),
+        (node("Relu", 0), 0, "the file does not say which opset it is of"),
+        (node("Relu", -(2**63)), 0, "Relu exists from opset 1 on; the model's opset is -9223372036854775808"),
+        (node("Det", 2**62), 0, "minorm does not have the operator Det"),
+        (node("Thing", 1, "com.x"), 0, "domain 'com.x' is not ONNX's own, and the file brings no such function"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_way(bad: Node, since: int, why: str) -> None:
+    with pytest.raises(mo.LoadError, match="load: minorm does not run 1 of 2 nodes") as caught:
+        resolving.resolve([node("Relu", 17), bad])
+    assert caught.value.unsupported == {("y",): why}
+    assert f", node 'n': {why}" in str(caught.value)
+    assert bad.since == since
+
+
+def test_check_says_it_in_the_same_words(graph_of: Any, tmp_path: Any) -> None:
+    from minorm.onnx.checking.inspection import inspect
+
+    proto = graph_of([h.make_node("Det", ["x"], ["y"])], {"x": (np.float32, [2, 2])}, ["y"])
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert [row.why for row in inspect(tmp_path / "m.onnx").rows] == ["minorm does not have the operator Det"]
+    with pytest.raises(mo.LoadError, match="minorm does not have the operator Det"):
+        mo.load(proto)
