@@ -43,7 +43,8 @@ def export(
                    What `load` returned is not run but written back: the nodes, names and free axes of its file
     args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for
                    what `load` returned, which needs no example
-    opset_version  7 to the newest; default: the newest that onnxruntime runs, or that of the loaded file
+    opset_version  7 to the newest; default: 26, which every onnxruntime from 1.25 on runs, or that of the loaded
+                   file
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
