@@ -95,7 +95,7 @@ class Origin:
         """Whether a person named it so: a module's tensor `layer1.0.conv1.weight`, or `cls_token` of the outermost."""
         if self.kinds:
             return self.kinds.get(name) == PARAMETER
-        if tables.is_statistic(name):
+        if tables.is_named_as_buffer(name):
             return False
         if _GIVEN.fullmatch(name):
             return self.scripted or not _COUNTED.fullmatch(name)
@@ -158,7 +158,7 @@ def of(
         name
         for name in arrays
         if ((name not in held or "." in name) and origin.names(name))
-        or (name in placed and origin.kinds.get(name, PARAMETER) == PARAMETER and not tables.is_statistic(name))
+        or (name in placed and origin.kinds.get(name, PARAMETER) == PARAMETER and not tables.is_named_as_buffer(name))
     }
 
 
