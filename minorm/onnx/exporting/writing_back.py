@@ -110,7 +110,7 @@ def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
 
 
 def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:
-    """The checker does not ask whether the channels of a Conv and the bias of a Gemm fit; the module does, if it runs."""
+    """The checker asks neither whether a Conv's channels fit nor a Gemm's bias; the module, when it runs, does."""
     try:
         if examples is None:
             examples = example(module)

@@ -17,12 +17,12 @@ from minorm import dtypes
 MASKED = -50.0  # added before a softmax, such a number means "not here"
 BUFFERS = frozenset(
     (*(f"{kind}_{name}" for kind in ("running", "moving", "pixel", "image") for name in ("mean", "var", "std")),)
-) | {"mean", "std", "moving_variance", "num_batches_tracked", "anchors", "anchor_grid", "noise_const"}
+) | {"mean", "std", "moving_variance", "num_batches_tracked", "anchors", "anchor_grid", "noise_const", "inv_freq"}
 LARGEST = 1 << 22  # elements; a larger tensor is no table
 
 
 def is_named_as_buffer(name: str) -> bool:
-    """Whether a tensor is called as statistics are, of a norm or of images, a detector's anchors, a generator's noise."""
+    """Whether a tensor is called as statistics are, of a norm or of images, or as a table of no known formula."""
     return name.rpartition(".")[2] in BUFFERS
 
 
