@@ -41,7 +41,6 @@ PARAMETER = "PARAMETER"
 
 _GIVEN = re.compile(r"[^\W\d]\w*|\w+(\.\w+)+")
 _COUNTED = re.compile(r"p2o\..*|scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*|\w*[^\W\d](_\d+)+")
-_CALLED = re.compile(r"_\d+(?=\.|$)")  # `body.0_1`: the second call of `body.0`
 _VARIABLE = re.compile(r".*\bReadVariableOp\b.*")  # TensorFlow's variables: `model/norm/mul/ReadVariableOp:0`
 
 
@@ -107,7 +106,7 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
     modules: dict[str, set[str]] = {}  # that read a value
     for node in nodes if origin.scripted else ():
         for name in node.inputs if node.operator != "Identity" else ():
-            modules.setdefault(name, set()).add(_CALLED.sub("", paths.of_name(node.name)))
+            modules.setdefault(name, set()).add(paths.uncalled(paths.of_name(node.name)))
     read = {name for node in nodes for name in node.inputs}  # what the graph returns is no weight
     for node in () if origin.ours else nodes:
         name, source = node.outputs[0], node.inputs[0] if node.inputs else ""
