@@ -1,7 +1,7 @@
 """Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
 
-    x.data           the NumPy array (on a GPU, the CuPy array); another of its shape and type may be assigned
-    x.array          the same array, as the library itself reads it
+    x.array          the NumPy array; on a GPU, the CuPy array
+    x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
     x.requires_grad  whether backward() should leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
@@ -83,26 +83,32 @@ class Tensor(Operators, Changes):
     # What it is
 
     @property
-    def data(self) -> Any:
-        """The array. An array of the same shape and type, on the same device, may be assigned; it is not copied.
+    def data(self) -> Tensor:
+        """The same memory outside the graph, as detach() gives it: `p.data -= lr * g` changes p, and no graph knows.
 
-        Views made before, and what detach() gave, keep the old array. Raises TypeError for what is no array or has
-        another type, ValueError for another shape, RuntimeError for another device.
+        A Tensor of the same shape and type, on the same device, may be assigned: p and it share its memory then. An
+        array may be, too. Views made before, and what detach() gave, keep the old memory. Raises TypeError for what is
+        neither or has another type, ValueError for another shape, RuntimeError for another device.
+
+        Unlike PyTorch's, it shares the version counter: backward() raises where it needs what was changed through it.
         """
-        return self.array
+        return self.detach()
 
     @data.setter
-    def data(self, array: Any) -> None:
-        if isinstance(array, Tensor):
-            raise TypeError("x.data = value: value is a Tensor; expected an array; write x.data = value.data")
+    def data(self, value: Any) -> None:
+        given = isinstance(value, Tensor)
+        array = value.array if given else value
+        if not hasattr(self, "array"):  # unpickled from a file in which the array itself was called data
+            self.array, self.version, self.view_of = array, Version(), None
+            return
         if not select.is_array(array):
             raise TypeError(
-                f"x.data = value: value is {type(array).__name__}; expected an array; write x.data[...] = value"
+                f"x.data = value: value is {kind_of(value)}; expected a Tensor or an array; write x.data.fill_(value)"
             )
         if array.dtype != self.dtype:
             raise TypeError(
                 f"x.data = value: value is {array.dtype}, x is {self.dtype}; expected x's type; "
-                "write x.data = value.astype(x.dtype)"
+                f"use {'value.to(x.dtype)' if given else 'value.astype(x.dtype)'}"
             )
         if array.shape != self.shape:
             raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
@@ -110,7 +116,10 @@ class Tensor(Operators, Changes):
             raise RuntimeError(
                 f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
             )
-        self.set_array(array)
+        if array is not self.array:
+            self.set_array(array)
+            if given:
+                self.version = value.version  # one memory, one counter
 
     def set_array(self, array: Any) -> None:
         """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
