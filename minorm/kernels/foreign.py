@@ -11,7 +11,8 @@ from typing import Any
 
 from minorm.kernels import select
 from minorm.kernels.pieces import NAMES
-from minorm.kernels.protocol import Statistics
+from minorm.kernels.protocol import Running, Statistics
+from minorm.kernels.reference.norm import update
 from minorm.nest import Nest
 
 Array = Any
@@ -41,8 +42,10 @@ class Foreign:
             raise AttributeError(name)
         return found
 
-    def forward(self, nest: Nest, x: Array, *others: Any, **options: Any) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+    def forward(
+        self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics; `running` is updated here, so that a forward of one's own need not know of it."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -53,7 +56,10 @@ class Foreign:
             raise ValueError(
                 f"backend.forward: k, d, var and rstd are of shape {shape}; expected vectors ({nest.rows},)"
             )
-        return _like(y, x, "forward: y"), stats
+        y = _like(y, x, "forward: y")
+        if running is not None:
+            update(running, nest, stats)
+        return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
         """dx, ds and db, each None where nobody needs it."""

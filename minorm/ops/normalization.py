@@ -24,7 +24,7 @@ class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
 
     axes, num_groups, param  as in `nest.plan`
-    running                  RunningStats, updated when y is done; a kernel that can does it on its way
+    running                  RunningStats, updated when y is done
     observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
@@ -53,12 +53,7 @@ class Normalize(Function):
             return np.empty_like(x)
         options = self.dtype
         if running is not None:
-            if (
-                backend is None  # one of somebody's own may take its other functions from ours
-                and getattr(self.norm, "UPDATES_RUNNING", False)
-                and layout.in_order
-                and running.suits_a_kernel(layout.nest.rows)
-            ):
+            if layout.in_order and running.is_kernel_ready(layout.nest.rows):
                 options = {**options, "running": running}
             else:
                 observe = running.update
