@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minorm import autograd, dtypes, trace
+from minorm import autograd, devices, dtypes, trace
 from minorm.kernels import select
 from minorm.operators import plain
 from minorm.ops import elementwise, indexing, stepwise
@@ -162,7 +162,7 @@ class Changes:
         if direct is not None and values[0] is self and type(self.array) is np.ndarray:
             direct(self.array, values[1].array)
         else:
-            with select.guard(self.array):
+            with devices.on_device_of(self.array):
                 self.array[...] = function.apply(*values, **options).array.astype(self.dtype, copy=False)
         self.version.count += 1
         return self
@@ -198,7 +198,7 @@ class Changes:
                 if not self._holds(where, value):  # x[i] += 1 ends with x[i] = x[i], which is no change
                     self._set(where, value)
             else:
-                with select.guard(self.array):
+                with devices.on_device_of(self.array):
                     self.array[where] = self._value(operation, value)
                 self.version.count += 1
         except IndexError as error:
@@ -210,22 +210,22 @@ class Changes:
     def _holds(self, where: Any, value: Any) -> bool:
         if value.version is not self.version or not indexing.is_basic(where):
             return False
-        with select.guard(self.array):
+        with devices.on_device_of(self.array):
             return select.same(self.array[indexing.viewing(where)], value.array)
 
     def _value(self, operation: str, value: Any) -> Any:
         """What is written into this tensor: a number, or an array on its device."""
         value = plain(value)
         if select.backend(self.array) is not select.cpu and isinstance(value, (list, tuple)):
-            value = select.beside(np.asarray(value, self.dtype), self.array)
+            value = devices.to_device_of(np.asarray(value, self.dtype), self.array)
         if select.is_array(value):
             self._check_device(operation, value)
         return value
 
     def _check_device(self, operation: str, array: Any) -> None:
-        if not select.together(array, self.array):
+        if not devices.same_device(array, self.array):
             raise RuntimeError(
-                f"{operation}: the tensor is on {self.device}, the value on {select.device_of(array)}; expected one "
+                f"{operation}: the tensor is on {self.device}, the value on {devices.device_of(array)}; expected one "
                 f"device; use value.to({self.device!r})"
             )
 
@@ -235,8 +235,8 @@ class Changes:
         if hasattr(value, "spawn"):
             return value.to(self.dtype)
         if not select.is_array(array):
-            array = select.scalar(array, self.dtype, self.array) if np.ndim(array) == 0 else np.asarray(array)
-        with select.guard(array):
+            array = devices.scalar(array, self.dtype, self.array) if np.ndim(array) == 0 else np.asarray(array)
+        with devices.on_device_of(array):
             return self.spawn(array.astype(self.dtype, copy=False), None, 0)
 
     # History
@@ -296,7 +296,7 @@ class Changes:
             self._set(..., result)
             return
         _remember(self)
-        with select.guard(self.array):
+        with devices.on_device_of(self.array):
             self.array[...] = result.array
         _graft(self, result)
         _changed(self)
@@ -329,7 +329,7 @@ def _keep_copies(creator: Any, array: Any) -> None:
     """Before `array` is overwritten: what forward kept of it becomes a copy."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
-        with select.guard(array):
+        with devices.on_device_of(array):
             copy = array.copy()
         for name in names:
             setattr(creator, name, copy)

@@ -93,6 +93,13 @@ def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return kwargs.keys() <= set(known) and kwargs.keys() >= set(names[given:needed])
 
 
+def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
 # An array of another library
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from minorm import autograd, dtypes
+from minorm import autograd, devices, dtypes
 from minorm.kernels import select
 from minorm.ops import elementwise, indexing, reduction, shape, stepwise
 from minorm.ops.matmul import MatMul
@@ -244,12 +244,12 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def all(self) -> Tensor:
         """True where every element is true."""
-        with select.guard(self.array):
+        with devices.on_device_of(self.array):
             return self.spawn(self.array.all(), None, 0)
 
     def any(self) -> Tensor:
         """True where at least one element is true."""
-        with select.guard(self.array):
+        with devices.on_device_of(self.array):
             return self.spawn(self.array.any(), None, 0)
 
     # Shapes
@@ -421,9 +421,9 @@ def _real(x: Any) -> Tensor:
 def _check_index(index: Any, x: Any) -> None:
     """RuntimeError where an array of the index is on a GPU and x is not; the other way NumPy's arrays are copied."""
     for part in index if isinstance(index, tuple) else (index,):
-        if select.is_array(part) and select.device_of(part) not in ("cpu", x.device):
+        if select.is_array(part) and devices.device_of(part) not in ("cpu", x.device):
             raise RuntimeError(
-                f"index: x is on {x.device}, the index on {select.device_of(part)}; expected one device; "
+                f"index: x is on {x.device}, the index on {devices.device_of(part)}; expected one device; "
                 f"use index.to({x.device!r})"
             )
 

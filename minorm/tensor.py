@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import autograd, dtypes
+from minorm import autograd, devices, dtypes
 from minorm.autograd import Version
 from minorm.changes import Changes
 from minorm.kernels import select
@@ -77,7 +77,7 @@ class Tensor(Operators, Changes):
         """Add two arrays, into `total` where its memory is the backward walk's own."""
         if type(total) is np.ndarray:
             return _accumulated(total, gradient, owned)
-        with select.guard(total):
+        with devices.on_device_of(total):
             return _accumulated(total, gradient, owned)
 
     # What it is
@@ -112,9 +112,9 @@ class Tensor(Operators, Changes):
             )
         if array.shape != self.shape:
             raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
-        if not select.together(array, self.array):
+        if not devices.same_device(array, self.array):
             raise RuntimeError(
-                f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
+                f"x.data = value: value is on {devices.device_of(array)}, x on {self.device}; expected one device"
             )
         if array is not self.array:
             self.set_array(array)
@@ -145,7 +145,7 @@ class Tensor(Operators, Changes):
     @property
     def device(self) -> str:
         """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
-        return select.device_of(self.array)
+        return devices.device_of(self.array)
 
     @property
     def is_cuda(self) -> bool:
@@ -175,7 +175,7 @@ class Tensor(Operators, Changes):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        elements = select.to_device(self.array, "cpu")
+        elements = devices.to_device(self.array, "cpu")
         body = np.array2string(elements, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
         notes = "" if self.device == "cpu" else f", device='{self.device}'"
         notes += "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
@@ -221,7 +221,7 @@ class Tensor(Operators, Changes):
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
         array = self.array
         if backend(array) is not select.cpu:
-            with select.guard(array):  # CuPy lets the consumer's stream wait for the current one of this device
+            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for the current one of this device
                 return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
@@ -270,13 +270,13 @@ class Tensor(Operators, Changes):
                     f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
-            with select.guard(self.array):
+            with devices.on_device_of(self.array):
                 weights = np.ones_like(self.array)
         else:
             weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
-            if not select.together(weights, self.array):
+            if not devices.same_device(weights, self.array):
                 raise RuntimeError(
-                    f"backward: gradient is on {select.device_of(weights)}, the tensor on {self.device}; "
+                    f"backward: gradient is on {devices.device_of(weights)}, the tensor on {self.device}; "
                     f"use gradient.to({self.device!r})"
                 )
             if weights.shape != self.array.shape or weights.dtype != self.array.dtype:
@@ -290,7 +290,7 @@ class Tensor(Operators, Changes):
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
-        return select.beside(np.asarray(value, self.dtype), self.array)
+        return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
@@ -321,11 +321,11 @@ class Tensor(Operators, Changes):
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif select.is_device(target):
+            elif devices.is_device(target):
                 device = target
             else:
                 dtype = target
-        if device is not None and device != self.device and (name := select.device_name(device)) != self.device:
+        if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
             return elementwise.Move.apply(self, device=name).to(dtype)
         if dtype is None or dtypes.check(dtype) == self.dtype:
             return self

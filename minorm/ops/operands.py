@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.kernels import select
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
@@ -75,14 +75,14 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.spawn(np.asarray(value, dtype), None, 0)
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.spawn(select.scalar(value, dtype, like.array), None, 0)
+        return like.spawn(devices.scalar(value, dtype, like.array), None, 0)
     array = select.as_array(value)
-    if (there := select.device_of(array)) != like.device:
+    if (there := devices.device_of(array)) != like.device:
         raise RuntimeError(
             f"{operation}: operands are on {like.device} and {there}; expected one device; "
             f"use minorm.tensor(array, device={like.device!r})"
         )
-    with select.guard(array):
+    with devices.on_device_of(array):
         return like.spawn(array.astype(dtype, copy=False), None, 0)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, running, trace
+from minorm import devices, dtypes, running, trace
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
@@ -127,7 +127,7 @@ class Step:
         if not self.together:
             try:
                 return _as_tuple(compute(*arguments))
-            except trace.DeviceError:
+            except devices.DeviceError:
                 self.together = True
         device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
