@@ -138,7 +138,7 @@ class NormBackend(Protocol):
     ) -> tuple[Array, Statistics]:
         """moments, rstd and apply in one go: y and the statistics, which are blended into `running` if it is given.
 
-        A backend that is handed to a layer never gets `running`: kernels/foreign.py updates it there.
+        A backend that is handed to a layer never gets `running`: kernels/checked.py updates it there.
         """
 
     def backward(

@@ -13,7 +13,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.equation import Equation
-from minorm.kernels.foreign import chosen
+from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
 from minorm.ops.layout import arrange, same_order
 
@@ -47,7 +47,7 @@ class Normalize(Function):
     ) -> Array:
         self.scale, self.bias, self.equation = scale, bias, equation
         self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
-        self.norm = chosen(x, backend)
+        self.norm = resolve_backend(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
         if x.size == 0:
             return np.empty_like(x)
@@ -109,7 +109,7 @@ class NormalizeWith(Function):
     ) -> Array:
         self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.mean, self.var, self.scale, self.bias = mean, var, scale, bias
-        self.norm = chosen(x, backend)
+        self.norm = resolve_backend(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         if x.size == 0:
             return np.empty_like(x)

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm.kernels import select
-from minorm.kernels.pieces import NAMES
+from minorm.kernels.partial import NAMES
 from minorm.kernels.protocol import Running, Statistics
 from minorm.kernels.reference.norm import update
 from minorm.nest import Nest
 
 Array = Any
-EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as Pieces(forward=mine)"
+EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"
 
 
-def chosen(x: Array, backend: Any) -> Any:
+def resolve_backend(x: Array, backend: Any) -> Any:
     """The functions that normalize x: those handed in, or our own for this kind of array."""
-    return select.backend(x).norm if backend is None else Foreign(backend)
+    return select.backend(x).norm if backend is None else CheckedBackend(backend)
 
 
-class Foreign:
+class CheckedBackend:
     """The backend with its results checked: TypeError for the wrong kind of thing, ValueError for a wrong shape."""
 
     def __init__(self, backend: Any) -> None:
