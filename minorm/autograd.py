@@ -6,7 +6,7 @@ instance; the instance is the node of the graph: it knows where its inputs came 
 falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
 
 This module knows no operation and not even the Tensor class: a result is built through an input
-(`tensor.spawn(array, creator)`) and gradients are added by one (`tensor.accumulate`), so the import points downward.
+(`tensor.from_array(array, creator)`) and gradients are added by one (`tensor.accumulate`), so imports point downward.
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ class Function:
             devices.check_devices(cls.__name__, cls.forward, (function, *inputs), options)
             raise
         creator = function if True in needs else None
-        spawn = inputs[0].spawn
+        from_array = inputs[0].from_array
         if type(result) is tuple:
-            answer = outputs = tuple([spawn(a, creator, i) for i, a in enumerate(result)])
+            answer = outputs = tuple([from_array(a, creator, i) for i, a in enumerate(result)])
         else:
-            answer = spawn(result, creator, 0)
+            answer = from_array(result, creator, 0)
             outputs = (answer,)
         if function.view:
             x = inputs[0]
@@ -267,7 +267,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
                 array = _copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
             total = array if leaf.grad is None else leaf.accumulate(leaf.grad.array, array, False)
-            leaf.grad = leaf.spawn(total, None, 0)
+            leaf.grad = leaf.from_array(total)
 
 
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
@@ -335,7 +335,7 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
         if tensor is not None and array is not None:
             with _adding:
                 array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
-                tensor.grad = tensor.spawn(array, None, 0)
+                tensor.grad = tensor.from_array(array)
 
 
 def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:

@@ -112,10 +112,10 @@ def kind_of(value: Any) -> str:
 def is_foreign(value: Any) -> bool:
     """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's.
 
-    A Tensor is told by its `spawn`; this module does not know the class.
+    A Tensor is told by its `from_array`; this module does not know the class.
     """
     kind = type(value)
-    if hasattr(kind, "spawn") or any(base.__module__ == "numpy" for base in kind.__mro__):
+    if hasattr(kind, "from_array") or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
     return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
 

@@ -35,7 +35,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     if TYPE_CHECKING:  # what the Tensor provides
         array: Any
-        spawn: Any
+        from_array: Any
 
         @property
         def shape(self) -> tuple[int, ...]: ...  # noqa: D102
@@ -245,12 +245,12 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     def all(self) -> Tensor:
         """True where every element is true."""
         with devices.on_device_of(self.array):
-            return self.spawn(self.array.all(), None, 0)
+            return self.from_array(self.array.all())
 
     def any(self) -> Tensor:
         """True where at least one element is true."""
         with devices.on_device_of(self.array):
-            return self.spawn(self.array.any(), None, 0)
+            return self.from_array(self.array.any())
 
     # Shapes
 
@@ -396,7 +396,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
         if self.ndim == 0 and dim in (0, -1) and np.ndim(plain(index)) == 0:
             return self.reshape(1).gather(0, plain(index).reshape(1)).reshape(())
         axis = axis_of("gather", dim, self)
-        where = index if hasattr(index, "spawn") else self.spawn(select.as_array(index), None, 0)
+        where = index if hasattr(index, "from_array") else self.from_array(select.as_array(index))
         if dtypes.is_float(where.dtype) or where.ndim != self.ndim:
             raise ValueError(
                 f"gather: index is {where.dtype} of shape {where.shape}; "
@@ -455,6 +455,6 @@ def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
 
 def plain(value: Any) -> Any:
     """Arrays in place of the Tensors of an index or a value."""
-    if hasattr(value, "spawn"):
+    if hasattr(value, "from_array"):
         return value.array
     return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

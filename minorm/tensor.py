@@ -17,7 +17,7 @@ import numpy as np
 
 from minorm import autograd, devices, dtypes
 from minorm.autograd import Version
-from minorm.changes import Changes
+from minorm.in_place import InPlace
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.mistakes import conversion, is_foreign, kind_of
@@ -27,7 +27,7 @@ from minorm.ops import elementwise
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Operators, Changes):
+class Tensor(Operators, InPlace):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
@@ -60,8 +60,8 @@ class Tensor(Operators, Changes):
         self.view_of: autograd.View | None = None
 
     @staticmethod
-    def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
-        """The Tensor of a result: how autograd, which does not know this class, makes one."""
+    def from_array(array: Any, creator: autograd.Function | None = None, index: int = 0) -> Tensor:
+        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one."""
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
@@ -294,7 +294,7 @@ class Tensor(Operators, Changes):
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        result = self.spawn(self.array, None, 0)
+        result = self.from_array(self.array)
         result.version = self.version
         return result
 

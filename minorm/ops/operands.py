@@ -3,7 +3,7 @@
 Scalars take the tensors' float type, integers promote to the float, and two float types raise, naming both:
 a model must not change its precision because somebody wrote a constant.
 
-A Tensor is told by its `spawn`; this module does not know the class.
+A Tensor is told by its `from_array`; this module does not know the class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
         a, b = first.array, last.array
         if a.dtype is b.dtype and a.shape == b.shape and not (real and a.dtype not in dtypes.FLOATS):
             return values
-    like = next(v for v in values if hasattr(v, "spawn"))
+    like = next(v for v in values if hasattr(v, "from_array"))
     common = like.array.dtype
     if common not in dtypes.FLOATS or not all(_agrees(v, common) for v in values):
         common = _common_type(operation, values, real)
@@ -67,15 +67,15 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
-    if hasattr(value, "spawn"):
+    if hasattr(value, "from_array"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
     if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
         fix = f"; {conversion('x', value)}" if is_foreign(value) else ""
         raise TypeError(f"{operation}: operand is {kind_of(value)}; expected a Tensor, an array or a number{fix}")
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
-        return like.spawn(np.asarray(value, dtype), None, 0)
+        return like.from_array(np.asarray(value, dtype))
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.spawn(devices.scalar(value, dtype, like.array), None, 0)
+        return like.from_array(devices.scalar(value, dtype, like.array))
     array = select.as_array(value)
     if (there := devices.device_of(array)) != like.device:
         raise RuntimeError(
@@ -83,7 +83,7 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
             f"use minorm.tensor(array, device={like.device!r})"
         )
     with devices.on_device_of(array):
-        return like.spawn(array.astype(dtype, copy=False), None, 0)
+        return like.from_array(array.astype(dtype, copy=False))
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:

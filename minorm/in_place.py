@@ -39,7 +39,7 @@ _DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # what NumPy does in place, t
 }
 
 
-class Changes:
+class InPlace:
     """What overwrites a Tensor's elements, on the device where they are."""
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Changes:
         creator: Any
         output_index: int
         requires_grad: bool
-        spawn: Any
+        from_array: Any
         version: Any
         view_of: Any
 
@@ -99,8 +99,8 @@ class Changes:
 
     def copy_(self, source: Any) -> Self:
         """Overwrite with the values of `source`, broadcast and cast to this type; it may be on another device."""
-        if not hasattr(source, "spawn"):
-            source = self.spawn(select.as_array(source), None, 0)
+        if not hasattr(source, "from_array"):
+            source = self.from_array(select.as_array(source))
         return self._put("copy_", ..., source.to(self.device))
 
     def fill_(self, value: Any) -> Self:
@@ -170,7 +170,7 @@ class Changes:
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
         """x and the others in the type of the result, which x must be able to hold, as its shape must."""
         for other in others:
-            if hasattr(other, "spawn"):
+            if hasattr(other, "from_array"):
                 self._check_device(operation, other.array)
         values = operands(operation, x, *others, real=real) if others else (x,)
         dtype, shape = values[0].dtype, self.shape
@@ -232,12 +232,12 @@ class Changes:
     def _part(self, operation: str, value: Any) -> Any:
         """The value as a Tensor of this type, with its history."""
         array = self._value(operation, value)
-        if hasattr(value, "spawn"):
+        if hasattr(value, "from_array"):
             return value.to(self.dtype)
         if not select.is_array(array):
             array = devices.scalar(array, self.dtype, self.array) if np.ndim(array) == 0 else np.asarray(array)
         with devices.on_device_of(array):
-            return self.spawn(array.astype(self.dtype, copy=False), None, 0)
+            return self.from_array(array.astype(self.dtype, copy=False))
 
     # History
 
@@ -286,7 +286,7 @@ class Changes:
 
     def _before(self) -> Any:
         """Another Tensor for what self has been until now: the same array and creator."""
-        before = self.spawn(self.array, None, 0)
+        before = self.from_array(self.array)
         before.requires_grad, before.creator, before.output_index = self.requires_grad, self.creator, self.output_index
         return before
 
