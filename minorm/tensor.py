@@ -1,4 +1,4 @@
-"""Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
+"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and in_place.py.
 
     x.array          the NumPy array; on a GPU, the CuPy array
     x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
@@ -21,13 +21,13 @@ from minorm.in_place import InPlace
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.mistakes import conversion, is_foreign, kind_of
-from minorm.operators import Operators
 from minorm.ops import elementwise
+from minorm.reductions import Reductions
 
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Operators, InPlace):
+class Tensor(Reductions["Tensor"], InPlace):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.

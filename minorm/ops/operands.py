@@ -113,3 +113,19 @@ def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple([n.__index__() for n in sizes])
     except AttributeError:
         raise TypeError(f"{operation}: {sizes} holds something that is no integer") from None
+
+
+def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
+    """The axes that `dim` names: all of them for None and for (); none of a 0-d tensor, where 0 and -1 name nothing."""
+    if dim is None or dim == ():
+        return tuple(range(x.ndim))
+    if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
+        return ()
+    return axes_of(operation, dim, x)
+
+
+def plain(value: Any) -> Any:
+    """Arrays in place of the Tensors of an index or a value."""
+    if hasattr(value, "from_array"):
+        return value.array
+    return tuple(plain(v) for v in value) if isinstance(value, tuple) else value
