@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -98,6 +99,15 @@ def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
+
+
+def outside() -> int:
+    """The stacklevel of a warning about a call: that of the first frame which is not one of minorm's."""
+    frame: Any = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("minorm."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 # An array of another library
