@@ -136,7 +136,7 @@ def judge(
 def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict, Seen]:
     from minorm.onnx.checking import profiling
     from minorm.onnx.exporting import examples
-    from minorm.onnx.exporting.recording import untouched
+    from minorm.onnx.exporting.runs import untouched
 
     model = found.module
     if model is None:
