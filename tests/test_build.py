@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
     for level in ("baseline", "v3", "v4"):
         (package / level).mkdir(parents=True)
         (package / level / "__init__.py").touch()
-    for name in ("__init__.py", "machine.pyx"):
+    for name in ("__init__.py", "runtime/machine.pyx"):
         shutil.copy(CHECKOUT / "minorm_ext" / name, package)
     (package / "toy.pyx").write_text(TOY)
     (package / "half.pxd").write_text(HALF)
