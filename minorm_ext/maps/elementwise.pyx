@@ -301,7 +301,7 @@ cdef void all_blocks(
 def run(int number, object a, object b, object out, Py_ssize_t n, Type type, double option, int threads):
     """out[i] = operation(a[i], b[i], option) for the n elements of dense arrays of one layout; b may be None.
 
-    The caller vouches for layout and `type` (minorm_ext/storage.pxd). `out` may be `a` or `b` only in accumulate, which
+    The caller vouches for layout and `type` (minorm_ext/simd/storage.pxd). `out` may be `a` or `b` only in accumulate, which
     reads it as well.
     """
     cdef int itemsize = size_of(type)
