@@ -275,7 +275,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
             if id(array) in given or isinstance(array.base, type(array)):
                 array = _copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
-            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.data, array, False)
+            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.array, array, False)
             leaf.grad = leaf.spawn(total, None, 0)
 
 
@@ -343,7 +343,7 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
             with _adding:
-                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.data, array, False)
+                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
                 tensor.grad = tensor.spawn(array, None, 0)
 
 

@@ -316,7 +316,7 @@ def _rank(dtype: Any) -> int:
 
 
 def _is_view(tensor: Any) -> bool:
-    """Whether it still shares the memory of what it was made from: copy.deepcopy and x.data = array part them."""
+    """Whether it still shares the memory of what it was made from: copy.deepcopy and x.data = y part them."""
     link = tensor.view_of
     return (
         link is not None

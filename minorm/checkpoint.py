@@ -114,7 +114,7 @@ def _state_of(part: Any) -> Any:
 def _array_of(value: Any) -> Array | None:
     """The NumPy array in `value`, None where there is none."""
     if isinstance(value, Tensor):
-        value = value.data
+        value = value.array
     if isinstance(value, np.generic):
         return np.asarray(value)
     return select.to_device(value, "cpu") if select.is_array(value) else None

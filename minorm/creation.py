@@ -23,7 +23,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
     Python floats become float32; arrays keep their type. It is made on `device`; None is where the data is.
     """
-    source = data.data if isinstance(data, Tensor) else data
+    source = data.array if isinstance(data, Tensor) else data
     if select.is_array(source) and not isinstance(source, np.ndarray):
         kind = source.dtype if dtype is None else dtypes.check(dtype)
         moved = source if device is None else select.to_device(source, device)

@@ -34,7 +34,7 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     __slots__ = ()
 
     if TYPE_CHECKING:  # what the Tensor provides
-        data: Any
+        array: Any
         spawn: Any
 
         @property
@@ -99,8 +99,8 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __invert__(self) -> Tensor:
-        if dtypes.is_float(self.data.dtype):
-            raise TypeError(f"invert: x is {self.data.dtype}; expected bools or integers")
+        if dtypes.is_float(self.array.dtype):
+            raise TypeError(f"invert: x is {self.array.dtype}; expected bools or integers")
         return stepwise.Stepwise.apply(self, step="invert")
 
     def __matmul__(self, other: Any) -> Tensor:
@@ -244,13 +244,13 @@ class Operators:  # noqa: PLW1641  the Tensor defines __hash__
 
     def all(self) -> Tensor:
         """True where every element is true."""
-        with select.guard(self.data):
-            return self.spawn(self.data.all(), None, 0)
+        with select.guard(self.array):
+            return self.spawn(self.array.all(), None, 0)
 
     def any(self) -> Tensor:
         """True where at least one element is true."""
-        with select.guard(self.data):
-            return self.spawn(self.data.any(), None, 0)
+        with select.guard(self.array):
+            return self.spawn(self.array.any(), None, 0)
 
     # Shapes
 
@@ -415,7 +415,7 @@ def _compare(relation: str, a: Any, b: Any) -> Tensor:
 
 
 def _real(x: Any) -> Tensor:
-    return x if x.data.dtype in dtypes.FLOATS else x.to(dtypes.float32)
+    return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.float32)
 
 
 def _check_index(index: Any, x: Any) -> None:
@@ -456,5 +456,5 @@ def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
 def plain(value: Any) -> Any:
     """Arrays in place of the Tensors of an index or a value."""
     if hasattr(value, "spawn"):
-        return value.data
+        return value.array
     return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,6 +230,54 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
                 parts = (node.module or "").split(".")
                 found = {parts[2]} if len(parts) > 2 else {alias.name for alias in node.names}
                 assert found <= ROOMS[room] | {room}, f"{path.name}:{node.lineno} imports {found}"
+
+
+# What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
+# of a data set.
+OTHER_DATA = re.compile(
+    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
+)
+CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
+
+
+def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, text) of every `.data` that may be a Tensor's."""
+    nodes = list(ast.walk(tree))
+    addresses = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in CUPYS}
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr="data") if id(node) not in addresses and not OTHER_DATA.search(ast.unparse(node)):
+                yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Name("getattr" | "hasattr" | "setattr"), args=[_, ast.Constant("data"), *_]):
+                yield node.lineno, ast.unparse(node)
+
+
+def test_the_library_reads_the_array_of_a_tensor_and_never_its_data() -> None:
+    """`x.data` is another Tensor at every look: its id is nobody's, and a change through it is counted."""
+    for path in sources():
+        relative = path.relative_to(ROOT).as_posix()
+        for line, text in reads_data(parsed(path)):
+            assert (relative, text) == ("minorm/training/settings.py", "self.data"), f"{relative}:{line} reads {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x.data", True),
+        ("id(x.data)", True),
+        ("x.grad.data[...]", True),
+        ("getattr(x, 'data', x)", True),
+        ("f(x)[0].data", True),
+        ("x.array", False),
+        ("x.data.ptr", False),
+        ("x.ctypes.data", False),
+        ("flat.view(np.uint8).data", False),
+        ("nest.keep[-1].data", False),
+        ("self.layout.data(x)", False),
+    ],
+)
+def test_reading_data_is_recognised(text: str, found: bool) -> None:
+    assert bool(list(reads_data(ast.parse(text)))) == found
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:

@@ -144,7 +144,7 @@ def judge(
     if args is None and found.inputs:  # onnxruntime may run what minorm does not
         args = examples.exact(found.inputs, given)
     names = [entry.name for entry in found.inputs]
-    arrays = None if args is None else {name: value.data for name, value in zip(names, args, strict=True)}
+    arrays = None if args is None else {name: value.array for name, value in zip(names, args, strict=True)}
     how = verification.how_to_check(found.proto)
     answer = sandbox.ask(path, arrays, checker=how, seconds=seconds)
     verdicts = [verdict, _checker(how, answer)]

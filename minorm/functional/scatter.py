@@ -30,7 +30,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
             f"scatter: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but along "
             f"{axis}"
         )
-    _inside("scatter", index.data, x.shape[axis], x)
+    _inside("scatter", index.array, x.shape[axis], x)
     return ops.ScatterElements.apply(x, index, src, reduction=reduction, axis=axis)
 
 
@@ -53,7 +53,7 @@ def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -
             f"{index.shape} and x {x.shape}"
         )
     for i in range(count):
-        _inside("scatter_nd", index.data[..., i], x.shape[i], x)
+        _inside("scatter_nd", index.array[..., i], x.shape[i], x)
     return ops.ScatterND.apply(x, index, src, reduction=reduction)
 
 

@@ -20,7 +20,7 @@ from minorm.tensor import Tensor
 def _fill(tensor: Tensor, values: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"init: tensor is a {type(tensor).__name__}; expected a Tensor or Parameter")
-    data = tensor.data
+    data = tensor.array
     with select.guard(data):
         data[...] = values if isinstance(values, float) else select.beside(values.astype(data.dtype), data)
     tensor.version.count += 1

@@ -182,8 +182,8 @@ class Module(Attributes):
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                with select.guard(parameter.grad.data):
-                    parameter.grad.data.fill(0)
+                with select.guard(parameter.grad.array):
+                    parameter.grad.array.fill(0)
 
     def to(self: Self, *args: Any, device: Any = None, dtype: Any = None) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
@@ -259,10 +259,10 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
     """Swap the array (and the gradient's) for one of the type and on the device asked for."""
     if dtype is not None and dtypes.is_float(tensor.dtype):
-        with select.guard(tensor.data):
-            tensor.set_array(tensor.data.astype(dtype, copy=False))
+        with select.guard(tensor.array):
+            tensor.set_array(tensor.array.astype(dtype, copy=False))
     if device is not None:
-        tensor.set_array(select.to_device(tensor.data, device))
+        tensor.set_array(select.to_device(tensor.array, device))
     if tensor.grad is not None:
         _convert(tensor.grad, device, dtype)
 

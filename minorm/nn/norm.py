@@ -95,7 +95,7 @@ class _Running(Affine):
     def _check(self, x: Tensor) -> None:
         if x.ndim not in self.ranks:
             raise ValueError(f"{type(self).__name__}: x has {x.ndim} axes; expected {self.form}; x.shape is {x.shape}")
-        if x.data.shape[1] != self.num_features:
+        if x.shape[1] != self.num_features:
             raise ValueError(
                 f"{type(self).__name__}: x has {x.shape[1]} channels, the layer num_features={self.num_features}; "
                 f"expected x.shape[1] == {self.num_features}; x.shape is {x.shape}"

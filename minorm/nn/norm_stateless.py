@@ -65,7 +65,7 @@ class GroupNorm(Affine):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (N, num_channels, *) -> y of the same shape"""
-        if x.ndim < 2 or x.data.shape[1] != self.num_channels:
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(
                 f"GroupNorm: x has shape {x.shape}, the layer num_channels={self.num_channels}; "
                 f"expected (N, {self.num_channels}, *)"

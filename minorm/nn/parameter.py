@@ -21,7 +21,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        array = data.data if isinstance(data, Tensor) else data
+        array = data.array if isinstance(data, Tensor) else data
         if not select.is_array(array) and is_foreign(array):
             raise not_a_tensor("Parameter", "data", array)
         if not hasattr(array, "dtype"):

@@ -50,15 +50,15 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
-        with select.guard(tensor.data):
-            tensor.data[...] = select.to_device(array, tensor.device)
+        with select.guard(tensor.array):
+            tensor.array[...] = select.to_device(array, tensor.device)
         tensor.version.count += 1
     return LoadResult(missing, unexpected)
 
 
 def _array(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.data
+        return value.array
     if hasattr(value, "detach"):  # a PyTorch tensor refuses to become an array while it requires grad
         value = value.detach().cpu()
     return select.as_array(value)

@@ -1,7 +1,7 @@
 """The functions of the double of cupy, the module itself, and how it takes CuPy's place.
 
     with installed() as cupy:
-        x = minorm.ones(3).to("cuda")        # x.data is a cupy.ndarray
+        x = minorm.ones(3).to("cuda")        # x.array is a cupy.ndarray
         assert cupy.transfers.to_device == 1
 
 Names that minorm does not use are missing, and using them shows.

@@ -32,26 +32,26 @@ def test_three_training_steps_beside_pytorch(layer, shape, rng):
             ours.eval()
             theirs.eval()
         y, expected = ours(mn.tensor(x)), theirs(torch.tensor(x))
-        np.testing.assert_allclose(y.data, expected.detach(), atol=2e-6)
+        np.testing.assert_allclose(y.array, expected.detach(), atol=2e-6)
         y.backward(dy)
         expected.backward(torch.tensor(dy))
         for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-            np.testing.assert_allclose(p.grad.data, q.grad, rtol=1e-5, atol=1e-5)
-            p.data[...] -= 0.1 * p.grad.data
+            np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
+            p.array[...] -= 0.1 * p.grad.array
             q.data -= 0.1 * q.grad
             p.grad = q.grad = None
     for key, value in theirs.state_dict().items():
         if key == "num_batches_tracked" and layer.__name__.startswith("Instance"):
             continue  # PyTorch's InstanceNorm has the counter and never counts
-        np.testing.assert_allclose(ours.state_dict()[key].data, value, rtol=1e-5, atol=1e-6)
-    theirs.load_state_dict({k: torch.tensor(v.data) for k, v in ours.state_dict().items()})
+        np.testing.assert_allclose(ours.state_dict()[key].array, value, rtol=1e-5, atol=1e-6)
+    theirs.load_state_dict({k: torch.tensor(v.array) for k, v in ours.state_dict().items()})
     ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
 
 
 def test_state_and_start():
     layer = nn.BatchNorm2d(3)
     assert list(layer.state_dict()) == ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
-    assert [v.data.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
+    assert [v.array.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
     assert layer.num_batches_tracked.dtype == np.int64
     assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
     bare = nn.BatchNorm2d(3, affine=False, track_running_stats=False)
@@ -63,11 +63,11 @@ def test_population_variance_by_default(rng):
     x = rng.standard_normal((4, 3)).astype(np.float32)
     layer = nn.BatchNorm1d(3, momentum=0.75)
     layer(mn.tensor(x))
-    np.testing.assert_allclose(layer.running_mean.data, 0.25 * x.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(layer.running_var.data, 0.75 + 0.25 * x.var(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_mean.array, 0.25 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.array, 0.75 + 0.25 * x.var(0), rtol=1e-5)
     assert layer.num_batches_tracked.item() == 1
     layer.reset_running_stats()
-    assert layer.running_mean.data.tolist() == [0, 0, 0]
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
     assert layer.num_batches_tracked.item() == 0
 
 
@@ -76,7 +76,7 @@ def test_momentum_none_is_the_mean_of_all_batches(rng):
     layer = nn.BatchNorm1d(2, momentum=None)
     for batch in x:
         layer(mn.tensor(batch))
-    np.testing.assert_allclose(layer.running_mean.data, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(layer.running_mean.array, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
 
 
 def test_a_low_momentum_warns_and_tells_pytorchs():
@@ -102,13 +102,13 @@ def test_frozen_survives_train(how, rng):
     if how != "eval":
         model.train()
         assert layer.training
-    before = {k: v.data.copy() for k, v in layer.state_dict().items()}
+    before = {k: v.array.copy() for k, v in layer.state_dict().items()}
     x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32, requires_grad=True)
-    np.testing.assert_allclose(layer(x).data, (x.data - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
+    np.testing.assert_allclose(layer(x).array, (x.array - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
     model(x).sum().backward()
     assert x.grad is not None
     for key, value in before.items():
-        np.testing.assert_array_equal(layer.state_dict()[key].data, value)
+        np.testing.assert_array_equal(layer.state_dict()[key].array, value)
     if how != "eval":
         model.unfreeze()
         layer(x)
@@ -118,7 +118,7 @@ def test_frozen_survives_train(how, rng):
 def test_without_running_statistics_evaluation_uses_the_batch(rng):
     x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32)
     layer = nn.BatchNorm1d(3, track_running_stats=False)
-    np.testing.assert_array_equal(layer(x).data, layer.eval()(x).data)
+    np.testing.assert_array_equal(layer(x).array, layer.eval()(x).array)
 
 
 def test_no_stats_update(rng):
@@ -126,7 +126,7 @@ def test_no_stats_update(rng):
     with mn.no_stats_update():
         layer(mn.randn(4, 3))
     assert layer.num_batches_tracked.item() == 0
-    assert layer.running_mean.data.tolist() == [0, 0, 0]
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
 
 
 def test_double():
@@ -140,7 +140,7 @@ def test_a_backend_of_ones_own(rng):
 
     x = mn.tensor(rng.standard_normal((4, 3, 5)), dtype=mn.float32)
     y = nn.BatchNorm1d(3, backend=norm)(x)
-    np.testing.assert_allclose(y.data, nn.BatchNorm1d(3)(x).data, atol=1e-6)
+    np.testing.assert_allclose(y.array, nn.BatchNorm1d(3)(x).array, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_a_weight_without_a_bias(name, rng):
     assert "bias=False" in repr(ours)
     shape = {"1d": (4, 6), "3d": (4, 6, 2, 3, 2)}.get(name[-2:], (4, 6, 3, 5))
     x, w = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(6).astype(np.float32)
-    ours.weight.data[...] = w
+    ours.weight.array[...] = w
     theirs.weight.data[...] = torch.tensor(w)
-    np.testing.assert_allclose(ours(mn.tensor(x)).data, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(ours(mn.tensor(x)).array, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
     assert (getattr(nn, name)(*arguments, affine=False, bias=True).bias) is None
 
 
@@ -214,8 +214,8 @@ def test_instance_norm_of_one_sample(layer, shape, training, rng):
     assert y.shape == shape
     y.backward(np.ones(shape, np.float32))
     assert x.grad.shape == shape
-    np.testing.assert_allclose(y.data, theirs(torch.tensor(x.data)).detach(), atol=2e-6)
-    np.testing.assert_allclose(ours.running_var.data, theirs.running_var, rtol=1e-5)
+    np.testing.assert_allclose(y.array, theirs(torch.tensor(x.array)).detach(), atol=2e-6)
+    np.testing.assert_allclose(ours.running_var.array, theirs.running_var, rtol=1e-5)
 
 
 def test_repr():

@@ -29,36 +29,36 @@ def test_beside_pytorch(name, arguments, shape, rng):
     assert list(ours.state_dict()) == list(theirs.state_dict())
     x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        p.data[...] = rng.standard_normal(p.shape)
-        q.data[...] = torch.tensor(p.data)
+        p.array[...] = rng.standard_normal(p.shape)
+        q.data[...] = torch.tensor(p.array)
     x_ours, x_theirs = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
     y, expected = ours(x_ours), theirs(x_theirs)
     y.backward(dy)
     expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.data, expected.detach(), rtol=1e-5, atol=2e-6)
-    np.testing.assert_allclose(x_ours.grad.data, x_theirs.grad, rtol=1e-4, atol=5e-6)
+    np.testing.assert_allclose(y.array, expected.detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(x_ours.grad.array, x_theirs.grad, rtol=1e-4, atol=5e-6)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        np.testing.assert_allclose(p.grad.data, q.grad, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
 
 
 def test_one_number_a_group(rng):
     layer = nn.GroupNorm(3, 6, per_group=True)
     assert layer.weight.shape == layer.bias.shape == (3,)
-    layer.weight.data[...] = [1, 2, 3]
+    layer.weight.array[...] = [1, 2, 3]
     x = mn.tensor(rng.standard_normal((2, 6, 4)), dtype=mn.float32)
     np.testing.assert_allclose(
-        layer(x).data, F.group_norm(x, 3, mn.tensor([1.0, 1, 2, 2, 3, 3])).data, rtol=1e-6, atol=1e-6
+        layer(x).array, F.group_norm(x, 3, mn.tensor([1.0, 1, 2, 2, 3, 3])).array, rtol=1e-6, atol=1e-6
     )
     assert repr(layer) == "GroupNorm(3, 6, eps=1e-05, affine=True, per_group=True)"
 
 
 def test_mean_variance_and_normalization(rng):
     x = mn.tensor(rng.standard_normal((2, 6, 4, 5)), dtype=mn.float32)
-    np.testing.assert_array_equal(nn.MeanVarianceNorm()(x).data, F.mean_variance_norm(x).data)
+    np.testing.assert_array_equal(nn.MeanVarianceNorm()(x).array, F.mean_variance_norm(x).array)
     assert list(nn.MeanVarianceNorm().state_dict()) == []
     layer = nn.Normalization([1, 3, 1, 1], axes=0b1100, num_groups=3)
     assert layer.weight.shape == layer.bias.shape == (1, 3, 1, 1)
-    np.testing.assert_array_equal(layer(x).data, F.group_norm(x, 3).data)
+    np.testing.assert_array_equal(layer(x).array, F.group_norm(x, 3).array)
     assert nn.Normalization(compute_dtype=mn.float64)(x).dtype == np.float32
     assert nn.Normalization().weight is None
 
@@ -87,8 +87,8 @@ def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
         y = module(x)
         y.backward(dy)
         function(same, module, options.get("compute_dtype")).backward(dy)
-        np.testing.assert_array_equal(x.grad.data, same.grad.data)
-        found.append((y.data, x.grad.data))
+        np.testing.assert_array_equal(x.grad.array, same.grad.array)
+        found.append((y.array, x.grad.array))
     (y, dx), (wide_y, wide_dx) = found
     assert (y != wide_y).any()
     assert (dx != wide_dx).any()
@@ -97,9 +97,9 @@ def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
 
 def test_reset_parameters():
     layer = nn.LayerNorm(3)
-    layer.weight.data[...] = 7
+    layer.weight.array[...] = 7
     layer.reset_parameters()
-    assert layer.weight.data.tolist() == [1, 1, 1]
+    assert layer.weight.array.tolist() == [1, 1, 1]
 
 
 def test_errors():

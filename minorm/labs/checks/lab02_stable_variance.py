@@ -133,10 +133,10 @@ def plugged(module: Any, x: Any, function: str) -> Any:
 
 def _run(x: Any, function: str, backend: Any) -> Any:
     if function == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).array
     if function == "layer_norm":
-        return F.layer_norm(tensor(x), x.shape[2:], backend=backend).data
-    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[2:], backend=backend).array
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).array
 
 
 def _layer(student: Any, rng: np.random.Generator, function: str, offset: float) -> None:

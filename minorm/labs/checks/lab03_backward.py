@@ -115,7 +115,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
     else:
         y = F.mean_variance_norm(x, eps=0.1, backend=backend) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
     y.backward(dy)
-    return tuple(leaf.grad.data for leaf in (x, s, b) if leaf.grad is not None)
+    return tuple(leaf.grad.array for leaf in (x, s, b) if leaf.grad is not None)
 
 
 def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:

@@ -202,12 +202,12 @@ def plugged(module: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None
     """y of a layer with the student's forward."""
     backend, dtype = Pieces(forward=module.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
     if layer == "layer_norm":
         weight, bias = tensor(s), tensor(b)
-        return F.layer_norm(tensor(x), x.shape[1:], weight, bias, compute_dtype=dtype, backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[1:], weight, bias, compute_dtype=dtype, backend=backend).array
     weight, bias = tensor(s), tensor(b)
-    return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).data
+    return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).array
 
 
 def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:

@@ -243,10 +243,10 @@ def _run(layer: str, x: Any, backend: Any) -> Any:
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":
-        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).array
     if layer == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).data
-    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).array
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).array
 
 
 def _plug(student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float) -> None:

@@ -48,7 +48,7 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
     layer: Any = nn.BatchNorm2d(x.shape[1], backend=Pieces(forward=module.forward, backward=module.backward)).to(
         dtype=x.dtype
     )
-    layer.weight.data[...], layer.bias.data[...] = s, b
+    layer.weight.array[...], layer.bias.array[...] = s, b
     data: Any = tensor(x, requires_grad=True)
     y = layer(data)
     y.backward(tensor(dy))

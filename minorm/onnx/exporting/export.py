@@ -134,9 +134,9 @@ def _write_back(
 def _on_the_cpu(model: Any) -> Iterator[None]:
     """Inside, what a module keeps on a GPU is on the CPU."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
-    there = [(tensor, tensor.data) for tensor in kept if tensor.is_cuda]
+    there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:
-        tensor.set_array(tensor.detach().cpu().data)
+        tensor.set_array(tensor.detach().cpu().array)
     try:
         yield
     finally:

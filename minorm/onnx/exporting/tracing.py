@@ -190,16 +190,18 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
     if not isinstance(model, Module):
         return {}
     named = [*model.named_parameters(), *model.named_buffers()]
-    return {id(tensor.data): key for key, tensor in reversed(named)}
+    return {id(tensor.array): key for key, tensor in reversed(named)}
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
     """id of an array -> what holds it, for Tensors that are no parameters: an attribute, or a constant of the file."""
     if not isinstance(model, Module):
         return {}
-    labels = {id(value.data): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    labels = (
+        {id(value.array): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    )
     return labels | {
-        id(value.data): f"{path}.{name}" if path else name
+        id(value.array): f"{path}.{name}" if path else name
         for path, module in model.named_modules()
         for name, value in vars(module).items()
         if isinstance(value, Tensor)

@@ -68,10 +68,10 @@ class TracedModel:
         tensors = {
             id(value): tensor
             for value, tensor in follower.followed
-            if not any(np.may_share_memory(tensor.data, array) for array in changed)
+            if not any(np.may_share_memory(tensor.array, array) for array in changed)
         }
         right = {
-            name.name: tensors[id(value)].data
+            name.name: tensors[id(value)].array
             for theirs, ours in zip(follower.graph.nodes, traced.nodes, strict=False)
             for value, name in zip(theirs.outputs, ours.outputs, strict=True)
             if value is not None and name is not None and ours.name and name.name and id(value) in tensors
@@ -84,7 +84,7 @@ def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]])
     errors: list[str] = []
     for place, size in enumerate(group):
         try:
-            return Trial(place, errors, tuple(None if tensor is None else tensor.data for tensor in run(size)))
+            return Trial(place, errors, tuple(None if tensor is None else tensor.array for tensor in run(size)))
         except (*REFUSALS, MemoryError) as error:
             errors.append(" ".join(f"{type(error).__name__}: {error}".split())[:1000])
     return Trial(None, errors)
@@ -103,7 +103,7 @@ def against(traced: Traced) -> Comparison:
 
 def of(source: Any, labels: trying.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
     """What is right around an example; labels: of each input, its lengths, free ones by their names."""
-    arrays: Mapping[str, Any] = {name: tensor.data for name, tensor in zip(labels, example, strict=True)}
+    arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trying.around(labels, elems, arrays, 2 if training else 1), "export")
 
@@ -144,7 +144,7 @@ class LoadedGraph:
         except (*REFUSALS, MemoryError):
             return ""
         values = found if isinstance(found, tuple) else (found,)
-        right = dict(zip(names, (value.data for value in values), strict=True))
+        right = dict(zip(names, (value.array for value in values), strict=True))
         return first_difference(new, size, right, folder, self.training)
 
 

@@ -113,7 +113,7 @@ def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
         raise ValueError(f"{name} has shape {given.shape}; expected a vector")
     if given.numel() > most:
         raise ValueError(f"{name} has {given.numel()} elements; expected at most {most}")
-    numbers = given.data.reshape(-1).tolist()
+    numbers = given.array.reshape(-1).tolist()
     if not all(n == n // 1 for n in numbers):
         raise ValueError(f"{name} is {numbers}; expected whole numbers")
     return [int(n) for n in numbers]

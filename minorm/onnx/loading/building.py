@@ -250,9 +250,9 @@ class Builder:
             return False
         for name, value in zip(node.outputs, values[first:], strict=True):
             if name in self.used and value is not None:
-                self.budget.take(value.data.nbytes, f"the result of {node}")
-                self.budget.computed += value.data.nbytes
-                self.constants[name] = value.data
+                self.budget.take(value.array.nbytes, f"the result of {node}")
+                self.budget.computed += value.array.nbytes
+                self.constants[name] = value.array
                 self.shapes.add(name)
         return True
 

@@ -32,12 +32,12 @@ def test_a_report_says_what_was_checked_and_how_far_apart(tmp_path: Path) -> Non
         assert report.difference < 1e-6
         assert report.outputs[0].shape == (5, 2)
         assert "largest difference" in str(report)
-    assert mo.verify(proto, {"x": X.data}, [y.data]).difference < 1e-6
+    assert mo.verify(proto, {"x": X.array}, [y.array]).difference < 1e-6
 
 
 def test_a_difference_is_an_error_that_says_how_large() -> None:
     proto = mo.export(LAYER, X, None)
-    wrong = LAYER(X).data.copy()
+    wrong = LAYER(X).array.copy()
     wrong[1, 1] += 0.01
     with pytest.raises(mo.VerifyError, match=r"output differs by 0.01 .* allowed: 0.0001"):
         mo.verify(proto, [X], [wrong])
@@ -55,9 +55,9 @@ def test_nan_is_no_difference_to_nan_but_to_a_number() -> None:
 
 
 def test_what_is_fed_is_not_written_to() -> None:
-    x = X.data.copy()
+    x = X.array.copy()
     mo.verify(mo.export(LAYER, X, None), [x], [LAYER(X)])
-    np.testing.assert_array_equal(x, X.data)
+    np.testing.assert_array_equal(x, X.array)
 
 
 def test_a_model_the_runtime_has_no_kernel_for_is_reported_not_raised() -> None:
@@ -108,7 +108,7 @@ def test_new_running_statistics_are_compared_too(options: dict[str, Any]) -> Non
     assert len(traced.results) == len(traced.proto.graph.output)
     net(x)  # the trace left it as it was
     for entry, value in zip(traced.proto.graph.output[1:], traced.results[1:], strict=True):
-        np.testing.assert_array_equal(value.data, net.state_dict()[entry.name.removesuffix(".updated")].data)
+        np.testing.assert_array_equal(value.array, net.state_dict()[entry.name.removesuffix(".updated")].array)
     assert mo.verify(traced.proto, traced.inputs, traced.results, training=True).compared
     (node,) = (node for node in traced.proto.graph.node if node.op_type == "BatchNormalization")
     momentum = next(a for a in node.attribute if a.name == "momentum")
