@@ -254,7 +254,7 @@ def test_no_import_of_ours_hides_inside_a_function() -> None:
 
 
 def test_cython_sources_never_cimport_numpy_and_no_flag_breaks_floats() -> None:
-    for path in (ROOT / "minorm_ext").glob("*.p*x*"):
+    for path in (ROOT / "minorm_ext").rglob("*.p*x*"):
         assert "cimport numpy" not in path.read_text(), path.name
     setup = (ROOT / "setup.py").read_text()
     flags = [n.value for n in ast.walk(ast.parse(setup)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]

@@ -1,4 +1,4 @@
-"""The normalization kernels on NumPy arrays: allocate what minorm_ext/norm.pyx fills, and say in which types.
+"""The normalization kernels on NumPy arrays: allocate what minorm_ext/norm/norm.pyx fills, and say in which types.
 
 All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
 in registers, or up to 4096 at a time in the innermost cache, and rounds them once. See minorm/kernels/protocol.py for
