@@ -1,4 +1,4 @@
-"""Build of the kernels: each minorm_ext/*.pyx is translated to C once and compiled once for each instruction set.
+"""Build of the kernels: each .pyx below minorm_ext/ is translated to C once and compiled once for each instruction set.
 
     python setup.py build_ext --inplace                     all kernels, next to their sources
     python setup.py build_ext --inplace --only conv,pool    these two
@@ -60,7 +60,7 @@ int main(void) {
 
 def extensions() -> list[Extension]:
     """One for each kernel source and instruction set, before anybody has looked at the compiler."""
-    headers = sorted(map(str, SOURCES.glob("*.h")))  # Cython itself follows the .pxd files
+    headers = sorted(map(str, SOURCES.rglob("*.h")))  # Cython itself follows the .pxd files
     return [
         Extension(
             f"minorm_ext.{level}.{source.stem}",
@@ -69,7 +69,7 @@ def extensions() -> list[Extension]:
             include_dirs=[str(SOURCES)],
             extra_compile_args=FLAGS + LEVELS[level],
         )
-        for source in sorted(SOURCES.glob("*.pyx"))
+        for source in sorted(SOURCES.rglob("*.pyx"))
         for level in (LEVELS if X86 and source.stem not in BASELINE_ONLY else ["baseline"])
     ]
 
@@ -197,7 +197,7 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
     """Cython source -> C file under build/, for all sources; only those that changed are translated."""
     from Cython.Build import cythonize  # not needed for sdist, and slow to import
 
-    modules = [Extension(f"minorm_ext.{Path(source).stem}", [source]) for source in sorted(sources)]
+    modules = [Extension(".".join(Path(source).with_suffix("").parts), [source]) for source in sorted(sources)]
     done = cythonize(
         modules,
         build_dir="build/cython",

@@ -25,7 +25,7 @@ from benchmarks.norms import CASES, arrays, minorm_step
 from benchmarks.timing import in_turn
 from minorm.kernels import cpu
 
-AROUND = 5 << 20  # bytes of a result; a larger one is written around the cache (STREAM in minorm_ext/norm.pyx)
+AROUND = 5 << 20  # bytes of a result; a larger one is written around the cache (STREAM in minorm_ext/norm/norm.pyx)
 
 
 class Calls:

@@ -24,7 +24,7 @@ LEVELS = ["baseline", "v3", "v4"] if X86 else ["baseline"]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 TOY = """# cython: language_level=3
 from cython.parallel cimport prange
-from minorm_ext.half cimport half
+from minorm_ext.room.half cimport half
 
 def total(int n, int threads):
     cdef int i
@@ -48,10 +48,13 @@ def project(tmp_path: Path) -> Path:
     for level in ("baseline", "v3", "v4"):
         (package / level).mkdir(parents=True)
         (package / level / "__init__.py").touch()
-    for name in ("__init__.py", "machine.pyx"):
-        shutil.copy(CHECKOUT / "minorm_ext" / name, package)
-    (package / "toy.pyx").write_text(TOY)
-    (package / "half.pxd").write_text(HALF)
+    for folder in ("runtime", "room"):
+        (package / folder).mkdir()
+        (package / folder / "__init__.pxd").touch()
+    for name in ("__init__.py", "runtime/machine.pyx"):
+        shutil.copy(CHECKOUT / "minorm_ext" / name, package / name)
+    (package / "room" / "toy.pyx").write_text(TOY)
+    (package / "room" / "half.pxd").write_text(HALF)
     shutil.copy(CHECKOUT / "setup.py", tmp_path)
     return tmp_path
 
@@ -131,14 +134,14 @@ def test_every_level_is_built_and_only_what_changed_again(project: Path) -> None
     assert compiled(project) == first
 
     # A changed .pxd makes the kernels that use it again, and no other.
-    (project / "minorm_ext" / "half.pxd").write_text(HALF.replace("i // 2", "i // 2 + 1"))
+    (project / "minorm_ext" / "room" / "half.pxd").write_text(HALF.replace("i // 2", "i // 2 + 1"))
     assert build(project).returncode == 0
     assert ask(project, "minorm_ext.kernels('toy').total(10, 2)") == "55"
     assert compiled(project)["baseline.machine"] == first["baseline.machine"]
 
 
 def test_only_builds_what_is_named(project: Path) -> None:
-    (project / "minorm_ext" / "broken.pyx").write_text("this is no Cython(\n")
+    (project / "minorm_ext" / "room" / "broken.pyx").write_text("this is no Cython(\n")
     assert build(project, "--only", "machine").returncode == 0
     assert sorted(compiled(project)) == ["baseline.machine"]
     assert "--only: no module conv in minorm_ext; there are broken, machine, toy" in sentence(

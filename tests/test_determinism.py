@@ -61,7 +61,7 @@ def run(function: Callable[..., Any], shapes: Shapes, dtype: Any = np.float32) -
         y.backward(mn.tensor(numbers(y.shape, 100 + i, dtype)), retain_graph=i + 1 < len(floats))
     gradients = [x.grad for x in inputs if x.grad is not None]
     assert gradients or not floats
-    return b"".join(np.ascontiguousarray(array.data).tobytes() for array in (*results, *gradients))
+    return b"".join(np.ascontiguousarray(tensor.array).tobytes() for tensor in (*results, *gradients))
 
 
 # Normalizations, with running statistics among the results; also one channel, one row, and channels-last.
@@ -293,7 +293,7 @@ def test_fifty_repeats_give_the_same_bits(name: str) -> None:
 def test_more_threads_than_stretches_of_jobs_change_no_bit(name: str) -> None:
     function, shapes = CASES[name]
     found = set()
-    for threads in (1, 150):  # minorm_ext/jobs.pxd deals out 128
+    for threads in (1, 150):  # minorm_ext/runtime/jobs.pxd deals out 128
         mn.set_num_threads(threads)
         found.add(run(function, shapes))
     assert len(found) == 1

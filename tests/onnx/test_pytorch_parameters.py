@@ -114,13 +114,13 @@ def test_pytorchs_parameters_train_as_in_pytorch(name: str, way: str) -> None:
         gradients = {n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
         for n, p in loaded.named_parameters():
             if n in gradients and p.shape == gradients[n].shape and "folded" not in way:
-                np.testing.assert_allclose(p.grad.data, gradients[n], rtol=bound, atol=bound, err_msg=n)
+                np.testing.assert_allclose(p.grad.array, gradients[n], rtol=bound, atol=bound, err_msg=n)
         theirs.step()
         ours.step()
         theirs.zero_grad()
         ours.zero_grad()
     for path, norm in norms.items() if model.training else ():
-        mean, var = (dict(loaded.named_buffers())[f"{path}.{part}"].data for part in ("running_mean", "running_var"))
+        mean, var = (dict(loaded.named_buffers())[f"{path}.{part}"].array for part in ("running_mean", "running_var"))
         np.testing.assert_allclose(mean, norm.running_mean.numpy(), rtol=bound)
         n, kept = numbers[path], 0.9**2 * before[path]  # PyTorch divides a batch's variance by n - 1, ONNX by n
         np.testing.assert_allclose(var - kept, (norm.running_var.numpy() - kept) * (n - 1) / n, atol=1e-8)

@@ -1,4 +1,4 @@
-"""Convolution on the CPU: minorm_ext/conv.pyx for float32 and float64, the reference where there is nothing to compute.
+"""Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference where nothing is to compute.
 
 16-bit floats are widened to float32 and rounded once.
 """

@@ -1,7 +1,7 @@
 """How a convolution is laid out in vectors: three ways to fill the lanes, and the tables that describe them.
 
-The kernel (minorm_ext/conv.pyx) knows one thing: add up taps, each a shifted read of the source. What is packed how,
-and which shift belongs to which tap, is told here. conv_axes.py has the sum along one axis; conv_plan.py chooses.
+The kernel (minorm_ext/conv/conv.pyx) knows one thing: add up taps, each a shifted read of the source. What is packed
+how, and which shift belongs to which tap, is told here. conv_axes.py has the sum along one axis; conv_plan.py chooses.
 
 Lines. Every row of the source is packed with the zeros of its padding behind it, row after row, so that a plane is one
 long line. A tap is the same shift everywhere, and vectors run across the ends of rows; what they compute between two

@@ -1,9 +1,9 @@
 """Matrix products that give the same bits on any number of threads, whatever BLAS NumPy has; nothing here calls it.
 
 A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: OpenBLAS gives other bits
-on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul.pyx cut the work by the shape alone.
-They take float32 and float64 of any steps; 16-bit floats are widened to float32 and rounded once, and other types are
-left to NumPy, which is exact there.
+on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the shape
+alone. They take float32 and float64 of any steps; 16-bit floats are widened to float32 and rounded once, and other
+types are left to NumPy, which is exact there.
 """
 
 from __future__ import annotations

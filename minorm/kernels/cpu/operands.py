@@ -8,7 +8,7 @@ import numpy as np
 
 from minorm import dtypes
 
-STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, minorm_ext/storage.pxd
+STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, simd/storage.pxd
 
 
 def is_plain(x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Pooling on the CPU: minorm_ext/pool.pyx for float32 and float64, the reference for everything else."""
+"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for everything else."""
 
 from __future__ import annotations
 

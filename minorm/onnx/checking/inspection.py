@@ -169,7 +169,7 @@ def _rows(
     find: _Arrays,
 ) -> list[Row]:
     floats = {t.name: math.prod(t.dims) for t in proto.graph.initializer if _is_float(t.data_type)}
-    parameters = floats if module is None else {name: p.data.size for name, p in module.named_parameters()}
+    parameters = floats if module is None else {name: p.array.size for name, p in module.named_parameters()}
     active = set(parameters) | {e.name for e in proto.graph.input if _is_float(e.type.tensor_type.elem_type)}
     rows, counted = [], set[str]()
     for index, node in enumerate(nodes):
@@ -200,7 +200,7 @@ def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
         for name in filter(None, node.inputs):
             readers.setdefault(name, {})[node.operator] = None
     return [
-        Weight(name, p.shape, tuple(readers.get(name, ())), p.data.size)
+        Weight(name, p.shape, tuple(readers.get(name, ())), p.array.size)
         for name, p in (() if module is None else module.named_parameters())
     ]
 
@@ -286,8 +286,8 @@ def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphMo
         "outputs": [_value(entry) for entry in proto.graph.output],
         "initializers": len(proto.graph.initializer),
         "numbers": numbers,
-        "parameters": None if module is None else sum(p.data.size for p in module.parameters()),
-        "frozen": None if module is None else sum(p.data.size for p in module.parameters() if not p.requires_grad),
+        "parameters": None if module is None else sum(p.array.size for p in module.parameters()),
+        "frozen": None if module is None else sum(p.array.size for p in module.parameters() if not p.requires_grad),
     }
 
 

@@ -18,9 +18,9 @@ from minorm.onnx.exporting import fusing
 from minorm.onnx.exporting.examples import example
 from minorm.onnx.exporting.inputs import Axes
 from minorm.onnx.exporting.lengths import REFUSALS
-from minorm.onnx.exporting.recording import same_random_numbers_after, untouched
 from minorm.onnx.exporting.restoring import Restorer
 from minorm.onnx.exporting.retyping import retype
+from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError

@@ -50,7 +50,7 @@ def test_another_opset(opset: int) -> None:
     module = loaded(opset_version=21)
     module.get_submodule("0")
     for _, parameter in module.named_parameters():
-        parameter.data[...] *= np.float32(1.25)
+        parameter.array[...] *= np.float32(1.25)
     proto = mo.export(module, None, opset_version=opset)
     assert proto.opset_import[0].version == opset
     runs_alike(module, proto)
@@ -171,7 +171,7 @@ def test_what_only_an_example_can_say() -> None:
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
 def test_a_converted_graph_is_written_in_its_type(dtype: Any, opset: int | None) -> None:
     module = loaded(opset_version=17).to(dtype)
-    dict(module.named_parameters())["0.weight"].data[0] *= 2
+    dict(module.named_parameters())["0.weight"].array[0] *= 2
     proto = mo.export(module, None, opset_version=opset)
     onnx.checker.check_model(proto, full_check=True)
     elem = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -185,7 +185,7 @@ def test_a_converted_graph_is_written_in_its_type(dtype: Any, opset: int | None)
     tolerance = {mn.float16: 1e-2, mn.bfloat16: 5e-2}.get(dtype, 1e-12)
     np.testing.assert_allclose(again(x).double().numpy(), module(x).double().numpy(), rtol=tolerance, atol=tolerance)
     if dtype == mn.float16:
-        got = verification.run(verification.start(proto), {"x": x.data})[0]
+        got = verification.run(verification.start(proto), {"x": x.array})[0]
         np.testing.assert_allclose(got.astype(np.float64), module(x).double().numpy(), rtol=1e-2, atol=1e-2)
 
 

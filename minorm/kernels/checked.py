@@ -1,0 +1,97 @@
+"""A backend handed in, as `nn.BatchNorm2d(8, backend=mine)`: what it returns is looked at before it is used.
+
+Our own kernels are trusted. A student's forward that forgets the statistics, or returns y in another type, gets an
+error here that says so, and not one from the middle of the library, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minorm.kernels import select
+from minorm.kernels.partial import NAMES
+from minorm.kernels.protocol import Running, Statistics
+from minorm.kernels.reference.norm import update
+from minorm.nest import Nest
+
+Array = Any
+EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"
+
+
+def resolve_backend(x: Array, backend: Any) -> Any:
+    """The functions that normalize x: those handed in, or our own for this kind of array."""
+    return select.backend(x).norm if backend is None else CheckedBackend(backend)
+
+
+class CheckedBackend:
+    """The backend with its results checked: TypeError for the wrong kind of thing, ValueError for a wrong shape."""
+
+    def __init__(self, backend: Any) -> None:
+        if isinstance(backend, type):
+            raise TypeError(f"backend is the class {backend.__name__}; {EXPECTED}")
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._backend, name, None)
+        if found is None and name in NAMES:
+            raise TypeError(f"backend: {_kind(self._backend)} has no function {name}; {EXPECTED}")
+        if found is None:
+            raise AttributeError(name)
+        return found
+
+    def forward(
+        self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics; `running` is updated here, so that a forward of one's own need not know of it."""
+        y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
+        if not isinstance(stats, Statistics):
+            raise TypeError(
+                f"backend.forward: its second result is {_kind(stats)}; expected Statistics.of(k, d, var, rstd)"
+            )
+        if stats.block.shape != (4, nest.rows):
+            shape = stats.block.shape[1:]
+            raise ValueError(
+                f"backend.forward: k, d, var and rstd are of shape {shape}; expected vectors ({nest.rows},)"
+            )
+        y = _like(y, x, "forward: y")
+        if running is not None:
+            update(running, nest, stats)
+        return y, stats
+
+    def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
+        """dx, ds and db, each None where nobody needs it."""
+        found = self.__getattr__("backward")(nest, dy, x, *others, **options)
+        dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
+        for name, value in (("ds", ds), ("db", db)):
+            if value is not None and getattr(value, "size", None) != nest.param_size:
+                raise ValueError(f"backend.backward: {name} is {_kind(value)}; expected {nest.param_size} elements")
+        return None if dx is None else _like(dx, x, "backward: dx"), ds, db
+
+    def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:
+        """y."""
+        return _like(self.__getattr__("apply")(nest, x, *others, **options), x, "apply: y")
+
+
+def _parts(found: Any, names: Sequence[str], function: str) -> Sequence[Any]:
+    """The results, as many as there are names."""
+    if not isinstance(found, (tuple, list)) or len(found) != len(names):
+        got = f"{len(found)} things" if isinstance(found, (tuple, list)) else _kind(found)
+        raise TypeError(f"backend.{function}: it returns {got}; expected {len(names)}: {', '.join(names)}")
+    return found
+
+
+def _like(value: Any, x: Array, what: str) -> Array:
+    """The array, if it has x's shape and type."""
+    if getattr(value, "shape", None) != x.shape or value.dtype != x.dtype:
+        raise ValueError(f"backend.{what} is {_kind(value)}, x is {_kind(x)}; expected x's shape and type")
+    return value
+
+
+def _kind(value: Any) -> str:
+    """`float32(2, 3)` for an array, else the name of its type."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}{tuple(value.shape)}"
+    return "None (is there a return?)" if value is None else f"{type(value).__name__}"

@@ -1,0 +1,83 @@
+"""A backend from some functions of one's own: what is not given is the reference's.
+
+    nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
+
+The functions are those of minorm/kernels/protocol.py. Given moments or apply, forward is put together of the two;
+given grad_sums, grad_params or grad_input, backward is put together of these. A function that is given stands for
+itself: with forward given, moments and apply are not called in training. They get `dtype` only where a layer or a
+function was asked for a compute_dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.equation import Equation
+from minorm.kernels.protocol import Statistics
+from minorm.kernels.reference import norm
+from minorm.nest import Nest
+
+Array = Any
+NAMES = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
+
+
+class PartialBackend:
+    """A backend for normalization layers; TypeError for a function that the protocol does not have."""
+
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        for name, function in functions.items():
+            if name not in NAMES:
+                raise TypeError(
+                    f"PartialBackend: there is no function {name!r} in the protocol; expected {', '.join(NAMES)}"
+                )
+            if not callable(function):
+                raise TypeError(f"PartialBackend: {name} is a {type(function).__name__}; expected a function")
+        for name in NAMES[:5]:
+            setattr(self, name, functions.get(name, getattr(norm, name)))
+        for name in NAMES[5:]:
+            if name in functions:
+                setattr(self, name, functions[name])
+
+    moments: Callable[..., Any]
+    apply: Callable[..., Any]
+    grad_sums: Callable[..., Any]
+    grad_params: Callable[..., Any]
+    grad_input: Callable[..., Any]
+
+    def forward(
+        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, **dtype: Any
+    ) -> tuple[Array, Statistics]:
+        """moments, rstd, apply."""
+        found = self.moments(nest, x, equation.centered, **dtype)
+        if not isinstance(found, (tuple, list)) or len(found) != 3:
+            got = f"{len(found)} things" if isinstance(found, (tuple, list)) else f"{type(found).__name__}"
+            raise TypeError(f"backend.moments: it returns {got}; expected 3: k, d, var")
+        k, d, var = found
+        with np.errstate(divide="ignore"):
+            stats = Statistics.of(k, d, var, equation.rstd(var))
+        return self.apply(nest, x, stats, s, b, **dtype), stats
+
+    def backward(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        equation: Equation,
+        needs: tuple[bool, bool] = (True, True),
+        **dtype: Any,
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """grad_sums and grad_input, then grad_params."""
+        dx = ds = db = None
+        if needs[0]:
+            sum_g, sum_gx = self.grad_sums(nest, dy, x, stats, s, **dtype)
+            slope = equation.slope(stats.var)
+            sum_g = sum_g if equation.centered else None
+            dx = self.grad_input(nest, dy, x, stats, s, sum_g, sum_gx * slope, **dtype)
+        if needs[1]:
+            ds, db = self.grad_params(nest, dy, x, stats, **dtype)
+        return dx, ds, db

@@ -1,0 +1,180 @@
+"""Running the model to see what it computes, several times, and leaving no mark on it.
+
+One run gives the operations. A run in which a free axis (the batch) has another length tells which lengths and
+numbers follow that axis; a run on other values tells what was computed from the input behind minorm's back, by
+`x.numpy()` or `x.item()`, and would silently become a constant. Modes, buffers and the random generator are put
+back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import random, trace
+from minorm.autograd import no_grad
+from minorm.nn import Module
+from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.scope import Embedded, Scope
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.tensor import Tensor
+from minorm.trace import Call
+
+
+@dataclass
+class Run:
+    """One run: the arguments, the calls made, what came out, and the buffers as it left them."""
+
+    args: tuple[Any, ...]
+    calls: list[Call]
+    result: Any
+    buffers: dict[str, Tensor]
+    originals: dict[int, tuple[Any, Any]]  # by id: arrays that calls changed in place, and what they held before
+
+
+def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
+    """Run `model(*args)` and write down its calls, as a tree of modules and operations."""
+    known = [a for a in args if isinstance(a, Tensor)]
+    if isinstance(model, Module):
+        known += [*model.parameters(), *model.buffers()]
+    before = {id(tensor.version): (tensor.version.count, _unseen(tensor)) for tensor in known}
+    with no_grad(), _scopes(model), trace.record() as calls:
+        result = model(*args)
+        originals = trace.state.originals
+    ignored = {id(b.version) for b in model.buffers()} if isinstance(model, Module) else set()
+    for tensor in known:
+        if tensor.version.count != before[id(tensor.version)][0] and id(tensor.version) not in ignored:
+            raise ExportError(
+                f"export: an input or a parameter of shape {tensor.shape} was changed in place; a graph changes "
+                "nothing that it is given; compute a new tensor instead, or start from x.clone()"
+            )
+    _refuse_changes(calls, before, ignored)
+    _part_views(calls)
+    buffers = model.named_buffers() if isinstance(model, Module) else ()
+    return Run(args, calls, result, {name: Tensor(buffer.array.copy()) for name, buffer in buffers}, originals)
+
+
+_CHANGED = (
+    "export: {} of shape {} was changed in place, which a trace cannot record; compute a new tensor instead "
+    "(minorm.where, minorm.cat, x * mask)"
+)
+
+
+def _unseen(tensor: Tensor) -> int:
+    """How many changes of the tensor no trace has written down: those of its array, behind its back."""
+    return tensor.version.count - tensor.version.traced
+
+
+def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignored: set[int]) -> None:
+    """A change that leaves no call behind still counts up the version of the tensor it changes."""
+    for call in calls:
+        for tensor in tensors_of(call.result):
+            if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
+                raise ExportError(_CHANGED.format(f"a result of {name_of(call.target)}", tensor.shape))
+        _refuse_changes(call.children, before, ignored)
+
+
+def _part_views(calls: list[Call]) -> None:
+    """A view of a buffer lives on in the calls; the next run, which changes the buffer, must not view it anew."""
+    for call in calls:
+        if not call.changed:
+            for tensor in tensors_of(call.result):
+                tensor.view_of = None
+        _part_views(call.children)
+
+
+@contextmanager
+def _scopes(model: Callable[..., Any]) -> Iterator[None]:
+    """While open, each module's forward appears in the trace as a call of its Scope."""
+    with ExitStack() as stack:
+        for path, module in model.named_modules() if isinstance(model, Module) else ():
+            stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
+            whole = isinstance(module, GraphModule) and module.original is not None and module is not model
+            module.__dict__["forward"] = _scoped(module.forward, Embedded(path, module) if whole else Scope(path))
+        yield
+
+
+def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        attributes.pop(name, None)
+    else:
+        attributes[name] = value
+
+
+def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
+    return lambda *args, **kwargs: scope.call(forward, *args, **kwargs)
+
+
+@contextmanager
+def same_random_numbers_after(model: Any = None) -> Iterator[None]:
+    """Whatever is drawn inside, the generator then goes on as if nothing had been; so do those of a model's layers.
+
+    Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
+    """
+    numbers = random.get_state()
+    layers = model.modules() if isinstance(model, Module) else ()
+    generators = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
+    states = [generator.bit_generator.state for generator in generators]
+    try:
+        yield
+    finally:
+        random.set_state(numbers)
+        for generator, state in zip(generators, states, strict=True):
+            generator.bit_generator.state = state
+
+
+@contextmanager
+def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
+    """Put the model in the mode to export (None: leave it as it is); on leaving, modes and buffers are as they were."""
+    modules = list(model.modules()) if isinstance(model, Module) else []
+    modes = [(module, module.training) for module in modules]
+    buffers = [
+        (module, name, buffer, buffer.array, buffer.array.copy(), buffer.version.count, buffer.version.traced)
+        for module in modules
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        if isinstance(model, Module) and training is not None:
+            model.train(training)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for module, name, buffer, array, contents, count, traced in buffers:
+            np.copyto(array, contents)
+            buffer.set_array(array)
+            buffer.version.count, buffer.version.traced = count, traced
+            if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward put another one there
+                setattr(module, name, buffer)
+
+
+def results(
+    model: Callable[..., Any], args: tuple[Any, ...], training: bool | None, updated: Sequence[str]
+) -> list[Tensor]:
+    """What the model returns, then what these of its buffers become; it is left as it was."""
+    with same_random_numbers_after(model), untouched(model, training), no_grad():
+        found = tensors_of(model(*args))
+        buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
+        return [Tensor(tensor.array.copy()) for tensor in (*found, *(buffers[name] for name in updated))]
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """The Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, Sequence) and not isinstance(result, str):
+        return [tensor for part in result for tensor in tensors_of(part)]
+    return []
+
+
+def name_of(target: Any) -> str:
+    """How an operation is called in messages."""
+    if isinstance(target, Scope):
+        return f"module {target.path or 'model'}"
+    return str(getattr(target, "__qualname__", target)).split(".")[-1]

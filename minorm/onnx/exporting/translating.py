@@ -1,0 +1,208 @@
+"""From a model and an example of its input to a ModelProto: run it, walk the runs, name everything.
+
+`export.py` stands on this; neither files nor runtimes are known here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from minorm.nn import Module
+from minorm.onnx.exporting import lengths, proto
+from minorm.onnx.exporting.agreement import Agreement
+from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
+from minorm.onnx.exporting.runs import Run, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.exporting.writer import Writer
+from minorm.onnx.graph import encoding, versions
+from minorm.onnx.graph.errors import ExportError, Unstable
+from minorm.onnx.graph.external import Weights
+from minorm.onnx.graph.graph import Graph, Node, Value
+from minorm.onnx.loading import metadata
+from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.updates import ENDING
+from minorm.tensor import Tensor
+
+LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
+
+
+class Translated:
+    """A model written down: the file, and what is right for it.
+
+    inputs, results    the example, and what the model computed for it, in the order of the file's outputs: what the
+                       model returned, then what its buffers became
+    training           whether some layer was in training mode
+    example            which axes of the inputs are free, and the lengths they were traced at
+    nodes              of the graph, with the names that they have in the file; "" for what the file leaves out
+    """
+
+    def __init__(self, model: Callable[..., Any], opset: int, training: bool | None, example: Inputs) -> None:
+        self.model, self.opset, self.mode, self.example = model, opset, training, example
+        self.inputs = example.tensors
+        self.training = training is not False
+        self.proto: onnx.ModelProto
+        self.results: list[Tensor]
+        self.nodes: list[Node]
+        self.became: list[str] = []  # the buffers whose new contents are outputs, as far as modules hold them
+
+    def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
+        """Trace once more, with a run at these lengths of the free axes that has no say.
+
+        Raises Unstable where it takes another path.
+        """
+        with same_random_numbers_after(self.model):
+            symbols, example = self.example.symbols, self.example
+            others = [example.resized({symbol: n}) for symbol, n in symbols.runs]
+            runs = [_run(self.model, own, self.mode) for own in (example.args, *others, args)]
+            return _walk(self.model, self.opset, self.mode, example, runs, probe=False, follower=at)[0]
+
+
+def translate(
+    model: Callable[..., Any],
+    args: Any,
+    *,
+    opset_version: int | None,
+    training: bool | None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: Axes | None = None,
+    weights: Weights | None = None,
+) -> Translated:
+    """The ModelProto of `model(*args)`; the arguments are those of `export`.
+
+    weights    takes the contents of large initializers, if they are to lie in a file of their own
+    """
+    opset = _opset(opset_version)
+    if not callable(model):
+        raise TypeError(f"export: model is {type(model).__name__}; expected an nn.Module or a function of Tensors")
+    encoding.reserve(LEAST, "export: running the model and writing it down")
+    inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
+    with same_random_numbers_after(model):
+        try:
+            inputs, runs = lengths.runs_of(inputs, lambda own: _run(model, own, training))
+            probe = _probe(model, inputs, training)
+            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
+        except Unstable as reason:
+            if dynamic_axes:
+                raise ExportError(
+                    f"export: {reason}; leave that axis out of dynamic_axes to fix its length"
+                ) from reason
+            size, inputs = inputs.symbols.base[0], inputs.fixed()
+            runs, probe = [_run(model, inputs.args, training)], _probe(model, inputs, training)
+            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
+            writer.graph.warn(f"the batch size is fixed at {size}: {reason}")
+
+    graph, base = writer.graph, runs[0]
+    for message in graph.warnings:
+        warnings.warn(f"export: {message}", stacklevel=3)
+    wanted = _output_names(model, base.result, len(outputs), output_names)
+    new = _updates(graph, outputs, wanted)
+    if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
+        new = [(name, value) for name, value in new if name in model.updated_names]
+    translated = Translated(model, opset, training, inputs)
+    translated.proto = proto.build(
+        graph,
+        [*zip(wanted, outputs, strict=True), *new],
+        type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "model"),
+        metadata.written(model, training) if isinstance(model, Module) else {},
+        fixed=[*(input_names or ()), *(output_names or ())],
+        weights=weights,
+    )
+    buffers = [name.removesuffix(ENDING) for name, _ in new]
+    translated.became = list(itertools.takewhile(lambda name: name in base.buffers, buffers))
+    translated.results = [*tensors_of(base.result), *(base.buffers[name] for name in translated.became)]
+    translated.nodes = graph.nodes
+    return translated
+
+
+def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
+    """The new values of buffers, by name, but for those that the model returns itself."""
+    same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
+    returned = set()
+    for output in outputs:
+        value: Value | None = output
+        while value is not None:
+            returned.add(id(value))
+            value = same.get(id(value))
+    found = [(f"{buffer.home or buffer.name}{ENDING}", v) for buffer, v in graph.updated.values()]
+    return [(name, value) for name, value in found if name not in taken and id(value) not in returned]
+
+
+def _opset(asked: int | None) -> int:
+    newest = min(versions.NEWEST, onnx.defs.onnx_opset_version())
+    if asked is None:
+        return min(versions.DEFAULT, newest)
+    if isinstance(asked, bool) or not isinstance(asked, int) or not versions.OLDEST_EXPORT <= asked <= newest:
+        raise ValueError(
+            f"export: opset_version is {asked!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}, the "
+            f"newest that onnx {onnx.__version__} and minorm know"
+        )
+    return asked
+
+
+def _output_names(model: Any, result: Any, count: int, given: Sequence[str] | None) -> list[str]:
+    if given is not None:
+        if len(given) != count:
+            raise ValueError(f"export: output_names has {len(given)} names; the model returns {count} Tensors")
+        return list(given)
+    if isinstance(model, GraphModule):
+        return list(model.output_names)
+    if isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values()):
+        return [str(key) for key in result]
+    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None) -> Run:
+    with untouched(model, training):
+        return record(model, args)
+
+
+def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
+    """A run on other values; none where the model does not take these."""
+    try:
+        return [_run(model, inputs.disturbed(), training)]
+    except lengths.REFUSALS:
+        return []
+
+
+def _walk(
+    model: Callable[..., Any],
+    opset: int,
+    training: bool | None,
+    inputs: Inputs,
+    runs: Sequence[Run],
+    probe: bool,
+    follower: Mapping[str, int] | None = None,
+) -> tuple[Writer, list[Value]]:
+    graph = Graph(opset, inputs.symbols)
+    for name, tensor, shape in zip(inputs.names, inputs.tensors, inputs.shapes(), strict=True):
+        graph.inputs.append(Value(shape, tensor.dtype, name))
+    writer = Writer(Agreement(graph, probe, follower), _homes(model), _labels(model), training)
+    return writer, writer.write(runs, graph.inputs, inputs.places)
+
+
+def _homes(model: Callable[..., Any]) -> dict[int, str]:
+    """id of an array -> its state_dict key."""
+    if not isinstance(model, Module):
+        return {}
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {id(tensor.array): key for key, tensor in reversed(named)}
+
+
+def _labels(model: Callable[..., Any]) -> dict[int, str]:
+    """id of an array -> what holds it, for Tensors that are no parameters: an attribute, or a constant of the file."""
+    if not isinstance(model, Module):
+        return {}
+    labels = (
+        {id(value.array): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    )
+    return labels | {
+        id(value.array): f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Tensor)
+    }

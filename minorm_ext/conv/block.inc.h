@@ -1,0 +1,318 @@
+/* The register blocks of the convolution, written once for float and double with the compiler's vector types.
+
+   A vector holds LANES numbers: neighbouring pixels of a plane, or one pixel of several images; nothing here needs to
+   know which. Plain loops are not enough: gcc would vectorise them but keep the sums in memory, and a convolution lives
+   from a block of sums that stays in registers while all taps pass by. So every function is written for any block size
+   and becomes a tight one where it is inlined with constants. blocks.h sets REAL and NAME. */
+
+#define LANES (VECTOR_BYTES / (int)sizeof(REAL))
+#define VECTOR NAME(vector)
+#define SHORT (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, within which every instruction set shuffles best */
+
+typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES)));
+typedef REAL NAME(unaligned) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAME(quarter) __attribute__((vector_size(16)));
+typedef INTEGER NAME(index) __attribute__((vector_size(VECTOR_BYTES)));
+
+static INLINE VECTOR NAME(load)(const REAL *p) { return *(const NAME(unaligned) *)p; }
+static INLINE void NAME(store)(REAL *p, VECTOR v) { *(NAME(unaligned) *)p = v; }
+
+/* ---- the forward sum ---------------------------------------------------------------------------------------- */
+
+/* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[c][t][i] * x[c][position[j] + shift[t]],
+   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weights. */
+static INLINE void NAME(part)(const int rows, const int width, const REAL *x, const intptr_t *position, intptr_t plane,
+                              intptr_t channels, const intptr_t *taps, intptr_t tap_count, const REAL *w,
+                              intptr_t kernel, const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
+    VECTOR sum[BLOCK_ROWS][QUAD], pixel[QUAD], weight;
+    const REAL *start[QUAD];
+    UNROLL for (int i = 0; i < rows; i++) {
+        weight = (VECTOR){0};
+        if (bias) weight += bias[i];
+        UNROLL for (int j = 0; j < width; j++) sum[i][j] = weight;
+    }
+    UNROLL for (int j = 0; j < width; j++) start[j] = x + position[j];
+    for (intptr_t c = 0; c < channels; c++) {
+        for (intptr_t t = 0; t < tap_count; t++) {
+            const intptr_t shift = taps[2 * t];
+            const REAL *column = w + taps[2 * t + 1] * rows;
+            UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + shift);
+            UNROLL for (int i = 0; i < rows; i++) {
+                weight = column[i] - (VECTOR){0}; /* in every lane */
+                UNROLL for (int j = 0; j < width; j++) sum[i][j] += weight * pixel[j];
+            }
+        }
+        w += kernel * rows;
+        UNROLL for (int j = 0; j < width; j++) start[j] += plane;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < width; j++) NAME(store)(y + i * y_step + place[j], sum[i][j]);
+    }
+}
+
+/* A quad of output vectors for `rows` output channels. */
+static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intptr_t plane, intptr_t channels,
+                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t kernel, const REAL *bias,
+                        REAL *y, const intptr_t *place, intptr_t y_step) {
+#define CASE(rows)                                                                                                     \
+    case rows:                                                                                                         \
+        for (int j = 0; j < QUAD; j += WIDTH(rows))                                                                    \
+            NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, kernel, bias, y,       \
+                       place + j, y_step);                                                                             \
+        break;
+    switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
+#undef CASE
+}
+
+/* Depthwise, one channel alone: QUAD vectors of results below each other, `pitch` apart in x and y_pitch in y; the taps
+   are `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
+   taps of a column, so it is read once for all. */
+static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
+                                const REAL *w, const REAL *bias, REAL *y, intptr_t y_pitch) {
+    VECTOR sum[QUAD], weight[MOST_TALL];
+    UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
+    for (intptr_t k = 0; k < width; k++) {
+        UNROLL for (int t = 0; t < height; t++) weight[t] = w[taps[2 * (t * width + k) + 1]] - (VECTOR){0};
+        UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
+            const VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            UNROLL for (int j = 0; j < QUAD; j++) {
+                if (i - j >= 0 && i - j < height) sum[j] += weight[i - j] * pixel;
+            }
+        }
+    }
+    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + j * y_pitch, sum[j]);
+}
+
+static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
+                       const REAL *bias, REAL *y, intptr_t y_pitch) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, y_pitch);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, y_pitch);
+}
+
+/* ---- the weight gradient ------------------------------------------------------------------------------------ */
+
+static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, NAME(index) from) {
+#if defined(__clang__)
+    VECTOR result;
+    UNROLL for (int i = 0; i < LANES; i++) result[i] = from[i] < LANES ? u[from[i]] : v[from[i] - LANES];
+    return result;
+#else
+    return __builtin_shuffle(u, v, from);
+#endif
+}
+
+/* In every 16 bytes: u0 + u1 and v0 + v1, of float also u2 + u3 and v2 + v3 in between. */
+static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
+    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
+    const NAME(index) even = (count - inside) + (inside & (SHORT / 2 - 1)) * 2 + (inside >> (SHORT / 2 - 1)) * LANES;
+    return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
+}
+
+/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every 16
+   bytes hold SHORT sums, then the 16 bytes of a vector. */
+static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
+    for (int i = 0; i < count; i += SHORT) {
+        VECTOR joined;
+        if (SHORT == 4) joined = NAME(pairs)(NAME(pairs)(sums[i], sums[i + 1]), NAME(pairs)(sums[i + 2], sums[i + 3]));
+        else joined = NAME(pairs)(sums[i], sums[i + 1]);
+        NAME(quarter) total = {0};
+        UNROLL for (int part = 0; part < LANES / SHORT; part++) {
+            NAME(quarter) next;
+            memcpy(&next, (const char *)&joined + 16 * part, 16);
+            total += next;
+        }
+        memcpy(totals + i, &total, 16);
+    }
+}
+
+/* dw[i][k] += the sum over segments, vectors and lanes of dy[i] * x[shift[k]], for `rows` output channels i and `taps`
+   columns k, of which the first `real_taps` are kept. A tap meets the input in vectors first .. last - 1. */
+static INLINE void NAME(products)(const int rows, const int taps, const REAL *x, const intptr_t *shift,
+                                  const intptr_t *position, intptr_t x_segment, const REAL *dy, const intptr_t *place,
+                                  intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last,
+                                  intptr_t segments, REAL *dw, intptr_t dw_step, int real_taps) {
+    VECTOR sum[MOST_PRODUCTS], pixel[MOST_TAPS];
+    UNROLL for (int i = 0; i < rows * taps; i++) sum[i] = (VECTOR){0};
+    const REAL *start[MOST_TAPS];
+    UNROLL for (int k = 0; k < taps; k++) start[k] = x + shift[k < real_taps ? k : 0];
+    for (intptr_t s = 0; s < segments; s++) {
+        for (intptr_t q = first; q < last; q++) {
+            const intptr_t at = s * x_segment + position[q];
+            const REAL *from = dy + s * dy_segment + place[q];
+            UNROLL for (int k = 0; k < taps; k++) pixel[k] = NAME(load)(start[k] + at);
+            UNROLL for (int i = 0; i < rows; i++) {
+                VECTOR gradient = NAME(load)(from + i * dy_step);
+                IN_REGISTER(gradient);
+                UNROLL for (int k = 0; k < taps; k++) sum[i * taps + k] += gradient * pixel[k];
+            }
+        }
+    }
+    VECTOR list[MOST_PRODUCTS + SHORT]; /* in memory, unlike sum, so that it may be walked */
+    REAL totals[MOST_PRODUCTS + SHORT] = {0};
+    UNROLL for (int i = 0; i < rows * taps; i++) list[i] = sum[i];
+    UNROLL for (int i = 0; i < SHORT; i++) list[rows * taps + i] = (VECTOR){0};
+    NAME(lane_sums)(rows * taps, list, totals);
+    for (int i = 0; i < rows; i++) {
+        if (real_taps == taps) {
+            UNROLL for (int k = 0; k < taps; k++) dw[i * dw_step + k] += totals[i * taps + k];
+        } else {
+            for (int k = 0; k < real_taps; k++) dw[i * dw_step + k] += totals[i * taps + k];
+        }
+    }
+}
+
+/* One block of the weight gradient, of TAPS(rows, columns) columns. */
+static void NAME(weights)(int rows, int columns, const REAL *x, const intptr_t *shift, const intptr_t *position,
+                          intptr_t x_segment, const REAL *dy, const intptr_t *place, intptr_t dy_step,
+                          intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments, REAL *dw,
+                          intptr_t dw_step, int real_taps) {
+#define CASE(rows, columns)                                                                                            \
+    case rows * 8 + columns:                                                                                           \
+        NAME(products)(rows, TAPS(rows, columns), x, shift, position, x_segment, dy, place, dy_step, dy_segment,       \
+                       first, last, segments, dw, dw_step, real_taps);                                                 \
+        break;
+#define CASES(rows) CASE(rows, 3) CASE(rows, 4)
+    switch (rows * 8 + columns) { CASES(1) CASES(2) CASES(3) CASES(4) CASES(5) CASES(6) }
+#undef CASES
+#undef CASE
+}
+
+/* ---- into the layout of the lanes, and back ----------------------------------------------------------------- */
+
+/* count numbers; the last vector overlaps the one before, so that nothing beyond is touched. */
+static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
+    intptr_t i = 0;
+    if (count >= LANES) {
+        for (; i + LANES <= count; i += LANES) NAME(store)(to + i, NAME(load)(from + i));
+        if (i < count) NAME(store)(to + count - LANES, NAME(load)(from + count - LANES));
+    } else if (count >= LANES / 2) {
+        const intptr_t rest = count - LANES / 2;
+        char half[VECTOR_BYTES / 2];
+        memcpy(half, from + rest, sizeof half);
+        memcpy(to, from, sizeof half);
+        memcpy(to + rest, half, sizeof half);
+    } else {
+        for (; i < count; i++) to[i] = from[i];
+    }
+}
+
+/* count numbers, every step-th of a row. */
+static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
+    if (step == 1) {
+        NAME(copy)(to, from, count);
+    } else {
+        intptr_t i = 0;
+        if (step == 2) {
+            /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
+               behind the last number is read. */
+            const NAME(index) number = {COUNT}, both = number * 2 - (number >= LANES / 2);
+            for (; i + LANES <= count; i += LANES) {
+                const REAL *next = from + 2 * i;
+                NAME(store)(to + i, NAME(shuffle)(NAME(load)(next), NAME(load)(next + LANES - 1), both));
+            }
+        }
+        for (; i < count; i++) to[i] = from[i * step];
+    }
+}
+
+/* Back from a row to every step-th place. */
+static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
+    if (step == 1) NAME(copy)(to, from, count);
+    else for (intptr_t i = 0; i < count; i++) to[i * step] = from[i];
+}
+
+/* Two rows, number by number in turn, as step 2 leaves them; the first may have one more than the second. */
+static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
+    const NAME(index) number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
+    intptr_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const VECTOR u = NAME(load)(first + i), v = NAME(load)(second + i);
+        NAME(store)(to + 2 * i, NAME(shuffle)(u, v, low));
+        NAME(store)(to + 2 * i + LANES, NAME(shuffle)(u, v, low + LANES / 2));
+    }
+    for (; i < count; i++) {
+        to[2 * i] = first[i];
+        to[2 * i + 1] = second[i];
+    }
+    if (firsts > count) to[2 * count] = first[count];
+}
+
+/* LANES rows of LANES numbers change places with their columns. First SHORT x SHORT numbers within every 16 bytes, by
+   interleaving rows twice (once for double), then the 16 bytes among each other, by parting even from odd ones: what
+   every instruction set does in one instruction each. */
+static INLINE void NAME(transpose)(VECTOR *rows) {
+    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
+    const NAME(index) low = (count - inside) + (inside >> 1) + (inside & 1) * LANES, even = 2 * count - inside;
+    const int groups = LANES / SHORT;
+    VECTOR next[LANES];
+    UNROLL for (int step = 1; step < SHORT; step *= 2) {
+        UNROLL for (int i = 0; i < LANES; i += SHORT) {
+            UNROLL for (int j = 0; j < SHORT / 2; j++) {
+                next[i + 2 * j] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low);
+                next[i + 2 * j + 1] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low + SHORT / 2);
+            }
+        }
+        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
+    }
+    UNROLL for (int step = 1; step < groups; step *= 2) {
+        UNROLL for (int i = 0; i < groups / 2; i++) {
+            UNROLL for (int j = 0; j < SHORT; j++) {
+                const VECTOR u = rows[2 * i * SHORT + j], v = rows[(2 * i + 1) * SHORT + j];
+                next[i * SHORT + j] = NAME(shuffle)(u, v, even);
+                next[(i + groups / 2) * SHORT + j] = NAME(shuffle)(u, v, even + SHORT);
+            }
+        }
+        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
+    }
+}
+
+/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0. */
+static void NAME(images_in)(REAL *to, const intptr_t *place, const REAL *from, intptr_t image, intptr_t images,
+                            intptr_t pixels) {
+    VECTOR tile[LANES];
+    for (intptr_t p = 0; p < pixels; p += LANES) {
+        const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
+        if (images >= LANES && count == LANES) {
+            UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + i * image + p);
+            NAME(transpose)(tile);
+            UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + place[p + i], tile[i]);
+        } else {
+            REAL square[LANES * LANES] = {0};
+            for (int i = 0; i < LANES && i < images; i++) {
+                for (int j = 0; j < count; j++) square[j * LANES + i] = from[i * image + p + j];
+            }
+            for (int j = 0; j < count; j++) NAME(store)(to + place[p + j], NAME(load)(square + j * LANES));
+        }
+    }
+}
+
+/* Back: vectors of pixels, one after the other, to images. */
+static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_t images, intptr_t pixels) {
+    VECTOR tile[LANES];
+    for (intptr_t p = 0; p < pixels; p += LANES) {
+        const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
+        if (images >= LANES && count == LANES) {
+            UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + (p + i) * LANES);
+            NAME(transpose)(tile);
+            UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + i * image + p, tile[i]);
+        } else {
+            for (int i = 0; i < LANES && i < images; i++) {
+                for (int j = 0; j < count; j++) to[i * image + p + j] = from[(p + j) * LANES + i];
+            }
+        }
+    }
+}
+
+/* The sum of count numbers, a multiple of LANES. */
+static REAL NAME(total)(const REAL *x, intptr_t count) {
+    VECTOR sum[QUAD] = {0};
+    REAL result = 0;
+    for (intptr_t i = 0; i < count; i += LANES) sum[i / LANES % QUAD] += NAME(load)(x + i);
+    sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (int i = 0; i < LANES; i++) result += sum[0][i];
+    return result;
+}
+
+#undef LANES
+#undef SHORT
+#undef VECTOR

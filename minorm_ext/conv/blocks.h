@@ -1,0 +1,127 @@
+/* The register blocks of block.inc.h for float and double, behind one name each: `item` is the size of a number. */
+#ifndef MINORM_CONV_BLOCKS_H
+#define MINORM_CONV_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 64")
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+/* Left alone, gcc may read a vector from memory again for each of its uses, which costs more than the arithmetic. */
+#if defined(__AVX512F__)
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__SSE2__)
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+#else
+#define IN_REGISTER(v)
+#endif
+
+#define QUAD 4       /* vectors of output that a block computes for each of its channels */
+#define BLOCK_ROWS 6 /* most output channels of a block: 6 * 4 sums, 4 inputs and a weight fit 32 vector registers */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define WIDTH(rows) QUAD
+#define TAPS(rows, columns) ((rows) > 4 ? (columns) : (rows) > 2 ? 6 : 9)
+#else /* 16 registers: a large block goes in two halves */
+#define WIDTH(rows) ((rows) > 2 ? QUAD / 2 : QUAD)
+#define TAPS(rows, columns) ((rows) > 4 ? 2 : (rows) > 2 ? 3 : 4)
+#endif
+#define MOST_TAPS 9
+#define MOST_TALL 5      /* rows of a depthwise kernel with a loop of its own: 3 or this many */
+#define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
+
+#if VECTOR_BYTES == 64
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define COUNT_DOUBLE 0, 1, 2, 3, 4, 5, 6, 7
+#elif VECTOR_BYTES == 32
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7
+#define COUNT_DOUBLE 0, 1, 2, 3
+#else
+#define COUNT_FLOAT 0, 1, 2, 3
+#define COUNT_DOUBLE 0, 1
+#endif
+
+#define REAL float
+#define INTEGER int32_t
+#define COUNT COUNT_FLOAT
+#define NAME(stem) stem##_float
+#include "conv/block.inc.h"
+#undef REAL
+#undef INTEGER
+#undef COUNT
+#undef NAME
+
+#define REAL double
+#define INTEGER int64_t
+#define COUNT COUNT_DOUBLE
+#define NAME(stem) stem##_double
+#include "conv/block.inc.h"
+#undef REAL
+#undef INTEGER
+#undef COUNT
+#undef NAME
+
+#define EITHER(stem, ...)                                                                                              \
+    do {                                                                                                               \
+        if (item == sizeof(float)) stem##_float(__VA_ARGS__);                                                          \
+        else stem##_double(__VA_ARGS__);                                                                               \
+    } while (0)
+
+static INLINE void block(size_t item, int rows, const void *x, const intptr_t *position, intptr_t plane,
+                         intptr_t channels, const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel,
+                         const void *bias, void *y, const intptr_t *place, intptr_t y_step) {
+    EITHER(block, rows, x, position, plane, channels, taps, tap_count, w, kernel, bias, y, place, y_step);
+}
+
+static INLINE void tall(size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
+                        const void *w, const void *bias, void *y, intptr_t y_pitch) {
+    EITHER(tall, height, x, pitch, taps, width, w, bias, y, y_pitch);
+}
+
+static INLINE void weights(size_t item, int rows, int columns, const void *x, const intptr_t *shift,
+                           const intptr_t *position, intptr_t x_segment, const void *dy, const intptr_t *place,
+                           intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments,
+                           void *dw, intptr_t dw_step, int real_taps) {
+    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments, dw,
+           dw_step, real_taps);
+}
+
+static INLINE void row_in(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {
+    EITHER(row_in, to, from, step, count);
+}
+
+static INLINE void row_out(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {
+    EITHER(row_out, to, from, step, count);
+}
+
+static INLINE void rows_out(size_t item, void *to, const void *first, const void *second, intptr_t firsts,
+                            intptr_t count) {
+    EITHER(rows_out, to, first, second, firsts, count);
+}
+
+static INLINE void images_in(size_t item, void *to, const intptr_t *place, const void *from, intptr_t image,
+                             intptr_t images, intptr_t pixels) {
+    EITHER(images_in, to, place, from, image, images, pixels);
+}
+
+static INLINE void images_out(size_t item, void *to, const void *from, intptr_t image, intptr_t images,
+                              intptr_t pixels) {
+    EITHER(images_out, to, from, image, images, pixels);
+}
+
+static INLINE double total(size_t item, const void *x, intptr_t count) {
+    return item == sizeof(float) ? total_float(x, count) : total_double(x, count);
+}
+
+static INLINE int weight_taps(int rows, int columns) { return TAPS(rows, columns); }
+
+#endif

@@ -1,0 +1,409 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
+# Matrix products whose bits do not depend on the number of threads.
+#
+#     c[i][j] = bias[j] + sum over k of a[i][k] * b[k][j]
+#
+# The result is cut into blocks, a job each; no two jobs write the same number. Two register blocks do the arithmetic
+# (block.inc.h): `tile` has columns of c in its lanes and reads b from packed strips, `dots` has the depth in its
+# lanes and needs no packing, but pays for adding up lanes at the end: good where c is narrow or low, and a and b both
+# contiguous along the depth, as in the output layer of a classifier.
+#
+# The depth is cut into `blocks` of at most DEPTH, which c collects one after the other. How it is cut depends on the
+# depth alone, and every number of c is one chain of multiply-adds within a block: how rows and columns are dealt out to
+# threads cannot matter. Only where c is tiny and the depth long is there nothing to deal out. Then the blocks of depth
+# form `parts`, of a number that the shape decides, each with a c of its own, which are added up in their order.
+
+from cpython.buffer cimport PyBUF_STRIDES, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from cython.parallel cimport parallel, threadid
+from libc.stdint cimport intptr_t
+from libc.string cimport memcpy
+
+from minorm_ext.runtime.buffers cimport address
+from minorm_ext.runtime.jobs cimport NONE, Jobs, deal, take
+
+cdef extern from "matmul/blocks.h" nogil:
+    enum:
+        VECTOR_BYTES
+        MOST_ROWS
+        MOST_WIDTH
+        DOT_ROWS
+        DOT_COLUMNS
+    void tile(
+        size_t item, int rows, intptr_t columns, const void* a, intptr_t a_row, intptr_t a_step, const void* b,
+        intptr_t b_step, intptr_t depth, void* c, intptr_t c_row, int first)
+    void dots(
+        size_t item, int rows, int columns, const void* a, intptr_t a_row, const void* b, intptr_t b_row,
+        intptr_t depth, void* c, intptr_t c_row, int first)
+    void pack(
+        size_t item, void* to, const void* b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns)
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:
+    DEPTH = 384            # of a block of tiles: a strip of a, MOST_ROWS high, stays in the first cache
+    DOT_DEPTH = 4096       # of a block of dots
+    BLOCK_BYTES = 1024     # of a row of a packed block of b, which stays in the second cache
+    BLOCK_ROWS = 4096
+    GAP = 16               # numbers between the rows of a packed strip of a, lest they share a set of the cache
+    CLASH = 1024           # bytes: rows a multiple of this apart do share few sets
+    FIRST_CACHE = 32768
+    ALONE = 2000000        # multiply-adds below which a second thread costs more than it saves
+    NARROW = 12            # rows or columns of c up to which dots are faster
+    FEW = 8                # tiles of c below which a long depth is cut into parts
+    MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
+
+cdef double WAVE = 5e8     # multiply-adds a thread between two looks at Ctrl-C
+cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
+cdef double JOB = 300       # and as beginning a job
+
+
+cdef struct Operand:
+    char* data
+    intptr_t step0         # from a row to the next, in numbers
+    intptr_t step1         # from a column to the next
+    int lead               # axes of the stack, and the steps along them
+    intptr_t[MOST_AXES] steps
+
+
+cdef struct Product:
+    Operand a
+    Operand b
+    char* c
+    char* bias
+    intptr_t itemsize
+    intptr_t[MOST_AXES] shape  # of the stack
+    intptr_t stack         # matrices
+    intptr_t rows
+    intptr_t columns
+    intptr_t depth
+    bint dots
+    intptr_t blocks        # of the depth
+    intptr_t parts
+    bint direct            # tiles read b in place, but for a last panel that is cut short
+    bint strip             # tiles read a from a packed strip
+    intptr_t row_blocks
+    intptr_t column_blocks
+    intptr_t jobs          # stack x parts x row_blocks x column_blocks
+    char* partial          # the results of parts, (stack, parts, rows, columns)
+    char* buffers
+    intptr_t buffer        # numbers of it for each thread
+
+
+cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:
+    """Address, steps and shape of an array of two or more axes; 0 where an element is not aligned."""
+    cdef Py_buffer view
+    cdef intptr_t loose
+    cdef int i
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDES)
+    to.lead = view.ndim - 2
+    if view.itemsize != itemsize or to.lead < 0:
+        PyBuffer_Release(&view)
+        raise TypeError("matmul: operands must be matrices, or stacks of them, of one type")
+    to.data = <char*>view.buf
+    loose = <intptr_t>to.data % itemsize
+    for i in range(view.ndim):
+        shape[i] = view.shape[i]
+        loose |= view.strides[i] % itemsize
+        if i < to.lead:
+            to.steps[i] = view.strides[i] // itemsize
+    to.step0 = view.strides[to.lead] // itemsize
+    to.step1 = view.strides[to.lead + 1] // itemsize
+    PyBuffer_Release(&view)
+    return loose == 0
+
+
+cdef inline intptr_t ceil_div(intptr_t a, intptr_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef inline intptr_t cut(intptr_t whole, intptr_t pieces, intptr_t piece) noexcept nogil:
+    """Where a piece begins when `whole` is cut into pieces as evenly as possible."""
+    return whole * piece // pieces
+
+
+cdef inline intptr_t offset(const Product* p, const Operand* x, intptr_t index) noexcept nogil:
+    """Where matrix `index` of the stack begins in an operand."""
+    cdef intptr_t at = 0
+    cdef int i = x.lead - 1
+    while i >= 0:
+        at += index % p.shape[i] * x.steps[i]
+        index //= p.shape[i]
+        i -= 1
+    return at
+
+
+# ---- jobs ----------------------------------------------------------------------------------------------------------
+
+
+cdef inline void pack_rows(
+    real* to, const real* a, intptr_t step0, intptr_t step1, int rows, intptr_t depth, intptr_t* to_row,
+    intptr_t* to_step
+) noexcept nogil:
+    """A strip of a, side by side the way it lies in memory; and the steps that find its numbers."""
+    cdef intptr_t i, k
+    if step1 == 1:
+        to_row[0], to_step[0] = DEPTH + GAP, 1
+        for i in range(rows):
+            memcpy(to + i * (DEPTH + GAP), a + i * step0, depth * sizeof(real))
+        return
+    to_row[0], to_step[0] = 1, MOST_ROWS
+    for k in range(depth):
+        if step0 == 1 and rows == MOST_ROWS:
+            memcpy(to + k * MOST_ROWS, a + k * step1, MOST_ROWS * sizeof(real))
+        else:
+            for i in range(rows):
+                to[k * MOST_ROWS + i] = a[k * step1 + i * step0]
+
+
+cdef inline void tiles_job(
+    const Product* p, const real* a, const real* b, real* c, intptr_t rows, intptr_t columns, intptr_t depth,
+    bint first, real* buffer
+) noexcept nogil:
+    """c (+)= a @ b: strips of b are packed first, strips of a as they come up."""
+    cdef intptr_t lanes = VECTOR_BYTES // <intptr_t>sizeof(real)
+    cdef intptr_t panel = 2 * lanes
+    cdef intptr_t in_place = columns // panel * panel if p.direct else 0  # columns of b that tiles read where they are
+    cdef intptr_t strips = ceil_div(rows, MOST_ROWS)
+    cdef intptr_t a_row = p.a.step0
+    cdef intptr_t a_step = p.a.step1
+    cdef real* packed = buffer + (MOST_ROWS * (DEPTH + GAP) if p.strip else 0)
+    cdef intptr_t strip, row, column, width
+    cdef int height
+    cdef const real* left
+    if p.direct and p.blocks == 1 and columns >= panel:
+        in_place = columns  # the last tile reaches back over the one before: nothing is added up, so it may write again
+    column = in_place
+    while column < columns:
+        pack(
+            sizeof(real), packed + (column - in_place) * depth, b + column * p.b.step1, p.b.step0, p.b.step1, depth,
+            min(panel, columns - column))
+        column += panel
+    for strip in range(strips):
+        row = cut(rows, strips, strip)
+        height = <int>(cut(rows, strips, strip + 1) - row)
+        left = a + row * p.a.step0
+        if p.strip:
+            pack_rows(buffer, left, p.a.step0, p.a.step1, height, depth, &a_row, &a_step)
+            left = buffer
+        column = 0
+        while column < in_place:
+            width = MOST_WIDTH * lanes if height == 1 and in_place - column >= MOST_WIDTH * lanes else panel
+            column = min(column, in_place - width)
+            tile(
+                sizeof(real), height, width, left, a_row, a_step, b + column, p.b.step0, depth,
+                c + row * p.columns + column, p.columns, first)
+            column += width
+        while column < columns:
+            width = min(panel, columns - column)
+            tile(
+                sizeof(real), height, width, left, a_row, a_step, packed + (column - in_place) * depth, panel, depth,
+                c + row * p.columns + column, p.columns, first)
+            column += width
+
+
+cdef inline void dots_job(
+    const Product* p, const real* a, const real* b, real* c, intptr_t rows, intptr_t columns, intptr_t depth, bint first
+) noexcept nogil:
+    """c (+)= a @ b, both contiguous along the depth."""
+    cdef intptr_t row_blocks = ceil_div(rows, DOT_ROWS)
+    cdef intptr_t column_blocks = ceil_div(columns, DOT_COLUMNS)
+    cdef intptr_t block, other, row, column
+    for block in range(row_blocks):
+        row = cut(rows, row_blocks, block)
+        for other in range(column_blocks):
+            column = cut(columns, column_blocks, other)
+            dots(
+                sizeof(real), <int>(cut(rows, row_blocks, block + 1) - row),
+                <int>(cut(columns, column_blocks, other + 1) - column), a + row * p.a.step0, p.a.step0,
+                b + column * p.b.step1, p.b.step1, depth, c + row * p.columns + column, p.columns, first)
+
+
+cdef inline void run_job(const Product* p, const real* a, intptr_t job, intptr_t begin, intptr_t end) noexcept nogil:
+    """Blocks begin .. end - 1 of the depth of one block of c."""
+    cdef intptr_t column_block = job % p.column_blocks
+    cdef intptr_t row_block = job // p.column_blocks % p.row_blocks
+    cdef intptr_t part = job // p.column_blocks // p.row_blocks % p.parts
+    cdef intptr_t index = job // p.column_blocks // p.row_blocks // p.parts
+    cdef intptr_t panel = 2 * (VECTOR_BYTES // <intptr_t>sizeof(real))
+    cdef intptr_t panels = ceil_div(p.columns, panel)
+    cdef intptr_t column = cut(panels, p.column_blocks, column_block) * panel
+    cdef intptr_t columns = min(p.columns, cut(panels, p.column_blocks, column_block + 1) * panel) - column
+    cdef intptr_t row = cut(p.rows, p.row_blocks, row_block)
+    cdef intptr_t rows = cut(p.rows, p.row_blocks, row_block + 1) - row
+    cdef const real* b = <const real*>p.b.data + offset(p, &p.b, index) + column * p.b.step1
+    cdef const real* bias = <const real*>p.bias
+    cdef real* c = <real*>(p.c if p.parts == 1 else p.partial)
+    cdef real* buffer = <real*>p.buffers + threadid() * p.buffer
+    cdef intptr_t first = cut(p.blocks, p.parts, part)
+    cdef intptr_t block, k, depth, i, j
+    a += offset(p, &p.a, index) + row * p.a.step0
+    c += ((index * p.parts + part) * p.rows + row) * p.columns + column
+    for block in range(max(begin, first), min(end, cut(p.blocks, p.parts, part + 1))):
+        k = cut(p.depth, p.blocks, block)
+        depth = cut(p.depth, p.blocks, block + 1) - k
+        if p.dots:
+            dots_job(p, a + k, b + k, c, rows, columns, depth, block == first)
+        else:
+            tiles_job(p, a + k * p.a.step1, b + k * p.b.step0, c, rows, columns, depth, block == first, buffer)
+    if bias != NULL and p.parts == 1 and end == p.blocks:
+        for i in range(rows):
+            for j in range(columns):
+                c[i * p.columns + j] += bias[column + j]
+
+
+cdef void do(const Product* p, intptr_t job, intptr_t begin, intptr_t end) noexcept nogil:
+    if p.itemsize == sizeof(float):
+        run_job(p, <const float*>p.a.data, job, begin, end)
+    else:
+        run_job(p, <const double*>p.a.data, job, begin, end)
+
+
+cdef void merge(const Product* p, real* c, const real* bias) noexcept nogil:
+    """c = the sum of the parts, in double, plus the bias."""
+    cdef intptr_t size = p.rows * p.columns
+    cdef const real* partial = <const real*>p.partial
+    cdef intptr_t index, i, part
+    cdef double total
+    for index in range(p.stack):
+        for i in range(size):
+            total = 0
+            for part in range(p.parts):
+                total += partial[(index * p.parts + part) * size + i]
+            if bias != NULL:
+                total += bias[i % p.columns]
+            c[index * size + i] = <real>total
+
+
+# ---- the call ------------------------------------------------------------------------------------------------------
+
+
+cdef void choose(Product* p) noexcept:
+    """How the arithmetic is done. This is all that bits depend on, so nothing here may look at the threads."""
+    cdef intptr_t lanes = VECTOR_BYTES // p.itemsize
+    cdef intptr_t tiles = p.stack * ceil_div(p.rows, MOST_ROWS) * ceil_div(p.columns, 2 * lanes)
+    cdef intptr_t depth
+    p.dots = min(p.rows, p.columns) <= NARROW and p.a.step1 == 1 and p.b.step0 == 1 and p.depth >= lanes
+    p.blocks = ceil_div(p.depth, DOT_DEPTH if p.dots else DEPTH)
+    p.parts = min(p.blocks, ceil_div(2 * FEW, tiles)) if tiles < FEW else 1
+    # Packing pays where a strip is read many times, or where reading it in place would miss the first cache.
+    depth = ceil_div(p.depth, p.blocks)
+    p.direct = p.b.step1 == 1 and (
+        p.rows <= 2 * MOST_ROWS or depth * abs(p.b.step0) * p.itemsize <= FIRST_CACHE)
+    p.strip = p.columns > 4 * lanes and (
+        p.a.step0 * p.itemsize % CLASH == 0 if p.a.step1 == 1
+        else depth * abs(p.a.step1) * p.itemsize > FIRST_CACHE)
+
+
+cdef int share_out(Product* p, int threads) noexcept:
+    """Cut c into jobs; how many threads are worth it."""
+    cdef intptr_t panels = ceil_div(p.columns * p.itemsize, 2 * VECTOR_BYTES)
+    if <double>p.rows * p.columns * p.depth * p.stack < ALONE:
+        threads = 1
+    p.column_blocks = ceil_div(p.columns * p.itemsize, BLOCK_BYTES)
+    p.row_blocks = ceil_div(p.rows, BLOCK_ROWS)
+    p.jobs = p.stack * p.parts
+    if threads > 1:  # columns first: rows would pack the same strips of b again
+        while p.jobs * p.column_blocks * p.row_blocks < 4 * threads and p.column_blocks < panels // 2:
+            p.column_blocks += 1
+        while p.jobs * p.column_blocks * p.row_blocks < 2 * threads and p.row_blocks < p.rows // MOST_ROWS:
+            p.row_blocks += 1
+    p.jobs *= p.column_blocks * p.row_blocks
+    p.buffer = 0
+    if not p.dots:
+        p.buffer = MOST_ROWS * (DEPTH + GAP) if p.strip else 0
+        panels = 1 if p.direct else ceil_div(panels, p.column_blocks)
+        p.buffer += panels * 2 * VECTOR_BYTES // p.itemsize * ceil_div(p.depth, p.blocks)
+    return threads
+
+
+cdef void swap(Product* p) noexcept:
+    """c.T = b.T @ a.T: the same memory where c has one column, and long lanes instead of one number."""
+    cdef Operand a = p.a
+    p.a = p.b
+    p.b = a
+    p.a.step0, p.a.step1 = p.a.step1, p.a.step0
+    p.b.step0, p.b.step1 = p.b.step1, p.b.step0
+    p.rows, p.columns = p.columns, p.rows
+
+
+cdef int run(Product* p, int threads) except -1:
+    """All jobs, in waves, so that Ctrl-C is answered: some jobs, and of those some blocks of the depth."""
+    cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
+    cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
+    cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, WAVE / work)))
+    cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, WAVE / work * p.jobs / at_once)))
+    cdef intptr_t first = 0
+    cdef Jobs dealt
+    cdef intptr_t last, begin, end
+    cdef intptr_t job = NONE
+    while first < p.jobs:
+        last = min(p.jobs, first + at_once)
+        begin = 0
+        while begin < p.blocks:
+            end = min(p.blocks, begin + blocks)
+            with nogil:
+                if threads == 1:
+                    for job in range(first, last):
+                        do(p, job, begin, end)
+                else:
+                    deal(&dealt, first, last, threads)
+                    with parallel(num_threads=threads):
+                        job = take(&dealt)
+                        while job != NONE:
+                            do(p, job, begin, end)
+                            job = take(&dealt)
+            begin = end
+            if begin < p.blocks or last < p.jobs:
+                PyErr_CheckSignals()
+        first = last
+    return 0
+
+
+def multiply(a, b, bias, empty, int threads):
+    """a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
+
+    All float32 or all float64; a and b have any steps and the same leading axes, which are a stack of matrices; bias is
+    in C order. empty(shape, dtype) makes the result and scratch memory. None where an operand is not aligned.
+    """
+    cdef Product p
+    cdef intptr_t[MOST_AXES] b_shape
+    cdef intptr_t i, partial, scratch
+    cdef double[2048] small  # scratch memory of small products
+    cdef object c, memory
+    p.itemsize = a.itemsize
+    if not operand(a, p.itemsize, &p.a, p.shape) or not operand(b, p.itemsize, &p.b, b_shape):
+        return None
+    p.rows, p.depth, p.columns = p.shape[p.a.lead], p.shape[p.a.lead + 1], b_shape[p.b.lead + 1]
+    if p.depth != b_shape[p.b.lead]:
+        raise ValueError(f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one")
+    p.stack = 1
+    for i in range(p.a.lead):
+        p.stack *= p.shape[i]
+    c = empty((p.rows, p.columns) if p.a.lead == 0 else (*a.shape[:p.a.lead + 1], p.columns), a.dtype)
+    if p.stack * p.rows * p.columns == 0:
+        return c
+    if p.depth == 0:
+        c[...] = 0 if bias is None else bias
+        return c
+    p.c = <char*>address(c, p.itemsize, True)
+    p.bias = <char*>address(bias, p.itemsize) if bias is not None else NULL
+    if p.columns == 1 and bias is None and not (p.a.step1 == 1 and p.b.step0 == 1):
+        swap(&p)
+    choose(&p)
+    threads = share_out(&p, threads)
+    partial = p.stack * p.parts * p.rows * p.columns if p.parts > 1 else 0
+    scratch = p.buffer * threads
+    p.buffers = <char*>small
+    if (partial + scratch) * p.itemsize > <intptr_t>sizeof(small):
+        memory = empty((partial + scratch,), a.dtype)
+        p.buffers = <char*>address(memory, p.itemsize, True)
+    p.partial = p.buffers + scratch * p.itemsize
+    run(&p, threads)
+    if p.parts > 1 and p.itemsize == sizeof(float):
+        merge(&p, <float*>p.c, <const float*>p.bias)
+    elif p.parts > 1:
+        merge(&p, <double*>p.c, <const double*>p.bias)
+    return c

@@ -1,0 +1,67 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# Means and variances that can be put together: Chan's formula, in double, relative to a shift.
+#
+# The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type of the
+# data; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
+
+from libc.math cimport sqrt
+
+from minorm_ext.simd.storage cimport real
+
+cdef extern from "norm/moments.h" nogil:
+    ctypedef struct Moments "minorm_moments":
+        double n       # how many elements
+        double offset  # their mean minus the shift
+        double m2      # sum of squared distances from their mean
+
+    Moments moments_of "minorm_moments_of"(double n, double ahead, double sum, double squares, bint centered) noexcept
+    Moments merge "minorm_merge"(Moments a, Moments b) noexcept
+    Moments merge_here "minorm_merge_here"(Moments a, Moments b) noexcept  # inlined
+
+
+cdef struct Equation:  # minorm/equation.py
+    double eps
+    bint centered
+    bint guard
+
+
+cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
+    """Did a shift lie so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits?"""
+    return a * a > 4 * n * m2
+
+
+cdef inline int out_of_range(double n, real a, real q) noexcept nogil:
+    """Did squares that add up to q leave the range of their type? (All elements equal is fine; NaN is out of range.)"""
+    cdef real smallest, largest
+    if real is float:
+        smallest, largest = <float>1e-30, <float>1e38
+    else:
+        smallest, largest = 1e-290, 1e307
+    return (((q > smallest * <real>n) & (q < largest)) | ((q == 0) & (a == 0))) ^ 1
+
+
+cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:
+    """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard."""
+    if equation.guard:
+        return 1 / (sqrt(var) + equation.eps)
+    return 1 / sqrt(var + equation.eps)
+
+
+cdef inline void rstds_of(const Equation* equation, const double* var, double* rstd, Py_ssize_t n) noexcept nogil:
+    """The same of many at once."""
+    cdef Py_ssize_t i
+    if equation.guard:
+        for i in range(n):
+            rstd[i] = rstd_of(equation, var[i])
+    else:
+        for i in range(n):
+            rstd[i] = 1 / sqrt(var[i] + equation.eps)
+
+
+cdef inline double slope_of(const Equation* equation, double var) noexcept nogil:
+    """The factor of mean(g * xhat) in dx that the guard brings in: (std + eps) / std, 0 where std is 0."""
+    cdef double std
+    if not equation.guard:
+        return 1
+    std = sqrt(var)
+    return 0 if std == 0 else (std + equation.eps) / std

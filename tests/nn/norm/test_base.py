@@ -1,0 +1,271 @@
+"""What the layers share: PyTorch's state, the meaning of momentum, modes, freezing, types, backends."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import nn
+
+BATCH = [
+    (nn.BatchNorm1d, (4, 3)),
+    (nn.BatchNorm1d, (4, 3, 5)),
+    (nn.BatchNorm2d, (4, 3, 5, 2)),
+    (nn.BatchNorm3d, (4, 3, 2, 2, 2)),
+]
+INSTANCE = [(nn.InstanceNorm1d, (4, 3, 5)), (nn.InstanceNorm2d, (4, 3, 5, 2)), (nn.InstanceNorm3d, (4, 3, 2, 2, 2))]
+
+
+@pytest.mark.parametrize(("layer", "shape"), BATCH + INSTANCE)
+def test_three_training_steps_beside_pytorch(layer, shape, rng):
+    torch = pytest.importorskip("torch")
+    ours = layer(3, affine=True, track_running_stats=True, unbiased_running_var=True)
+    theirs = getattr(torch.nn, layer.__name__)(3, affine=True, track_running_stats=True)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for step in range(4):
+        x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
+        if step == 3:
+            ours.eval()
+            theirs.eval()
+        y, expected = ours(mn.tensor(x)), theirs(torch.tensor(x))
+        np.testing.assert_allclose(y.array, expected.detach(), atol=2e-6)
+        y.backward(dy)
+        expected.backward(torch.tensor(dy))
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
+            p.array[...] -= 0.1 * p.grad.array
+            q.data -= 0.1 * q.grad
+            p.grad = q.grad = None
+    for key, value in theirs.state_dict().items():
+        if key == "num_batches_tracked" and layer.__name__.startswith("Instance"):
+            continue  # PyTorch's InstanceNorm has the counter and never counts
+        np.testing.assert_allclose(ours.state_dict()[key].array, value, rtol=1e-5, atol=1e-6)
+    theirs.load_state_dict({k: torch.tensor(v.array) for k, v in ours.state_dict().items()})
+    ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
+
+
+def test_state_and_start():
+    layer = nn.BatchNorm2d(3)
+    assert list(layer.state_dict()) == ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
+    assert [v.array.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
+    assert layer.num_batches_tracked.dtype == np.int64
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    bare = nn.BatchNorm2d(3, affine=False, track_running_stats=False)
+    assert list(bare.state_dict()) == []
+    assert list(nn.InstanceNorm2d(3).state_dict()) == []
+
+
+def test_population_variance_by_default(rng):
+    x = rng.standard_normal((4, 3)).astype(np.float32)
+    layer = nn.BatchNorm1d(3, momentum=0.75)
+    layer(mn.tensor(x))
+    np.testing.assert_allclose(layer.running_mean.array, 0.25 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.array, 0.75 + 0.25 * x.var(0), rtol=1e-5)
+    assert layer.num_batches_tracked.item() == 1
+    layer.reset_running_stats()
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
+    assert layer.num_batches_tracked.item() == 0
+
+
+def test_momentum_none_is_the_mean_of_all_batches(rng):
+    x = rng.standard_normal((3, 10, 2)).astype(np.float32)
+    layer = nn.BatchNorm1d(2, momentum=None)
+    for batch in x:
+        layer(mn.tensor(batch))
+    np.testing.assert_allclose(layer.running_mean.array, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
+
+
+def test_a_low_momentum_warns_and_tells_pytorchs():
+    with pytest.warns(
+        UserWarning, match=r"BatchNorm2d: momentum=0.1 keeps 10%.*PyTorch's momentum=0.1 is momentum=0.9"
+    ):
+        nn.BatchNorm2d(3, momentum=0.1)
+    for layer in (nn.BatchNorm2d, nn.InstanceNorm2d):
+        with pytest.warns(UserWarning, match="momentum=0.1") as found:
+            layer(3, momentum=0.1)
+        assert [warning.filename for warning in found] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.InstanceNorm2d(3, momentum=0.5)
+        layer = nn.BatchNorm2d(3, momentum=None)
+        layer.momentum = 0.1
+    with pytest.raises(ValueError, match=r"momentum=1.5; expected the share"):
+        nn.BatchNorm2d(3, momentum=1.5)
+
+
+@pytest.mark.parametrize("how", ["freeze layer", "freeze model", "eval"])
+def test_frozen_survives_train(how, rng):
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    layer = model[0]
+    layer.running_mean.fill_(0.5)
+    {"freeze layer": layer.freeze, "freeze model": model.freeze, "eval": model.eval}[how]()
+    if how != "eval":
+        model.train()
+        assert layer.training
+    before = {k: v.array.copy() for k, v in layer.state_dict().items()}
+    x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32, requires_grad=True)
+    np.testing.assert_allclose(layer(x).array, (x.array - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
+    model(x).sum().backward()
+    assert x.grad is not None
+    for key, value in before.items():
+        np.testing.assert_array_equal(layer.state_dict()[key].array, value)
+    if how != "eval":
+        model.unfreeze()
+        layer(x)
+        assert layer.num_batches_tracked.item() == 1
+
+
+def test_without_running_statistics_evaluation_uses_the_batch(rng):
+    x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32)
+    layer = nn.BatchNorm1d(3, track_running_stats=False)
+    np.testing.assert_array_equal(layer(x).array, layer.eval()(x).array)
+
+
+def test_no_stats_update(rng):
+    layer = nn.BatchNorm1d(3)
+    with mn.no_stats_update():
+        layer(mn.randn(4, 3))
+    assert layer.num_batches_tracked.item() == 0
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
+
+
+def test_double():
+    layer = nn.BatchNorm1d(3, dtype=mn.float64)
+    assert layer(mn.randn(4, 3).double()).dtype == np.float64
+    assert layer.running_mean.dtype == np.float64
+
+
+def test_a_backend_of_ones_own(rng):
+    from minorm.kernels.reference import norm
+
+    x = mn.tensor(rng.standard_normal((4, 3, 5)), dtype=mn.float32)
+    y = nn.BatchNorm1d(3, backend=norm)(x)
+    np.testing.assert_allclose(y.array, nn.BatchNorm1d(3)(x).array, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: nn.BatchNorm2d(3)(mn.randn(2, 3, 4)),
+            r"BatchNorm2d: x has 3 axes; expected \(N, C, H, W\); x.shape is",
+        ),
+        (lambda: nn.BatchNorm1d(3)(mn.randn(2, 3, 4, 5)), r"expected \(N, C\) or \(N, C, L\)"),
+        (lambda: nn.BatchNorm2d(3)(mn.randn(2, 4, 5, 5)), "x has 4 channels, the layer num_features=3"),
+        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5)), "InstanceNorm3d: x has 3 axes"),
+        (lambda: nn.InstanceNorm3d(3)(mn.randn(2, 4, 5, 5)), r"it is one sample, with 2 channels.*is \(2, 4, 5, 5\)"),
+        (lambda: nn.BatchNorm1d(3)(mn.randn(1, 3)), r"one value per channel.*\(1, 3\)"),
+        (lambda: nn.BatchNorm1d(0), "num_features is 0; expected at least 1"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.BatchNorm2d(3, 1e-5, True), "BatchNorm2d: momentum is True; expected a number"),
+        (lambda: nn.BatchNorm2d(3, momentum="0.9"), "momentum is '0.9'; expected a number"),
+        (lambda: nn.InstanceNorm2d((3, 4, 4)), r"InstanceNorm2d: num_features is \(3, 4, 4\); expected an int"),
+        (lambda: nn.BatchNorm2d([3, 4, 4]), r"num_features is \[3, 4, 4\]; expected an int"),
+    ],
+)
+def test_arguments_of_wrong_types(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d, nn.InstanceNorm2d])
+def test_one_value_per_channel_and_a_bad_eps_are_refused_by_layers_too(layer):
+    with pytest.raises(ValueError, match=r"one .* per channel has no variance.*\(1, 3, 1, 1\)"):
+        layer(3)(mn.randn(1, 3, 1, 1))
+    with pytest.raises(ValueError, match=r"eps=-1\.0; expected a number of at least 0"):
+        layer(3, eps=-1.0)(mn.randn(2, 3, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm2d", "GroupNorm"])
+def test_a_weight_without_a_bias(name, rng):
+    torch = pytest.importorskip("torch")
+    arguments = (3, 6) if name == "GroupNorm" else (6, 1e-5, None)
+    theirs = getattr(torch.nn, name)
+    if "bias" not in inspect.signature(theirs).parameters:
+        pytest.skip("this PyTorch has no bias=")
+    ours, theirs = (module(*arguments, affine=True, bias=False) for module in (getattr(nn, name), theirs))
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert "bias=False" in repr(ours)
+    shape = {"1d": (4, 6), "3d": (4, 6, 2, 3, 2)}.get(name[-2:], (4, 6, 3, 5))
+    x, w = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(6).astype(np.float32)
+    ours.weight.array[...] = w
+    theirs.weight.data[...] = torch.tensor(w)
+    np.testing.assert_allclose(ours(mn.tensor(x)).array, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
+    assert (getattr(nn, name)(*arguments, affine=False, bias=True).bias) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        ("GroupNorm", (2, 6), (3, 6, 4, 5)),
+        ("GroupNorm", (3, 6, 1e-3, False), (3, 6)),
+        ("LayerNorm", (5,), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3, True, False), (3, 4, 5)),
+        ("LayerNorm", (5, 1e-5, False), (3, 4, 5)),
+        ("RMSNorm", ((4, 5),), (3, 4, 5)),
+        ("RMSNorm", (5, 1e-3, False), (3, 4, 5)),
+    ],
+)
+def test_beside_pytorch(name, arguments, shape, rng):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        p.array[...] = rng.standard_normal(p.shape)
+        q.data[...] = torch.tensor(p.array)
+    x_ours, x_theirs = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    y, expected = ours(x_ours), theirs(x_theirs)
+    y.backward(dy)
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.array, expected.detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(x_ours.grad.array, x_theirs.grad, rtol=1e-4, atol=5e-6)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments", "function"),
+    [
+        (nn.GroupNorm, (2, 6), lambda x, layer, c: F.group_norm(x, 2, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.LayerNorm, (500,), lambda x, layer, c: F.layer_norm(x, 500, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.RMSNorm, (500,), lambda x, layer, c: F.rms_norm(x, 500, layer.weight, compute_dtype=c)),
+        (nn.BatchNorm1d, (6,), lambda x, layer, c: F.batch_norm(x, None, None, layer.weight, layer.bias, True,
+                                                                compute_dtype=c)),
+        (nn.InstanceNorm1d, (6,), lambda x, layer, c: F.instance_norm(x, compute_dtype=c)),
+        (nn.MeanVarianceNorm, ((0, 2),), lambda x, layer, c: F.mean_variance_norm(x, (0, 2), compute_dtype=c)),
+        (nn.Normalization, ([1, 6, 1], (2,)), lambda x, layer, c: F.normalization(x, layer.weight, layer.bias, (2,),
+                                                                                compute_dtype=c)),
+    ],
+)  # fmt: skip
+def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
+    """Computed in float64, both y and dx are other float32 numbers than computed in float32."""
+    values, dy = (rng.standard_normal((4, 6, 500)).astype(np.float32) + 100 for _ in range(2))
+    found = []
+    for options in ({}, {"compute_dtype": mn.float64}):
+        x, same = mn.tensor(values, requires_grad=True), mn.tensor(values, requires_grad=True)
+        module = layer(*arguments, **options)
+        y = module(x)
+        y.backward(dy)
+        function(same, module, options.get("compute_dtype")).backward(dy)
+        np.testing.assert_array_equal(x.grad.array, same.grad.array)
+        found.append((y.array, x.grad.array))
+    (y, dx), (wide_y, wide_dx) = found
+    assert (y != wide_y).any()
+    assert (dx != wide_dx).any()
+    np.testing.assert_allclose(y, wide_y, atol=1e-5)
