@@ -151,4 +151,4 @@ def test_what_folding_made_of_equal_weights_is_apart_where_modules_are() -> None
     ours.step()
     again = mo.load(mo.export(loaded, None))
     for found in (loaded, again):
-        np.testing.assert_allclose(found(Tensor(x.numpy())).data, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found(Tensor(x.numpy())).array, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -32,7 +32,7 @@ def test_it_counts_in_the_type_that_the_node_names(elem: int, dtype: Any, number
     wide = np.float64 if stash == 11 else np.float32
     want = (wide(first) + np.arange(count, dtype=wide) * wide(step)).astype(dtype)
     proto = model(elem, **({} if stash is None else {"stash_type": stash}))
-    np.testing.assert_array_equal(mo.load(proto)(*map(mn.Tensor, arrays)).data, want)
+    np.testing.assert_array_equal(mo.load(proto)(*map(mn.Tensor, arrays)).array, want)
 
 
 def test_another_type_to_count_in_is_an_error() -> None:

@@ -213,13 +213,13 @@ class Trial:
         loss.backward()
         our_loss.backward()
         count = sum(p.numel() for p in module.parameters() if p.grad is not None)  # the others are in no file
-        our_count = sum(p.data.size for p in model.parameters())
+        our_count = sum(p.array.size for p in model.parameters())
         elements = "" if count == our_count else f"{our_count} elements, PyTorch has {count};"
         squares = sum((p.grad**2).sum().item() for p in module.parameters() if p.grad is not None)
-        our_squares = sum(float((p.grad.data**2).sum()) for p in model.parameters() if p.grad is not None)
+        our_squares = sum(float((p.grad.array**2).sum()) for p in model.parameters() if p.grad is not None)
         if abs(our_squares - squares) > 10 * TRAINING * squares:
             return f"{elements} squares of gradients {our_squares}, PyTorch's {squares}"
-        buffers = {name: b.data for name, b in model.named_buffers()}
+        buffers = {name: b.array for name, b in model.named_buffers()}
         for name, want in seen.items():
             if name not in buffers:
                 return f"running statistics {name} are no buffer"
