@@ -17,7 +17,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport NONE, Jobs, deal, look, take
+from minorm_ext.runtime.jobs cimport (
+    NONE, Jobs, check_signals as look, next_job as take, split_jobs as deal,
+)
 from minorm_ext.norm.nest cimport load
 from minorm_ext.norm.lane_tiles cimport by_row
 from minorm_ext.norm.lines cimport FACTORS

@@ -3,7 +3,7 @@
 # each, which are added up here, in double and in the order in which they lie. Where each element has a parameter of
 # its own, rows_collect in row_jobs.pxd does it.
 
-from minorm_ext.runtime.jobs cimport look
+from minorm_ext.runtime.jobs cimport check_signals as look
 from minorm_ext.norm.nest cimport Nest
 from minorm_ext.norm.lanes cimport lane_row_param
 from minorm_ext.norm.plan cimport Work, all_tiles, ceil_div, slots_of_param, tally, tally_x
