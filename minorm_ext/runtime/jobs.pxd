@@ -17,8 +17,12 @@ from cython.parallel cimport parallel, threadid
 cdef extern from * nogil:
     """
     typedef struct { ptrdiff_t next, end; } __attribute__((aligned(128))) minorm_job_range; /* cache lines of its own */
-    static inline ptrdiff_t minorm_first_job(minorm_job_range *r) { return __atomic_load_n(&r->next, __ATOMIC_RELAXED); }
-    static inline ptrdiff_t minorm_take_job(minorm_job_range *r) { return __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED); }
+    static inline ptrdiff_t minorm_first_job(minorm_job_range *r) {
+        return __atomic_load_n(&r->next, __ATOMIC_RELAXED);
+    }
+    static inline ptrdiff_t minorm_take_job(minorm_job_range *r) {
+        return __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
+    }
     """
     ctypedef struct JobRange "minorm_job_range":
         Py_ssize_t next
@@ -48,7 +52,7 @@ cdef inline void split_jobs(Jobs* jobs, Py_ssize_t first, Py_ssize_t end, int th
 
 
 cdef inline Py_ssize_t next_job(Jobs* jobs) noexcept nogil:
-    """The next job of this thread's range, or of the first range after it that is not done; NONE where all are taken."""
+    """The next job of this thread's range, or of the first range after it that is not done; NONE where all are."""
     cdef int i
     cdef Py_ssize_t job
     cdef JobRange* own
