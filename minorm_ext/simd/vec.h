@@ -16,6 +16,9 @@
 #include "simd/convert.h"
 #include "simd/stream.h"
 
+#define VECTOR_BYTES MINORM_BYTES
+#define INLINE inline __attribute__((always_inline))
+
 #define MINORM_TURN_OF(T, I, C)                                                                                    \
     typedef T minorm_turn_##C __attribute__((vector_size(MINORM_BYTES), aligned(sizeof(T)), may_alias));           \
     typedef I minorm_turn_i##C __attribute__((vector_size(MINORM_BYTES), aligned(sizeof(T)), may_alias));          \
