@@ -10,10 +10,10 @@ from minorm_ext.norm.column_tiles cimport (
     tile_of,
 )
 from minorm_ext.norm.columns cimport (
-    WIDTH, Scratch, column_row, column_row_param, fetch_columns, grad_sums_of_columns, guess_columns, merge_columns,
-    moments_of_columns, rows_from, turns,
+    WIDTH, Scratch, column_row, column_row_param, fetch_columns, guess_columns, merge_columns, moments_of_columns, rows_from,
+    sums_of_columns, turns,
 )
-from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_given_grad, columns_grad, columns_params
+from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
 from minorm_ext.norm.work cimport ABSENT, Work
 from minorm_ext.simd.storage cimport Data, put, real, staged_view
@@ -183,17 +183,22 @@ cdef inline void tile_sums(
     const Work* w, Tile tile, Py_ssize_t part, const real* k, const real* d, double* sum_dy, double* sum_dyx
 ) noexcept nogil:
     """sum(dy) and sum(dy * (x - mean)) of the columns; of g instead of dy where parameters vary from row to row."""
-    cdef const real* s = <const real*>w.s
+    cdef const real* s = <const real*>w.s + tile.param if w.s != NULL and w.plan.rows_differ else NULL
+    cdef Scratch[2] some
+    cdef real* a = <real*>&some[0]
+    cdef real* q = <real*>&some[1]
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     for j in range(tile.columns):
         sum_dy[j] = sum_dyx[j] = 0
     while row < end:
-        grad_sums_of_columns(
-            &w.dy, &w.x, tile.data, &w.plan.nest, &tile.strip, row, min(row + w.plan.step, end), k, d,
-            s + tile.param if s != NULL and w.plan.rows_differ else NULL, sum_dy, sum_dyx,
+        sums_of_columns(
+            &w.dy, &w.x, tile.data, &w.plan.nest, &tile.strip, row, min(row + w.plan.step, end), k, d, s, a, q
         )
+        for j in range(tile.columns):
+            sum_dy[j] += a[j]
+            sum_dyx[j] += q[j]
         row += w.plan.step
 
 
@@ -237,10 +242,8 @@ cdef inline void tile_input(
             scale = s[tile.param + column_row_param(&w.plan.nest, row)]
         j = fetch_columns(&w.x, at, rows.n, x_scratch)
         fetch_columns(&w.dy, at, rows.n, dy_scratch)
-        if w.dx.items != NULL and w.sums != ABSENT:
-            columns_grad(&dy, &x, &dx, j, &rows, k, d, r, c, p, q, scale)
-        elif w.dx.items != NULL:
-            columns_given_grad(&dy, &dx, j, &rows, c, scale)
+        if w.dx.items != NULL:
+            columns_grad(&dy, &x, &dx, j, &rows, w.sums == ABSENT, k, d, r, c, p, q, scale)
         if w.dx.items != NULL and not w.dx.direct:
             put(&w.dx, at, rows.n, dx_scratch)
         if w.row_params != NULL:

@@ -17,27 +17,16 @@ static INLINE void NAME(ask_twice)(const STORED *p, const minorm_rows *rows) {
     NAME(ask)(p + rows->then);
 }
 
-/* One vector of the sums of `count` rows. */
-static INLINE void NAME(add_columns)(const int count, const STORED *x, ptrdiff_t step, const REAL *k, REAL *a, REAL *q,
-                                     minorm_part of) {
-    const VECTOR shift = NAME(read)(k, of);
-    VECTOR sum = NAME(read)(a, of), squares = NAME(read)(q, of);
-    for (int row = 0; row < count; row++) {
-        const VECTOR t = NAME(only)(NAME(load)(x + row * step, of) - shift, of);
-        sum += t;
-        squares += t * t;
-    }
-    NAME(put_back)(a, sum, of);
-    NAME(put_back)(q, squares, of);
-}
-
-static INLINE void NAME(add_grad_columns)(const int count, const STORED *dy, const STORED *x, ptrdiff_t step,
-                                          const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q, minorm_part of) {
-    const VECTOR shift = NAME(read)(k, of), rest = NAME(read)(d, of);
+/* One vector of the sums of `count` rows. Forward has no dy. */
+static INLINE void NAME(add_columns)(const int count, const STORED *dy, const STORED *x, ptrdiff_t step, const REAL *k,
+                                     const REAL *d, REAL w, REAL *a, REAL *q, minorm_part of) {
+    const VECTOR shift = NAME(read)(k, of), rest = dy ? NAME(read)(d, of) : shift;
     VECTOR sum = NAME(read)(a, of), products = NAME(read)(q, of);
     for (int row = 0; row < count; row++) {
-        const VECTOR g = NAME(only)(NAME(load)(dy + row * step, of) * w, of);
-        const VECTOR t = NAME(only)((NAME(load)(x + row * step, of) - shift) - rest, of);
+        VECTOR t = NAME(load)(x + row * step, of) - shift, g;
+        if (dy) t -= rest;
+        t = NAME(only)(t, of);
+        g = dy ? NAME(only)(NAME(load)(dy + row * step, of) * w, of) : t;
         sum += g;
         products += g * t;
     }
@@ -45,68 +34,45 @@ static INLINE void NAME(add_grad_columns)(const int count, const STORED *dy, con
     NAME(put_back)(q, products, of);
 }
 
-/* Where the last vector of n columns begins, of which those from i on are left, and which of its elements these are. */
-static INLINE ptrdiff_t NAME(last_vector)(ptrdiff_t i, ptrdiff_t n, minorm_part *of) {
-    *of = n < LANES ? (minorm_part){NARROW, 0, (int)n} : (minorm_part){OVERLAP, (int)(i - (n - LANES)), LANES};
-    return n < LANES ? 0 : n - LANES;
-}
-
-static INLINE void NAME(sum_rows)(const int count, const STORED *x, const minorm_rows *rows, bool uncached,
-                                  const REAL *k, REAL *a, REAL *q) {
+/* `count` rows. What is left after whole vectors is taken out of the last. */
+static INLINE void NAME(add_rows)(const int count, const STORED *dy, const STORED *x, const minorm_rows *rows,
+                                  bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q) {
     const ptrdiff_t n = rows->n, step = rows->step;
-    minorm_part last;
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int row = 0; uncached && row < count; row++) NAME(ask_twice)(x + row * step + i, rows);
-        NAME(add_columns)(count, x + i, step, k + i, a + i, q + i, minorm_whole);
-    }
-    if (i == n) return;
-    i = NAME(last_vector)(i, n, &last);
-    if (last.kind == NARROW) NAME(add_columns)(count, x, step, k, a, q, (minorm_part){NARROW, 0, last.end});
-    else NAME(add_columns)(count, x + i, step, k + i, a + i, q + i, (minorm_part){OVERLAP, last.first, LANES});
-}
-
-static INLINE void NAME(sum_grad_rows)(const int count, const STORED *dy, const STORED *x, const minorm_rows *rows,
-                                       bool uncached, const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q) {
-    const ptrdiff_t n = rows->n, step = rows->step;
-    minorm_part last;
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int row = 0; uncached && row < count; row++) {
             NAME(ask_twice)(x + row * step + i, rows);
-            NAME(ask_twice)(dy + row * step + i, rows);
+            if (dy) NAME(ask_twice)(dy + row * step + i, rows);
         }
-        NAME(add_grad_columns)(count, dy + i, x + i, step, k + i, d + i, w, a + i, q + i, minorm_whole);
+        NAME(add_columns)(count, dy ? dy + i : NULL, x + i, step, k + i, dy ? d + i : NULL, w, a + i, q + i,
+                          minorm_whole);
     }
-    if (i == n) return;
-    i = NAME(last_vector)(i, n, &last);
-    if (last.kind == NARROW)
-        NAME(add_grad_columns)(count, dy, x, step, k, d, w, a, q, (minorm_part){NARROW, 0, last.end});
-    else
-        NAME(add_grad_columns)(count, dy + i, x + i, step, k + i, d + i, w, a + i, q + i,
-                               (minorm_part){OVERLAP, last.first, LANES});
+    if (n < LANES) {
+        NAME(add_columns)(count, dy, x, step, k, d, w, a, q, (minorm_part){NARROW, 0, (int)n});
+    } else if (i < n) {
+        const minorm_part last = {OVERLAP, (int)(i - (n - LANES)), LANES};
+        i = n - LANES;
+        NAME(add_columns)(count, dy ? dy + i : NULL, x + i, step, k + i, dy ? d + i : NULL, w, a + i, q + i, last);
+    }
 }
 
 /* Rows in cache are summed up four at a time, which loads and stores an accumulator once for all of them; from memory
  * they would come slower. Either way adds in the same order. */
-static NOINLINE void NAME(columns_sums)(const minorm_data *data, ptrdiff_t at, const minorm_rows *rows, const void *k,
-                                        void *a, void *q) {
-    const STORED *x = (const STORED *)data->items + at;
-    ptrdiff_t left = rows->count;
-    for (; rows->cached && left >= 4; left -= 4, x += 4 * rows->step)
-        NAME(sum_rows)(4, x, rows, data->uncached, k, a, q);
-    for (; left; left--, x += rows->step) NAME(sum_rows)(1, x, rows, data->uncached, k, a, q);
+static INLINE void NAME(columns_sums_of)(const STORED *dy, const STORED *x, const minorm_rows *rows, bool uncached,
+                                         const REAL *k, const REAL *d, REAL w, REAL *a, REAL *q) {
+    ptrdiff_t left = rows->count, at = 0;
+    for (; rows->cached && left >= 4; left -= 4, at += 4 * rows->step)
+        NAME(add_rows)(4, dy ? dy + at : NULL, x + at, rows, uncached, k, d, w, a, q);
+    for (; left; left--, at += rows->step)
+        NAME(add_rows)(1, dy ? dy + at : NULL, x + at, rows, uncached, k, d, w, a, q);
 }
 
-static NOINLINE void NAME(columns_grad_sums)(const minorm_data *of_dy, const minorm_data *of_x, ptrdiff_t at,
-                                             const minorm_rows *rows, const void *k, const void *d, double w, void *a,
-                                             void *q) {
-    const STORED *dy = (const STORED *)of_dy->items + at, *x = (const STORED *)of_x->items + at;
-    ptrdiff_t left = rows->count;
-    for (; rows->cached && left >= 4; left -= 4, dy += 4 * rows->step, x += 4 * rows->step)
-        NAME(sum_grad_rows)(4, dy, x, rows, of_x->uncached, k, d, (REAL)w, a, q);
-    for (; left; left--, dy += rows->step, x += rows->step)
-        NAME(sum_grad_rows)(1, dy, x, rows, of_x->uncached, k, d, (REAL)w, a, q);
+static NOINLINE void NAME(columns_sums)(const minorm_data *dy, const minorm_data *x, ptrdiff_t at,
+                                        const minorm_rows *rows, const void *k, const void *d, double w, void *a,
+                                        void *q) {
+    const STORED *from = (const STORED *)x->items + at;
+    if (!dy) NAME(columns_sums_of)(NULL, from, rows, x->uncached, k, NULL, 1, a, q);
+    else NAME(columns_sums_of)((const STORED *)dy->items + at, from, rows, x->uncached, k, d, (REAL)w, a, q);
 }
 
 /* The second phase of a row of columns. */
@@ -160,22 +126,15 @@ static NOINLINE void NAME(columns_apply)(const minorm_data *x, const minorm_data
 }
 
 static NOINLINE void NAME(columns_grad)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
-                                        ptrdiff_t at, const minorm_rows *rows, const void *k, const void *d,
+                                        ptrdiff_t at, const minorm_rows *rows, bool given, const void *k, const void *d,
                                         const void *r, const void *c, const void *p, const void *q, double w) {
     const NAME(columns_task) task = {.dy = (const STORED *)dy->items + at, .x = (const STORED *)x->items + at, .k = k,
                                      .d = d, .r = r, .c = c, .p = p, .q = q, .w = (REAL)w};
     STORED *to = (STORED *)dx->items + at;
-    if (dx->nontemporal) NAME(columns_run)(NAME(columns_dx_of), task, to, rows, true);
+    if (given && dx->nontemporal) NAME(columns_run)(NAME(columns_given_dx_of), task, to, rows, true);
+    else if (given) NAME(columns_run)(NAME(columns_given_dx_of), task, to, rows, false);
+    else if (dx->nontemporal) NAME(columns_run)(NAME(columns_dx_of), task, to, rows, true);
     else NAME(columns_run)(NAME(columns_dx_of), task, to, rows, false);
-}
-
-static NOINLINE void NAME(columns_given_grad)(const minorm_data *dy, const minorm_data *dx, ptrdiff_t at,
-                                              const minorm_rows *rows, const void *c, double w) {
-    const NAME(columns_task) task = {.dy = (const STORED *)dy->items + at, .x = (const STORED *)dy->items + at, .c = c,
-                                     .w = (REAL)w};
-    STORED *to = (STORED *)dx->items + at;
-    if (dx->nontemporal) NAME(columns_run)(NAME(columns_given_dx_of), task, to, rows, true);
-    else NAME(columns_run)(NAME(columns_given_dx_of), task, to, rows, false);
 }
 
 /* A row that shares a parameter: ds = sum(dy * xhat), db = sum(dy) over its columns, in 32 accumulators. */

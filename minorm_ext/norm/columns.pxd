@@ -8,7 +8,7 @@
 # How many columns a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
 # innermost one; from memory up to BROAD_TILE, for pieces of a row that are not followed by the next are read slowly.
 
-from minorm_ext.norm.kernels cimport ColumnRows, columns_grad_sums, columns_sums, middle_double, middle_float
+from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle_double, middle_float
 from minorm_ext.norm.moments cimport out_of_range, poor_shift
 from minorm_ext.norm.nest cimport Nest
 from minorm_ext.simd.storage cimport Data, fetch, item, real, staged_view
@@ -124,41 +124,53 @@ cdef inline Py_ssize_t fetch_columns(const Data* data, Py_ssize_t at, Py_ssize_t
 
 
 cdef inline void add_rows(
-    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    const real* k, real* a, real* q
+    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, const real* k, const real* d, const real* s, real* a, real* q
 ) noexcept nogil:
-    """Add x - k and (x - k)^2 of the rows first .. end - 1 to a and q, one after the other."""
-    cdef Scratch scratch
-    cdef Data staged = staged_view(x, &scratch, sizeof(real) == sizeof(float))
+    """Add the terms of the rows first .. end - 1 to a and q, one after the other: x - k and its square where dy is NULL,
+    else g and g * (x - mean)."""
+    cdef Scratch[2] scratches
+    cdef real* x_scratch = <real*>&scratches[0]
+    cdef real* dy_scratch = <real*>&scratches[1]
+    cdef Data staged_x = staged_view(x, x_scratch, sizeof(real) == sizeof(float))
+    cdef Data staged_dy
     cdef ColumnRows rows
+    cdef real w = 1
     cdef Py_ssize_t row = first
     cdef Py_ssize_t begin
+    if dy != NULL:
+        staged_dy = staged_view(dy, dy_scratch, sizeof(real) == sizeof(float))
     while row < end:
-        rows = rows_from(x, nest, strip, row, end)
-        begin = fetch_columns(x, at + column_row(nest, strip, row), rows.n, <real*>&scratch)
-        columns_sums(&staged, begin, &rows, k, a, q)
+        rows = rows_from(x, nest, strip, row, end if s == NULL else row + 1)
+        begin = fetch_columns(x, at + column_row(nest, strip, row), rows.n, x_scratch)
+        if dy != NULL:
+            fetch_columns(dy, at + column_row(nest, strip, row), rows.n, dy_scratch)
+        if s != NULL:
+            w = s[column_row_param(nest, row)]
+        columns_sums(&staged_dy if dy != NULL else NULL, &staged_x, begin, &rows, k, d, w, a, q)
         row += rows.count
 
 
 cdef inline void sums_of_columns(
-    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    const real* k, real* sum, real* squares
+    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
+    Py_ssize_t end, const real* k, const real* d, const real* s, real* sum, real* products
 ) noexcept nogil:
-    """sum(x - k) and sum((x - k)^2) of each column over the rows first .. end - 1."""
+    """sum(x - k) and sum((x - k)^2) of each column over the rows first .. end - 1. With dy sum(g) and
+    sum(g * (x - mean)): s is a parameter for each row, or absent, then g = dy."""
     cdef Scratch[2] some
     cdef real* a = <real*>&some[0]
     cdef real* q = <real*>&some[1]
     cdef Py_ssize_t row = first + ADDED
-    clear_columns(sum, squares, strip.width)
-    add_rows(x, at, nest, strip, first, min(row, end), k, sum, squares)
+    clear_columns(sum, products, strip.width)
+    add_rows(dy, x, at, nest, strip, first, min(row, end), k, d, s, sum, products)
     if row < end:
         clear_columns(a, q, strip.width)
     while row < end:
-        add_rows(x, at, nest, strip, row, min(row + ADDED, end), k, a, q)
-        gather_columns(sum, squares, a, q, strip.width)
+        add_rows(dy, x, at, nest, strip, row, min(row + ADDED, end), k, d, s, a, q)
+        gather_columns(sum, products, a, q, strip.width)
         row += ADDED
     fold_columns(sum, strip)
-    fold_columns(squares, strip)
+    fold_columns(products, strip)
 
 
 cdef inline void careful_column(
@@ -219,7 +231,7 @@ cdef inline void nearer_shifts(
         if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j]):
             k[j] = <real>(k[j] + a[j] / n)
     repeat_columns(k, strip)
-    sums_of_columns(x, at, nest, strip, first, end, k, a, q)
+    sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
 
 
 cdef inline void moments_of_columns(
@@ -246,7 +258,7 @@ cdef inline void moments_of_columns(
     cdef Py_ssize_t columns = strip.kept
     cdef Py_ssize_t j
     repeat_columns(k, strip)
-    sums_of_columns(x, at, nest, strip, first, end, k, a, q)
+    sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
     for j in range(columns):
         odd |= out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j])
     if centered:
@@ -296,57 +308,3 @@ cdef inline void merge_columns(
         delta = offset2[j] - offset[j]
         offset[j] += delta * share
         m2[j] += m22[j] + delta * delta * (before * share)
-
-
-cdef inline void add_grad_rows(
-    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, const real* k, const real* d, const real* s, real* a, real* q
-) noexcept nogil:
-    """Add g and g * (x - mean) of the rows first .. end - 1 to a and q, one after the other."""
-    cdef Scratch[2] scratches
-    cdef real* dy_scratch = <real*>&scratches[0]
-    cdef real* x_scratch = <real*>&scratches[1]
-    cdef Data staged_x = staged_view(x, x_scratch, sizeof(real) == sizeof(float))
-    cdef Data staged_dy = staged_view(dy, dy_scratch, sizeof(real) == sizeof(float))
-    cdef ColumnRows rows
-    cdef real w = 1
-    cdef Py_ssize_t row = first
-    cdef Py_ssize_t begin
-    while row < end:
-        rows = rows_from(x, nest, strip, row, end if s == NULL else row + 1)
-        begin = fetch_columns(x, at + column_row(nest, strip, row), rows.n, x_scratch)
-        fetch_columns(dy, at + column_row(nest, strip, row), rows.n, dy_scratch)
-        if s != NULL:
-            w = s[column_row_param(nest, row)]
-        columns_grad_sums(&staged_dy, &staged_x, begin, &rows, k, d, w, a, q)
-        row += rows.count
-
-
-cdef inline void grad_sums_of_columns(
-    const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, const real* k, const real* d, const real* s, double* sum_g, double* sum_gx,
-) noexcept nogil:
-    """Add sum(g) and sum(g * (x - mean)) of each column over the rows first .. end - 1.
-
-    s is a parameter for each row, or absent: then g = dy.
-    """
-    cdef Scratch[4] scratches
-    cdef real* all_a = <real*>&scratches[0]
-    cdef real* all_q = <real*>&scratches[1]
-    cdef real* a = <real*>&scratches[2]
-    cdef real* q = <real*>&scratches[3]
-    cdef Py_ssize_t row = first + ADDED
-    cdef Py_ssize_t j
-    clear_columns(all_a, all_q, strip.width)
-    add_grad_rows(dy, x, at, nest, strip, first, min(row, end), k, d, s, all_a, all_q)
-    if row < end:
-        clear_columns(a, q, strip.width)
-    while row < end:
-        add_grad_rows(dy, x, at, nest, strip, row, min(row + ADDED, end), k, d, s, a, q)
-        gather_columns(all_a, all_q, a, q, strip.width)
-        row += ADDED
-    fold_columns(all_a, strip)
-    fold_columns(all_q, strip)
-    for j in range(strip.kept):
-        sum_g[j] += all_a[j]
-        sum_gx[j] += all_q[j]

@@ -79,26 +79,15 @@ static INLINE double norm_sample_mean(const minorm_data *x, ptrdiff_t at, ptrdif
     return 0; /* no other type */
 }
 
-static INLINE void norm_sums(const minorm_data *x, ptrdiff_t at, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,
-                             double k, double *a, double *q) {
-    OF_TYPE(x->type, sums, x, at, step, runs, n, k, a, q);
+static INLINE void norm_sums(const minorm_data *dy, const minorm_data *x, ptrdiff_t at, ptrdiff_t step, const void *s,
+                             ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, double k, double d, double *a, double *q) {
+    OF_TYPE(x->type, sums, dy, x, at, step, s, s_step, runs, n, k, d, a, q);
 }
 
-static INLINE void norm_rows_sums(const minorm_data *x, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,
-                                  ptrdiff_t next, bool centered, double *k, double *a, double *q) {
-    OF_TYPE(x->type, rows_sums, x, start, rows, n, next, centered, k, a, q);
-}
-
-static INLINE void norm_grad_sums(const minorm_data *dy, const minorm_data *x, ptrdiff_t at, ptrdiff_t step,
-                                  const void *s, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, double k, double d,
+static INLINE void norm_rows_sums(const minorm_data *dy, const minorm_data *x, const ptrdiff_t *start, ptrdiff_t rows,
+                                  const void *s, ptrdiff_t n, ptrdiff_t next, bool guesses, double *k, const double *d,
                                   double *a, double *q) {
-    OF_TYPE(x->type, grad_sums, dy, x, at, step, s, s_step, runs, n, k, d, a, q);
-}
-
-static INLINE void norm_rows_grad_sums(const minorm_data *dy, const minorm_data *x, const ptrdiff_t *start,
-                                       ptrdiff_t rows, const void *s, ptrdiff_t n, ptrdiff_t next, const double *k,
-                                       const double *d, double *a, double *q) {
-    OF_TYPE(x->type, rows_grad_sums, dy, x, start, rows, s, n, next, k, d, a, q);
+    OF_TYPE(x->type, rows_sums, dy, x, start, rows, s, n, next, guesses, k, d, a, q);
 }
 
 static INLINE void norm_apply(const minorm_data *x, const minorm_data *y, const minorm_runs *of, const void *s,
@@ -118,9 +107,9 @@ static INLINE void norm_apply_each(const minorm_data *x, const minorm_data *y, c
     OF_TYPE(x->type, apply_each, x, y, start, rows, n, s, b, next, k, d, r);
 }
 
-static INLINE void norm_grad(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
-                             const minorm_runs *of, const void *s, bool each, void *ds, void *db, double k, double d,
-                             double r, double p, double q) {
+static INLINE void norm_grad(const minorm_data *dy, const minorm_data *x, const minorm_data *dx, const minorm_runs *of,
+                             const void *s, bool each, void *ds, void *db, double k, double d, double r, double p,
+                             double q) {
     OF_TYPE(x->type, grad, dy, x, dx, of, s, each, ds, db, k, d, r, p, q);
 }
 
@@ -148,32 +137,20 @@ static INLINE void norm_grad_params(const minorm_data *dy, const minorm_data *x,
     OF_TYPE(x->type, grad_params, dy, x, of, ds, db, k, d, r);
 }
 
-static INLINE void norm_columns_sums(const minorm_data *x, ptrdiff_t at, const minorm_rows *rows, const void *k,
-                                     void *a, void *q) {
-    OF_TYPE(x->type, columns_sums, x, at, rows, k, a, q);
+static INLINE void norm_columns_sums(const minorm_data *dy, const minorm_data *x, ptrdiff_t at, const minorm_rows *rows,
+                                     const void *k, const void *d, double w, void *a, void *q) {
+    OF_TYPE(x->type, columns_sums, dy, x, at, rows, k, d, w, a, q);
 }
 
-static INLINE void norm_columns_grad_sums(const minorm_data *dy, const minorm_data *x, ptrdiff_t at,
-                                          const minorm_rows *rows, const void *k, const void *d, double w, void *a,
-                                          void *q) {
-    OF_TYPE(x->type, columns_grad_sums, dy, x, at, rows, k, d, w, a, q);
-}
-
-static INLINE void norm_columns_apply(const minorm_data *x, const minorm_data *y, ptrdiff_t at,
-                                      const minorm_rows *rows, const void *k, const void *d, const void *c,
-                                      const void *e, double w, double u) {
+static INLINE void norm_columns_apply(const minorm_data *x, const minorm_data *y, ptrdiff_t at, const minorm_rows *rows,
+                                      const void *k, const void *d, const void *c, const void *e, double w, double u) {
     OF_TYPE(x->type, columns_apply, x, y, at, rows, k, d, c, e, w, u);
 }
 
 static INLINE void norm_columns_grad(const minorm_data *dy, const minorm_data *x, const minorm_data *dx, ptrdiff_t at,
-                                     const minorm_rows *rows, const void *k, const void *d, const void *r,
+                                     const minorm_rows *rows, bool given, const void *k, const void *d, const void *r,
                                      const void *c, const void *p, const void *q, double w) {
-    OF_TYPE(x->type, columns_grad, dy, x, dx, at, rows, k, d, r, c, p, q, w);
-}
-
-static INLINE void norm_columns_given_grad(const minorm_data *dy, const minorm_data *dx, ptrdiff_t at,
-                                           const minorm_rows *rows, const void *c, double w) {
-    OF_TYPE(dy->type, columns_given_grad, dy, dx, at, rows, c, w);
+    OF_TYPE(x->type, columns_grad, dy, x, dx, at, rows, given, k, d, r, c, p, q, w);
 }
 
 static INLINE void norm_columns_params(const minorm_data *dy, const minorm_data *x, ptrdiff_t at, ptrdiff_t n,

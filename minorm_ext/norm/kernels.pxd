@@ -24,27 +24,18 @@ cdef extern from "norm/kernels.h" nogil:
         Py_ssize_t next  # how far on the rows lie that are asked for, where data comes from memory
         Py_ssize_t then
         bint cached      # are they in cache by now?
-
     double sample_mean "norm_sample_mean"(const Data* x, Py_ssize_t at, Py_ssize_t across) noexcept
     void sums "norm_sums"(
-        const Data* x, Py_ssize_t at, Py_ssize_t step, Py_ssize_t runs, Py_ssize_t n, double k, double* a,
-        double* q
-    ) noexcept
-    void rows_sums "norm_rows_sums"(
-        const Data* x, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t next, bint centered,
-        double* k, double* a, double* q
-    ) noexcept
-    void grad_sums "norm_grad_sums"(
         const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, const void* s, Py_ssize_t s_step,
         Py_ssize_t runs, Py_ssize_t n, double k, double d, double* a, double* q
     ) noexcept
-    void rows_grad_sums "norm_rows_grad_sums"(
+    void rows_sums "norm_rows_sums"(
         const Data* dy, const Data* x, const Py_ssize_t* start, Py_ssize_t rows, const void* s, Py_ssize_t n,
-        Py_ssize_t next, const double* k, const double* d, double* a, double* q
+        Py_ssize_t next, bint guesses, double* k, const double* d, double* a, double* q
     ) noexcept
     void apply "norm_apply"(
-        const Data* x, const Data* y, const Runs* of, const void* s, const void* b, bint each, double k,
-        double d, double r
+        const Data* x, const Data* y, const Runs* of, const void* s, const void* b, bint each, double k, double d,
+        double r
     ) noexcept
     void apply_rows "norm_apply_rows"(
         const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
@@ -55,13 +46,13 @@ cdef extern from "norm/kernels.h" nogil:
         const void* b, Py_ssize_t next, const double* k, const double* d, const double* r
     ) noexcept
     void grad "norm_grad"(
-        const Data* dy, const Data* x, const Data* dx, const Runs* of, const void* s, bint each, void* ds,
-        void* db, double k, double d, double r, double p, double q
+        const Data* dy, const Data* x, const Data* dx, const Runs* of, const void* s, bint each, void* ds, void* db,
+        double k, double d, double r, double p, double q
     ) noexcept
     void grad_rows "norm_grad_rows"(
         const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
-        const void* s, const Py_ssize_t* param, const double* k, const double* d, const double* r,
-        const double* p, const double* q
+        const void* s, const Py_ssize_t* param, const double* k, const double* d, const double* r, const double* p,
+        const double* q
     ) noexcept
     void grad_each "norm_grad_each"(
         const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
@@ -75,22 +66,16 @@ cdef extern from "norm/kernels.h" nogil:
         const Data* dy, const Data* x, const Runs* of, void* ds, void* db, double k, double d, double r
     ) noexcept
     void columns_sums "norm_columns_sums"(
-        const Data* x, Py_ssize_t at, const ColumnRows* rows, const void* k, void* a, void* q
-    ) noexcept
-    void columns_grad_sums "norm_columns_grad_sums"(
-        const Data* dy, const Data* x, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d,
-        double w, void* a, void* q
+        const Data* dy, const Data* x, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d, double w,
+        void* a, void* q
     ) noexcept
     void columns_apply "norm_columns_apply"(
         const Data* x, const Data* y, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d,
         const void* c, const void* e, double w, double u
     ) noexcept
     void columns_grad "norm_columns_grad"(
-        const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const ColumnRows* rows, const void* k,
+        const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const ColumnRows* rows, bint given, const void* k,
         const void* d, const void* r, const void* c, const void* p, const void* q, double w
-    ) noexcept
-    void columns_given_grad "norm_columns_given_grad"(
-        const Data* dy, const Data* dx, Py_ssize_t at, const ColumnRows* rows, const void* c, double w
     ) noexcept
     void columns_params "norm_columns_params"(
         const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t n, const void* k, const void* d, const void* r,

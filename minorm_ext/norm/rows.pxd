@@ -6,7 +6,7 @@
 
 from minorm_ext.norm.kernels cimport Runs
 from minorm_ext.norm.nest cimport Nest
-from minorm_ext.simd.storage cimport Data, fetch, put
+from minorm_ext.simd.storage cimport Data, stage, unstage
 
 cdef enum:
     CHUNK = 4096  # elements; in float, one chunk of x and one of y fill the first-level cache
@@ -87,10 +87,7 @@ cdef inline void fetch_span(
         return
     span = joined(nest, span)
     for run in range(span.runs):
-        if single:
-            fetch(data, start + run * nest.reduce0.data, span.length, <float*>scratch + run * span.length)
-        else:
-            fetch(data, start + run * nest.reduce0.data, span.length, <double*>scratch + run * span.length)
+        stage(data, start + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
 
 
 cdef inline void put_span(
@@ -103,7 +100,4 @@ cdef inline void put_span(
         return
     span = joined(nest, span)
     for run in range(span.runs):
-        if single:
-            put(data, start + run * nest.reduce0.data, span.length, <const float*>scratch + run * span.length)
-        else:
-            put(data, start + run * nest.reduce0.data, span.length, <const double*>scratch + run * span.length)
+        unstage(data, start + run * nest.reduce0.data, span.length, scratch, run * span.length, single)

@@ -6,14 +6,14 @@
 
 from libc.string cimport memcpy
 
-from minorm_ext.norm.kernels cimport ROWS, Runs, grad_sums, rows_grad_sums, rows_sums, sample_mean, sums
+from minorm_ext.norm.kernels cimport ROWS, Runs, rows_sums, sample_mean, sums
 from minorm_ext.norm.moments cimport (
     Moments, merge, moments_of, out_of_range, poor_shift, rounded, rstd_of, rstds_of, slope_of,
 )
 from minorm_ext.norm.nest cimport Loop, Place, go_on, row_data, row_param
 from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, joined, runs_of
 from minorm_ext.norm.work cimport ABSENT, Work, param_at, param_value, tally, tally_x
-from minorm_ext.simd.storage cimport Data, fetch, item, staged_view
+from minorm_ext.simd.storage cimport Data, item, stage, staged_view
 
 
 # Moments of a span of elements.
@@ -46,7 +46,7 @@ cdef inline Moments moments_of_sums(
             careful_sums(x, runs, shift, &a, &q)
     elif centered and poor_shift(n, a, q - a * a / n):
         shift = rounded(w.plan.single, k + a / n)
-        sums(x, runs.at, runs.step, runs.runs, runs.n, shift, &a, &q)
+        sums(NULL, x, runs.at, runs.step, NULL, 0, runs.runs, runs.n, shift, 0, &a, &q)
     return moments_of(n, shift - first, a, q, centered)
 
 
@@ -77,7 +77,7 @@ cdef inline Moments part_moments(const Work* w, Py_ssize_t data, Py_ssize_t part
             k = rounded(w.plan.single, first + m.offset)
         elif w.equation.centered:
             k = sample_mean(&x, runs.at, runs.step * (runs.runs // 4) if runs.runs >= 4 else runs.n // 4)
-        sums(&x, runs.at, runs.step, runs.runs, runs.n, k, &a, &q)
+        sums(NULL, &x, runs.at, runs.step, NULL, 0, runs.runs, runs.n, k, 0, &a, &q)
         m = merge(m, moments_of_sums(w, &x, &runs, first, k, a, q))
     return m
 
@@ -120,7 +120,7 @@ cdef inline void sums_of_runs(
         some = min(<Py_ssize_t>ROWS, runs.runs - run)
         for i in range(some):
             start[i] = runs.at + (run + i) * runs.step
-        rows_grad_sums(dy, x, start, some, NULL, runs.n, runs.next, all_k, all_d, sum_dy + run, sum_dyx + run)
+        rows_sums(dy, x, start, some, NULL, runs.n, runs.next, False, all_k, all_d, sum_dy + run, sum_dyx + run)
         run += some
 
 
@@ -144,7 +144,7 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
         fetch_span(&w.dy, &w.plan.nest, data, span, dy_scratch, w.plan.single)
         runs = runs_of(&w.x, &w.plan.nest, data, span)
         if w.plan.slots == w.plan.chunks:
-            grad_sums(
+            sums(
                 &dy, &x, runs.at, runs.step,
                 param_at(w, s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param), runs.param,
                 runs.runs, runs.n, w.k[row], w.d[row], sum_dy + chunk, sum_dyx + chunk,
@@ -237,10 +237,7 @@ cdef inline void fetch_rows(const Work* w, const Data* data, const Rows* rows, v
     cdef Py_ssize_t i
     if not data.direct:
         for i in range(rows.count):
-            if w.plan.single:
-                fetch(data, rows.data[i], w.plan.columns, <float*>scratch + rows.start[i])
-            else:
-                fetch(data, rows.data[i], w.plan.columns, <double*>scratch + rows.start[i])
+            stage(data, rows.data[i], w.plan.columns, scratch, rows.start[i], w.plan.single)
 
 
 cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexcept nogil:
@@ -257,7 +254,7 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexc
     cdef Moments m
     cdef Runs whole
     cdef Py_ssize_t i
-    rows_sums(x, rows.start, count, w.plan.columns, w.plan.next, centered, rows.k, a, q)
+    rows_sums(NULL, x, rows.start, count, NULL, w.plan.columns, w.plan.next, centered, rows.k, NULL, a, q)
     for i in range(count):
         odd |= out_of_range(single, n, a[i], q[i])
         rows.d[i] = a[i] * one  # so far, the mean relative to k
@@ -322,9 +319,9 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
     cdef double sum_x[ROWS]
     cdef double scale
     cdef Py_ssize_t i
-    rows_grad_sums(
-        dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, rows.k, rows.d,
-        sum, sum_x,
+    rows_sums(
+        dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, False, rows.k,
+        rows.d, sum, sum_x,
     )
     if w.tallies != NULL:
         memcpy(tally(w, rows.row), sum, rows.count * sizeof(double))

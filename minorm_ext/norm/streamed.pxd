@@ -12,7 +12,7 @@ from minorm_ext.norm.plan cimport NEAR, NT_GATHERED
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport (
-    Data, NtWriter, close_writer, fetch, open_writer, place_of_writer, put, send, size_of, view_at,
+    Data, NtWriter, close_writer, open_writer, place_of_writer, send, size_of, unstage, view_at,
 )
 
 
@@ -55,10 +55,7 @@ cdef inline void bring_results(
         send(&results.writer, count * n * size_of(results.data.type))
     elif not results.data.direct:
         for i in range(count):
-            if w.plan.single:
-                put(results.data, data[i], n, <const float*>results.scratch + start[i])
-            else:
-                put(results.data, data[i], n, <const double*>results.scratch + start[i])
+            unstage(results.data, data[i], n, results.scratch, start[i], w.plan.single)
 
 
 cdef inline void end_results(const Work* w, Results* results) noexcept nogil:

@@ -88,81 +88,63 @@ static NOINLINE double NAME(sample_mean)(const minorm_data *x, ptrdiff_t at, ptr
     return NAME(sample)((const STORED *)x->items + at, across);
 }
 
-/* `runs` runs, `step` apart. An accumulator takes some 16 elements before it is added to another: beside an outlier of
- * a million standard deviations, hundreds of small squares added singly would be rounded away. */
-static NOINLINE void NAME(sums)(const minorm_data *data, ptrdiff_t at, ptrdiff_t step, ptrdiff_t runs, ptrdiff_t n,
-                                double shift, double *a, double *q) {
-    const STORED *x = (const STORED *)data->items + at;
+/* `runs` runs, `step` apart; their part of s lies `s_step` apart. An accumulator takes some 16 elements before it is
+ * added to another: beside an outlier of a million standard deviations, hundreds of small squares added singly would be
+ * rounded away. */
+static INLINE void NAME(sums_of)(NAME(accumulators) *all, const STORED *dy, const REAL *s, const STORED *x,
+                                 ptrdiff_t step, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, REAL k, REAL d) {
     const ptrdiff_t together = n < PIECE ? PIECE / n : 1;
-    const REAL k = (REAL)shift;
-    NAME(accumulators) all = {0};
     for (ptrdiff_t first = 0; first < runs; first += together)
-        for (ptrdiff_t start = 0; start < n; start += PIECE) {
-            const ptrdiff_t some = n - start < PIECE ? n - start : PIECE;
+        for (ptrdiff_t i = 0; i < n; i += PIECE) {
             NAME(accumulators) piece = {0};
             for (ptrdiff_t r = first; r < runs && r < first + together; r++)
-                NAME(add)(&piece, NULL, NULL, x + r * step + start, 0, some, k, 0);
-            NAME(gather)(&all, &piece);
+                NAME(add)(&piece, dy ? dy + r * step + i : NULL, s ? s + r * s_step + i : NULL, x + r * step + i, 0,
+                          n - i < PIECE ? n - i : PIECE, k, d);
+            NAME(gather)(all, &piece);
         }
-    *a = NAME(total)(all.a);
-    *q = NAME(total)(all.q);
 }
 
-/* The same of some rows of n elements each. The shift of each is a guess of its mean, or 0. Each asks for what lies
- * `next` further on, if that is not 0. Rows go through the end of the tree together, in vectors. */
-static NOINLINE void NAME(rows_sums)(const minorm_data *data, const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n,
-                                     ptrdiff_t next, bool centered, double *shift, double *a, double *q) {
-    REAL four_a[ROWS][4], four_q[ROWS][4];
-    for (ptrdiff_t row = 0; row < rows; row++) {
-        const STORED *x = (const STORED *)data->items + start[row];
-        const REAL k = centered ? NAME(sample)(x, n / 4) : 0;
-        NAME(accumulators) all = {0};
-        if (next) minorm_prefetch(x + next, n * sizeof(STORED));
-        NAME(add)(&all, NULL, NULL, x, 0, n < PIECE ? n : PIECE, k, 0);
-        for (ptrdiff_t i = PIECE; i < n; i += PIECE) {
-            NAME(accumulators) piece = {0};
-            NAME(add)(&piece, NULL, NULL, x + i, 0, n - i < PIECE ? n - i : PIECE, k, 0);
-            NAME(gather)(&all, &piece);
-        }
-        NAME(quarters)(all.a, four_a[row]);
-        NAME(quarters)(all.q, four_q[row]);
-        shift[row] = k;
-    }
-    for (ptrdiff_t row = 0; row < rows; row++) {
-        a[row] = NAME(whole)(four_a[row]);
-        q[row] = NAME(whole)(four_q[row]);
-    }
-}
-
-/* The sums of a backward pass; s may be NULL, or its part for a run lies `s_step` further on than for the one before. */
-static NOINLINE void NAME(grad_sums)(const minorm_data *of_dy, const minorm_data *of_x, ptrdiff_t at, ptrdiff_t step,
-                                     const void *scales, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, double k,
-                                     double d, double *a, double *q) {
-    const STORED *dy = (const STORED *)of_dy->items + at, *x = (const STORED *)of_x->items + at;
+/* Forward dy is NULL; s may be. */
+static NOINLINE void NAME(sums)(const minorm_data *of_dy, const minorm_data *of_x, ptrdiff_t at, ptrdiff_t step,
+                                const void *scales, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, double k, double d,
+                                double *a, double *q) {
+    const STORED *dy = of_dy ? (const STORED *)of_dy->items + at : NULL, *x = (const STORED *)of_x->items + at;
     const REAL *s = scales;
     NAME(accumulators) all = {0};
-    for (ptrdiff_t r = 0; r < runs; r++)
-        if (s) NAME(add)(&all, dy + r * step, s + r * s_step, x + r * step, 0, n, (REAL)k, (REAL)d);
-        else NAME(add)(&all, dy + r * step, NULL, x + r * step, 0, n, (REAL)k, (REAL)d);
+    if (!dy) NAME(sums_of)(&all, NULL, NULL, x, step, 0, runs, n, (REAL)k, 0);
+    else if (!s) NAME(sums_of)(&all, dy, NULL, x, step, 0, runs, n, (REAL)k, (REAL)d);
+    else NAME(sums_of)(&all, dy, s, x, step, s_step, runs, n, (REAL)k, (REAL)d);
     *a = NAME(total)(all.a);
     *q = NAME(total)(all.q);
 }
 
-/* The same of some rows of n elements, which share s. */
-static NOINLINE void NAME(rows_grad_sums)(const minorm_data *of_dy, const minorm_data *of_x, const ptrdiff_t *start,
-                                          ptrdiff_t rows, const void *scales, ptrdiff_t n, ptrdiff_t next,
-                                          const double *k, const double *d, double *a, double *q) {
+/* The same of one row of n elements, up to the end of the tree. */
+static INLINE void NAME(row_sums)(const STORED *dy, const REAL *s, const STORED *x, ptrdiff_t n, ptrdiff_t next, REAL k,
+                                  REAL d, REAL *four_a, REAL *four_q) {
+    NAME(accumulators) all = {0};
+    if (next && dy) minorm_prefetch(dy + next, n * sizeof(STORED));
+    if (next) minorm_prefetch(x + next, n * sizeof(STORED));
+    NAME(add)(&all, dy, s, x, 0, n < PIECE ? n : PIECE, k, d);
+    if (n > PIECE)
+        NAME(sums_of)(&all, dy ? dy + PIECE : NULL, s ? s + PIECE : NULL, x + PIECE, 0, 0, 1, n - PIECE, k, d);
+    NAME(quarters)(all.a, four_a);
+    NAME(quarters)(all.q, four_q);
+}
+
+/* The same of some rows, which share s. Forward the shift k of each is a guess of its mean if `guesses`, else 0. Each
+ * asks for what lies `next` further on, if that is not 0. They go through the end of the tree together, in vectors. */
+static NOINLINE void NAME(rows_sums)(const minorm_data *of_dy, const minorm_data *of_x, const ptrdiff_t *start,
+                                     ptrdiff_t rows, const void *s, ptrdiff_t n, ptrdiff_t next, bool guesses,
+                                     double *k, const double *d, double *a, double *q) {
     REAL four_a[ROWS][4], four_q[ROWS][4];
-    const REAL *s = scales;
     for (ptrdiff_t row = 0; row < rows; row++) {
-        const STORED *dy = (const STORED *)of_dy->items + start[row], *x = (const STORED *)of_x->items + start[row];
-        const REAL its_k = (REAL)k[row], its_d = (REAL)d[row];
-        NAME(accumulators) all = {0};
-        if (next) minorm_prefetch(dy + next, n * sizeof(STORED)), minorm_prefetch(x + next, n * sizeof(STORED));
-        if (s) NAME(add)(&all, dy, s, x, 0, n, its_k, its_d);
-        else NAME(add)(&all, dy, NULL, x, 0, n, its_k, its_d);
-        NAME(quarters)(all.a, four_a[row]);
-        NAME(quarters)(all.q, four_q[row]);
+        const STORED *dy = of_dy ? (const STORED *)of_dy->items + start[row] : NULL;
+        const STORED *x = (const STORED *)of_x->items + start[row];
+        REAL *fa = four_a[row], *fq = four_q[row];
+        if (!dy) k[row] = guesses ? NAME(sample)(x, n / 4) : 0;
+        if (!dy) NAME(row_sums)(NULL, NULL, x, n, next, (REAL)k[row], 0, fa, fq);
+        else if (!s) NAME(row_sums)(dy, NULL, x, n, next, (REAL)k[row], (REAL)d[row], fa, fq);
+        else NAME(row_sums)(dy, s, x, n, next, (REAL)k[row], (REAL)d[row], fa, fq);
     }
     for (ptrdiff_t row = 0; row < rows; row++) {
         a[row] = NAME(whole)(four_a[row]);

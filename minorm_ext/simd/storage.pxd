@@ -103,6 +103,26 @@ cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, const real* 
         done += some
 
 
+cdef inline void stage(
+    const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t to, bint single
+) noexcept nogil:
+    """Bring n elements from `at` on to element `to` of scratch memory, in float or double."""
+    if single:
+        fetch(data, at, n, <float*>scratch + to)
+    else:
+        fetch(data, at, n, <double*>scratch + to)
+
+
+cdef inline void unstage(
+    const Data* data, Py_ssize_t at, Py_ssize_t n, const void* scratch, Py_ssize_t start, bint single
+) noexcept nogil:
+    """And back."""
+    if single:
+        put(data, at, n, <const float*>scratch + start)
+    else:
+        put(data, at, n, <const double*>scratch + start)
+
+
 cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexcept nogil:
     """What the loops see of data: as it lies, or what of it is in scratch memory, in the type computed in."""
     cdef Data view = data[0]
