@@ -27,9 +27,9 @@ cdef extern from "maps/operations.h" nogil:
     const Operation* operations
 
 cdef extern from "simd/stream.h" nogil:
-    void minorm_stream_copy(void* to, const void* source, size_t bytes) noexcept
-    void minorm_stream_end() noexcept
-    void minorm_ahead(const char* source, Py_ssize_t bytes) noexcept
+    void minorm_nt_copy(void* to, const void* source, size_t bytes) noexcept
+    void minorm_nt_fence() noexcept
+    void minorm_prefetch(const void* source, Py_ssize_t bytes) noexcept
 
 numbers = {operations[i].name.decode(): i for i in range(OPERATION_COUNT)}  # name -> the first argument of `run`
 cdef int ACCUMULATE = numbers["accumulate"]
@@ -97,16 +97,16 @@ cdef inline void around_the_cache(const Map* m, const char* a, const char* b, ch
     while i < n:
         count = min(<Py_ssize_t>PIECE, n - i)
         at = i * itemsize
-        minorm_ahead(a + at + PREFETCH_DISTANCE, count * itemsize)
+        minorm_prefetch(a + at + PREFETCH_DISTANCE, count * itemsize)
         if b != a:
-            minorm_ahead(b + at + PREFETCH_DISTANCE, count * itemsize)
+            minorm_prefetch(b + at + PREFETCH_DISTANCE, count * itemsize)
         if m.number == COPY:
-            minorm_stream_copy(out + at, a + at, count * itemsize)
+            minorm_nt_copy(out + at, a + at, count * itemsize)
         else:
             compute(m, a + at, b + at, <char*>piece, count)
-            minorm_stream_copy(out + at, piece, count * itemsize)
+            minorm_nt_copy(out + at, piece, count * itemsize)
         i += count
-    minorm_stream_end()
+    minorm_nt_fence()
 
 
 cdef void one_block(const void* task, Py_ssize_t index) noexcept nogil:

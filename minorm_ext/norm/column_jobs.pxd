@@ -16,7 +16,8 @@ from minorm_ext.norm.columns cimport (
 from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
 from minorm_ext.norm.work cimport ABSENT, Work
-from minorm_ext.simd.storage cimport Data, put, real, staged_view
+from minorm_ext.runtime.numbers cimport real
+from minorm_ext.simd.storage cimport Data, put, staged_view
 
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:

@@ -9,9 +9,9 @@ from libc.string cimport memcpy
 
 from minorm_ext.norm.columns cimport WIDTH, Scratch, Strip, repeat_columns
 from minorm_ext.norm.moments cimport Moments, merge, rstds_of, slope_of
-from minorm_ext.norm.plan cimport ceil_div
 from minorm_ext.norm.work cimport ABSENT, Work, tally, tally_x
-from minorm_ext.simd.storage cimport fetch, real
+from minorm_ext.runtime.numbers cimport ceil_div, real
+from minorm_ext.simd.storage cimport fetch
 
 
 cdef struct Tile:

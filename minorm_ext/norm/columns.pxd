@@ -11,7 +11,8 @@
 from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle_double, middle_float
 from minorm_ext.norm.moments cimport out_of_range, poor_shift
 from minorm_ext.norm.nest cimport Nest
-from minorm_ext.simd.storage cimport Data, fetch, item, real, staged_view
+from minorm_ext.runtime.numbers cimport real
+from minorm_ext.simd.storage cimport Data, fetch, item, staged_view
 
 
 cdef extern from *:

@@ -5,9 +5,10 @@
 
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
-from minorm_ext.norm.plan cimport COLUMNS, all_tiles, ceil_div
+from minorm_ext.norm.plan cimport COLUMNS, all_tiles
 from minorm_ext.norm.work cimport Work, tally, tally_x
 from minorm_ext.runtime.jobs cimport check_signals
+from minorm_ext.runtime.numbers cimport ceil_div
 
 cdef enum:
     SUMS_AT_ONCE = 2_000_000  # between two looks at Ctrl-C

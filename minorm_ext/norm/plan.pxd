@@ -9,6 +9,7 @@ from libc.string cimport memset
 from minorm_ext.norm.kernels cimport BLOCK, ROWS, VECTOR_BYTES
 from minorm_ext.norm.nest cimport Nest, load
 from minorm_ext.norm.rows cimport CHUNK, Cut, cut_row
+from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, HALF, SINGLE, WIDEN, Type, size_of
 
 
@@ -119,10 +120,6 @@ cdef struct Call:          # what a plan is made for
     bint other             # forward a bias, backward gradients of scale and bias
     size_t result          # the address of y or dx
     int threads
-
-
-cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    return (a + b - 1) // b
 
 
 cdef inline int make_plan(Plan* p, bytes code, const Call* call) except -1:

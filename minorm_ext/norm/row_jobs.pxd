@@ -6,7 +6,6 @@ from libc.string cimport memset
 from minorm_ext.norm.kernels cimport COLLECTED, add_collected
 from minorm_ext.norm.moments cimport Moments, merge
 from minorm_ext.norm.nest cimport place_of, row_data, row_param
-from minorm_ext.norm.plan cimport ceil_div
 from minorm_ext.norm.resident cimport part_apply, part_input, short_apply, short_grad
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.statistics cimport (
@@ -15,6 +14,7 @@ from minorm_ext.norm.statistics cimport (
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at, to_next
 from minorm_ext.norm.work cimport Work, collected_by, first_member, last_member, param_at, row_of
+from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, view_at
 
 cdef enum:

@@ -9,9 +9,7 @@
 
 from libc.stdint cimport uint16_t
 
-ctypedef fused real:
-    float
-    double
+from minorm_ext.runtime.numbers cimport real
 
 cdef extern from "simd/convert.h" nogil:
     ctypedef enum Type "minorm_type":

@@ -20,6 +20,7 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 64")
 #define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
 
 /* Which elements of a vector count. */
