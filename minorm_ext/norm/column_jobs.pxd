@@ -10,8 +10,8 @@ from minorm_ext.norm.column_tiles cimport (
     tile_of,
 )
 from minorm_ext.norm.columns cimport (
-    WIDTH, Scratch, column_row, column_row_param, fetch_columns, guess_columns, merge_columns, moments_of_columns, rows_from,
-    sums_of_columns, turns,
+    WIDTH, Scratch, column_row, column_row_param, fetch_columns, guess_columns, merge_columns, moments_of_columns,
+    rows_from, sums_of_columns, turns,
 )
 from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
@@ -22,11 +22,6 @@ from minorm_ext.simd.storage cimport Data, put, staged_view
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
     return min(part * w.plan.chunks_of_part * w.plan.step, tile.strip.rows)
-
-
-cdef inline double turns_before(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
-    """How many elements of each column the parts before this one hold."""
-    return turns(&tile.strip, 0, first_row(w, tile, part))
 
 
 # Forward.
@@ -120,19 +115,22 @@ cdef inline void part_of_moments(const real* type, const Work* w, Py_ssize_t job
     tile_moments(w, tile, job % w.plan.parts, guess, offset, offset + w.plan.tile)
 
 
+cdef inline void merge_part(
+    const Work* w, const Tile* tile, Py_ssize_t part, double* all, const double* one
+) noexcept nogil:
+    """Merge a part into those before it."""
+    cdef double before = turns(&tile.strip, 0, first_row(w, tile, part))
+    cdef double after = turns(&tile.strip, 0, first_row(w, tile, part + 1))
+    merge_columns(tile.columns, before, all, all + w.plan.tile, after - before, one, one + w.plan.tile)
+
+
 cdef inline void columns_merge(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Merge the parts of one tile, in their order."""
     cdef Tile tile = tile_of(w, job)
-    cdef Py_ssize_t part
     cdef double* all = w.partial + job * w.plan.parts * 2 * w.plan.tile
-    cdef double* one
-    cdef double before
+    cdef Py_ssize_t part
     for part in range(1, w.plan.parts):
-        one = all + part * 2 * w.plan.tile
-        before = turns_before(w, &tile, part)
-        merge_columns(
-            tile.columns, before, all, all + w.plan.tile, turns_before(w, &tile, part + 1) - before, one, one + w.plan.tile
-        )
+        merge_part(w, &tile, part, all, all + part * 2 * w.plan.tile)
     tile_finish(type, w, &tile, all, all + w.plan.tile)
 
 
@@ -149,10 +147,9 @@ cdef inline bint asks_next(const Work* w) noexcept nogil:
 
 cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogil:
     """How far on the tile of the next job lies, or 0."""
-    cdef Py_ssize_t next = job + 1
-    if next == all_tiles(&w.plan) or not asks_next(w):
+    if job + 1 == all_tiles(&w.plan) or not asks_next(w):
         return 0
-    return (next // w.plan.tiles - job // w.plan.tiles) * w.plan.nest.keep0.data + (next % w.plan.tiles - job % w.plan.tiles) * w.plan.tile
+    return tile_of(w, job + 1).data - tile_of(w, job).data
 
 
 cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -161,7 +158,6 @@ cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job
     cdef double all[2 * WIDTH]
     cdef double one[2 * WIDTH]
     cdef real guess[WIDTH]
-    cdef double before
     cdef Py_ssize_t part
     tile.strip.asked = asks_next(w)
     if w.moments:
@@ -169,10 +165,7 @@ cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job
         tile_moments(w, tile, 0, guess, all, all + w.plan.tile)
         for part in range(1, w.plan.parts):
             tile_moments(w, tile, part, guess, one, one + w.plan.tile)
-            before = turns_before(w, &tile, part)
-            merge_columns(
-                tile.columns, before, all, all + w.plan.tile, turns_before(w, &tile, part + 1) - before, one, one + w.plan.tile
-            )
+            merge_part(w, &tile, part, all, one)
         tile_finish(type, w, &tile, all, all + w.plan.tile)
     if w.apply:
         tile_apply(type, w, tile, 0, tile.strip.rows, to_next_tile(w, job))

@@ -2,8 +2,8 @@
 # A tile of columns: where it lies, and what is known of its columns.
 #
 # What belongs to a statistic is worked out for all of a tile side by side, which vectorises: an image of 14 x 14 has a
-# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets what its statistic
-# has (`fold` columns share one), and again for every row that a wide row holds.
+# statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets what its
+# statistic has (`fold` columns share one), and again for every row that a wide row holds.
 
 from libc.string cimport memcpy
 

@@ -146,7 +146,8 @@ static NOINLINE void NAME(columns_params)(const minorm_data *of_dy, const minorm
     NAME(accumulators) z = {0};
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         const minorm_part of = {n - i < LANES ? NARROW : WHOLE, 0, n - i < LANES ? (int)(n - i) : LANES};
-        const VECTOR g = NAME(load)(dy + i, of), t = (NAME(load)(x + i, of) - NAME(read)(k + i, of)) - NAME(read)(d + i, of);
+        const VECTOR g = NAME(load)(dy + i, of);
+        const VECTOR t = (NAME(load)(x + i, of) - NAME(read)(k + i, of)) - NAME(read)(d + i, of);
         z.a[i % ACCUMULATORS / LANES] += NAME(only)(g, of);
         z.q[i % ACCUMULATORS / LANES] += NAME(only)(g * (t * NAME(read)(r + i, of)), of);
     }

@@ -24,8 +24,8 @@ cdef extern from *:
         double[1296] twice
 
 cdef enum:
-    WIDTH = 1296     # numbers that it holds: those of a broad tile, and 1088 bytes more than a page. A loop that writes
-    #                  one such scratch memory and reads the next would else read what looks like an address just written
+    WIDTH = 1296     # numbers that it holds: those of a broad tile, and 1088 bytes more than a page. Else a loop that
+    #                  writes one such memory and reads the next would read what looks like an address just written
     ADDED = 16       # rows that an accumulator adds up before it is added to another
     AHEAD = 1024     # elements, about, by which a row is asked for before it is needed: no less than one row, or than
     #                  four where four go together
@@ -128,8 +128,8 @@ cdef inline void add_rows(
     const Data* dy, const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
     Py_ssize_t end, const real* k, const real* d, const real* s, real* a, real* q
 ) noexcept nogil:
-    """Add the terms of the rows first .. end - 1 to a and q, one after the other: x - k and its square where dy is NULL,
-    else g and g * (x - mean)."""
+    """Add the terms of the rows first .. end - 1 to a and q, one after the other: x - k and its square, or with dy
+    g and g * (x - mean)."""
     cdef Scratch[2] scratches
     cdef real* x_scratch = <real*>&scratches[0]
     cdef real* dy_scratch = <real*>&scratches[1]
@@ -213,13 +213,17 @@ cdef inline void guess_columns(
 
 
 cdef inline void merge_column(
-    double one, double share, double weight, double ahead, double sum, double squares, double* offset, double* m2
+    bint centered, double one, double share, double weight, double ahead, double sum, double squares,
+    double* offset, double* m2
 ) noexcept nogil:
     """Merge n = 1 / one elements, whose sums are about a shift `ahead` of the origin, into offset and m2."""
     cdef double mean = sum * one
     cdef double delta = (ahead + mean) - offset[0]
-    offset[0] += delta * share
-    m2[0] += max(squares - sum * mean, 0.0) + delta * delta * weight
+    if centered:
+        offset[0] += delta * share
+        m2[0] += max(squares - sum * mean, 0.0) + delta * delta * weight
+    else:
+        m2[0] += squares
 
 
 cdef inline void nearer_shifts(
@@ -227,9 +231,10 @@ cdef inline void nearer_shifts(
     double n, real* k, real* a, real* q
 ) noexcept nogil:
     """Where a shift is poor take the mean, and sum up again; the other columns keep theirs, and so their sums."""
+    cdef bint single = sizeof(real) == sizeof(float)
     cdef Py_ssize_t j
     for j in range(strip.kept):
-        if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j]):
+        if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(single, n, a[j], q[j]):
             k[j] = <real>(k[j] + a[j] / n)
     repeat_columns(k, strip)
     sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
@@ -241,19 +246,18 @@ cdef inline void moments_of_columns(
 ) noexcept nogil:
     """Merge the rows first .. end - 1 into offset and m2, which hold `before` elements so far.
 
-    offset is relative to origin, the column's first element, or to 0 if not centered; k is a guess of the mean, and then
-    the mean of what is there, or 0. See moments_of_sums in statistics.pxd.
+    offset is relative to origin, the column's first element, or to 0 if not centered; k is a guess of the mean, and
+    then the mean of what is there, or 0. See moments_of_sums in statistics.pxd.
     """
-    cdef Scratch[4] scratches
+    cdef Scratch[2] scratches
     cdef real* a = <real*>&scratches[0]
     cdef real* q = <real*>&scratches[1]
-    cdef double* odd_offset = scratches[2].twice  # of columns whose squares are out of range
-    cdef double* odd_m2 = scratches[3].twice
     cdef double n = turns(strip, first, end)
     cdef double one = 1 / n
     cdef double share = n / (n + before)
     cdef double weight = before * share
     cdef double shift, sum, squares
+    cdef bint single = sizeof(real) == sizeof(float)
     cdef int bad = 0
     cdef int odd = 0
     cdef Py_ssize_t columns = strip.kept
@@ -261,41 +265,30 @@ cdef inline void moments_of_columns(
     repeat_columns(k, strip)
     sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
     for j in range(columns):
-        odd |= out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j])
+        odd |= out_of_range(single, n, a[j], q[j])
     if centered:
         for j in range(columns):
             bad |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one)
         if bad:
             nearer_shifts(x, at, nest, strip, first, end, n, k, a, q)
             for j in range(columns):
-                odd |= out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j])
+                odd |= out_of_range(single, n, a[j], q[j])
     if odd:
         for j in range(columns):
-            odd_offset[j] = offset[j]
-            odd_m2[j] = m2[j]
-            if out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j]):
+            shift, sum, squares = k[j], a[j], q[j]
+            if out_of_range(single, n, a[j], q[j]):
                 shift = item(x, at + column_row(nest, strip, first) + j) if centered else 0
                 careful_column(x, at + j, nest, strip, first, end, shift, &sum, &squares)
                 if centered:
                     shift += sum * one
                     careful_column(x, at + j, nest, strip, first, end, shift, &sum, &squares)
-                    merge_column(one, share, weight, shift - origin[j], sum, squares, &odd_offset[j], &odd_m2[j])
-                else:
-                    odd_m2[j] += squares
-    if centered:
-        for j in range(columns):
-            merge_column(one, share, weight, k[j] - origin[j], a[j], q[j], &offset[j], &m2[j])
-            k[j] = <real>(origin[j] + offset[j])
+            merge_column(centered, one, share, weight, shift - origin[j], sum, squares, &offset[j], &m2[j])
     else:
         for j in range(columns):
-            m2[j] += q[j]
-    if odd:
+            merge_column(centered, one, share, weight, k[j] - origin[j], a[j], q[j], &offset[j], &m2[j])
+    if centered:
         for j in range(columns):
-            if out_of_range(sizeof(real) == sizeof(float), n, a[j], q[j]):
-                offset[j] = odd_offset[j]
-                m2[j] = odd_m2[j]
-                if centered:
-                    k[j] = <real>(origin[j] + offset[j])
+            k[j] = <real>(origin[j] + offset[j])
 
 
 cdef inline void merge_columns(

@@ -2,28 +2,27 @@
 # Normalization over four loops: who does what, when.
 #
 # plan.pxd decides how, once a call: the strategy, how the work is cut, which way results are stored. A forward pass has
-# two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a thread takes some rows
-# (or a tile of columns) through both phases, so that the second finds the data in cache. Where there are few, all
+# two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a thread takes some
+# rows (or a tile of columns) through both phases, so that the second finds the data in cache. Where there are few, all
 # threads share the parts of every row, first for one phase, then for the other. Both ways add up the same parts in the
 # same order. phases.pxd has the jobs:
 #
 #     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd
 #     columns   column_jobs.pxd: columns.pxd and column_tiles.pxd
 #
-# The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a backward
-# pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
+# The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
+# backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.norm.moments cimport Moments
-from minorm_ext.norm.nest cimport Nest
 from minorm_ext.norm.params cimport add_up_columns_rows, reach_of_params, shares_of, steps_of_adding, store_params
 from minorm_ext.norm.phases cimport (
     add_up_job, apply_job, backward_job, clear_job, collect_job, combine_job, forward_job, input_job,
     input_of_one_part_job, merge_job, moments_job, sums_job,
 )
-from minorm_ext.norm.plan cimport CACHED, COLUMNS, NT_GATHERED, NT_ROWS, RESIDENT, Call, Plan, all_tiles, is_direct, make_plan
+from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, is_direct, make_plan
 from minorm_ext.norm.row_jobs cimport pieces_to_clear, pieces_to_collect, size_to_collect
 from minorm_ext.norm.running cimport blend_rows
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work

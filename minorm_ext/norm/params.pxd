@@ -17,9 +17,10 @@ cdef enum:
 
 cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
     """How far apart the first parameter and the end of the last lie."""
+    cdef const Nest* n = &w.plan.nest
     return 1 + (
-        (w.plan.nest.keep0.count - 1) * w.plan.nest.keep0.param + (w.plan.nest.keep1.count - 1) * w.plan.nest.keep1.param
-        + (w.plan.nest.reduce0.count - 1) * w.plan.nest.reduce0.param + (w.plan.nest.reduce1.count - 1) * w.plan.nest.reduce1.param
+        (n.keep0.count - 1) * n.keep0.param + (n.keep1.count - 1) * n.keep1.param
+        + (n.reduce0.count - 1) * n.reduce0.param + (n.reduce1.count - 1) * n.reduce1.param
         + (w.plan.fold - 1) * w.plan.fold_param
     )
 

@@ -104,7 +104,7 @@ cdef struct Plan:
     Py_ssize_t step        # such rows of a chunk
     bint rows_differ       # parameters vary from reduced row to reduced row
     # Backward: places for sums
-    Py_ssize_t slots       # of a row: one a chunk, or a piece of a run where runs differ in their parameters, or a column
+    Py_ssize_t slots       # of a row: one a chunk, a piece of a run where runs have their own parameters, or a column
     Py_ssize_t slots_of_param  # so many, one after the other, share a parameter and are added up first
     Py_ssize_t extent      # parameters of a row, where each element has one
     Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next

@@ -26,7 +26,7 @@ static inline float minorm_wide_half(uint16_t h) {
     return minorm_float(sign | (rest >= 0x0f800000 ? special : finite));
 }
 
-/* Below the smallest normal half, adding 0.5 leaves the bits of the half at the end of the sum, rounded by the adder. */
+/* Below the smallest normal half, adding 0.5 leaves the bits of the half at the end of the sum, and rounds them. */
 static inline uint16_t minorm_narrow_half(float f) {
     uint32_t u = minorm_bits(f), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
     uint32_t small = minorm_bits(minorm_float(rest < 0x38800000 ? rest : 0) + 0.5f) - 0x3f000000;
@@ -57,7 +57,7 @@ typedef enum { MINORM_HALF, MINORM_BFLOAT, MINORM_SINGLE, MINORM_DOUBLE } minorm
 typedef struct {
     char *items;      /* NULL: no such data */
     minorm_type type; /* that it is stored in */
-    bool direct;      /* loops take it where it lies: it has the type computed in, or 16 bits that they widen to float */
+    bool direct;      /* loops take it where it lies: it has the type computed in, or 16 bits that they widen */
     bool nontemporal; /* results go around the cache */
     bool uncached;    /* this is read from memory, not from cache */
 } minorm_data;
@@ -165,8 +165,8 @@ static NOINLINE void minorm_narrow_d(minorm_type type, const double *restrict fr
     uint16_t *restrict bits = to;
     float *restrict floats = to;
     if (type == MINORM_HALF) for (ptrdiff_t i = 0; i < n; i++) bits[i] = minorm_narrow_half(minorm_odd(from[i]));
-    else if (type == MINORM_BFLOAT) for (ptrdiff_t i = 0; i < n; i++) bits[i] = minorm_narrow_bfloat(minorm_odd(from[i]));
-    else for (ptrdiff_t i = 0; i < n; i++) floats[i] = (float)from[i];
+    if (type == MINORM_BFLOAT) for (ptrdiff_t i = 0; i < n; i++) bits[i] = minorm_narrow_bfloat(minorm_odd(from[i]));
+    if (type == MINORM_SINGLE) for (ptrdiff_t i = 0; i < n; i++) floats[i] = (float)from[i];
 }
 
 #endif

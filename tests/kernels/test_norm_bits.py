@@ -21,6 +21,7 @@ from minorm.nest import plan
 
 LEVELS = minorm_ext.levels()
 TYPES = ["float16", "bfloat16", "float32", "float64"]
+KINDS = ["batch", "table", "instance", "group", "group, one scale", "layer", "spatial", "rows"]
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 49, 64, 65, 100, 130, 256, 257, 400]
 
 
@@ -34,7 +35,7 @@ def _threads():
 @st.composite
 def nests(draw) -> tuple[Any, ...]:
     """Shape, axes, groups, axes of the parameters, order in memory."""
-    kind = draw(st.sampled_from(["batch", "table", "instance", "group", "group, one scale", "layer", "spatial", "rows"]))
+    kind = draw(st.sampled_from(KINDS))
     n, c, h = (draw(st.sampled_from(LENGTHS)) for _ in range(3))
     while n * c * h > 60_000:
         n, c, h = (length // 2 or 1 for length in (n, c, h))
