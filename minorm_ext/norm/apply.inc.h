@@ -120,14 +120,15 @@ static INLINE void NAME(apply_block)(const int vectors, const bool biased, const
                                      const REAL *b, STORED *y, bool nt, ptrdiff_t next, const ptrdiff_t *start,
                                      ptrdiff_t rows, const REAL *k, const REAL *d, const REAL *r, minorm_part of) {
     VECTOR scale[BLOCK], bias[BLOCK];
-    for (int i = 0; i < vectors; i++) {
+    UNROLL for (int i = 0; i < vectors; i++) {
         scale[i] = NAME(read)(s + i * LANES, of);
         if (biased) bias[i] = NAME(read)(b + i * LANES, of);
     }
     for (ptrdiff_t row = 0; row < rows; row++) {
+        const ptrdiff_t begin = start[row]; /* read before results are written, which might be the same memory */
         const REAL its_k = k[row], its_d = d[row], its_r = r[row];
-        for (int i = 0; i < vectors; i++) {
-            const ptrdiff_t at = start[row] + i * LANES;
+        UNROLL for (int i = 0; i < vectors; i++) {
+            const ptrdiff_t at = begin + i * LANES;
             if (next) __builtin_prefetch(x + at + next, 0, 2);
             VECTOR v = NAME(xhat)(NAME(load)(x + at, of), its_k, its_d, its_r) * scale[i];
             if (biased) v += bias[i];
@@ -230,15 +231,16 @@ static INLINE void NAME(grad_block)(const int vectors, const STORED *dy, const S
                                     ptrdiff_t rows, const REAL *k, const REAL *d, const REAL *r, const REAL *p,
                                     const REAL *q, minorm_part of) {
     VECTOR scale[BLOCK], all_s[BLOCK], all_b[BLOCK];
-    for (int i = 0; i < vectors; i++) {
+    UNROLL for (int i = 0; i < vectors; i++) {
         scale[i] = NAME(read)(s + i * LANES, of);
         all_s[i] = NAME(read)(ds + i * LANES, of);
         all_b[i] = NAME(read)(db + i * LANES, of);
     }
     for (ptrdiff_t row = 0; row < rows; row++) {
+        const ptrdiff_t begin = start[row];
         const REAL its_k = k[row], its_d = d[row], its_r = r[row], its_p = p[row], its_q = q[row];
-        for (int i = 0; i < vectors; i++) {
-            const ptrdiff_t at = start[row] + i * LANES;
+        UNROLL for (int i = 0; i < vectors; i++) {
+            const ptrdiff_t at = begin + i * LANES;
             if (next) __builtin_prefetch(dy + at + next, 0, 2), __builtin_prefetch(x + at + next, 0, 2);
             const VECTOR g = NAME(load)(dy + at, of), xhat = NAME(xhat)(NAME(load)(x + at, of), its_k, its_d, its_r);
             const VECTOR v = NAME(dx)(g * scale[i] * its_r, xhat, its_p, its_q);
@@ -249,7 +251,7 @@ static INLINE void NAME(grad_block)(const int vectors, const STORED *dy, const S
             else NAME(store)(dx + at, v);
         }
     }
-    for (int i = 0; i < vectors; i++) {
+    UNROLL for (int i = 0; i < vectors; i++) {
         NAME(put_back)(ds + i * LANES, NAME(select)(all_s[i], NAME(read)(ds + i * LANES, of), of), of);
         NAME(put_back)(db + i * LANES, NAME(select)(all_b[i], NAME(read)(db + i * LANES, of), of), of);
     }

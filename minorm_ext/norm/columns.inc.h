@@ -22,7 +22,7 @@ static INLINE void NAME(add_columns)(const int count, const STORED *dy, const ST
                                      const REAL *d, REAL w, REAL *a, REAL *q, minorm_part of) {
     const VECTOR shift = NAME(read)(k, of), rest = dy ? NAME(read)(d, of) : shift;
     VECTOR sum = NAME(read)(a, of), products = NAME(read)(q, of);
-    for (int row = 0; row < count; row++) {
+    UNROLL for (int row = 0; row < count; row++) {
         VECTOR t = NAME(load)(x + row * step, of) - shift, g;
         if (dy) t -= rest;
         t = NAME(only)(t, of);

@@ -63,31 +63,25 @@ static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) {
     return v;
 }
 
-static INLINE void NAME(round)(VECTOR v, STORED *to) { NAME(minorm_narrow_vector)((const float *)&v, to); }
+static INLINE void NAME(store)(STORED *to, VECTOR v) { NAME(minorm_narrow_vector)((const float *)&v, to); }
 static INLINE REAL NAME(one)(const STORED *p) { return NAME(minorm_wide)(*p); }
 #else
 static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) { return NAME(read)(p, of); }
-static INLINE void NAME(round)(VECTOR v, STORED *to) { memcpy(to, &v, sizeof(v)); }
+static INLINE void NAME(store)(STORED *to, VECTOR v) { *(VECTOR *)to = v; }
 static INLINE REAL NAME(one)(const STORED *p) { return *p; }
 #endif
-
-static INLINE void NAME(store)(STORED *to, VECTOR v) {
-    STORED rounded[LANES];
-    NAME(round)(v, rounded);
-    memcpy(to, rounded, sizeof(rounded));
-}
 
 /* Around the cache: `to` is a multiple of the bytes that this writes. */
 static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
     STORED rounded[LANES];
-    NAME(round)(v, rounded);
+    NAME(store)(rounded, v);
     minorm_nt_store(to, rounded, sizeof(rounded));
 }
 
 /* The elements first .. end - 1 to where they belong. */
 static INLINE void NAME(store_some)(STORED *to, VECTOR v, int first, int end) {
     STORED rounded[LANES];
-    NAME(round)(v, rounded);
+    NAME(store)(rounded, v);
     minorm_copy_some(to + first, rounded + first, (end - first) * sizeof(STORED));
 }
 

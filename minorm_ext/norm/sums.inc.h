@@ -14,7 +14,7 @@ typedef struct {
 /* Add `count` elements from i on, a vector at a time, to the accumulators from `first` on. Forward has no dy. */
 static INLINE void NAME(add_vectors)(NAME(accumulators) *z, const int first, const int count, const STORED *dy,
                                      const REAL *s, const STORED *x, ptrdiff_t i, REAL k, REAL d, minorm_part of) {
-    for (int at = 0; at < count; at += LANES) {
+    UNROLL for (int at = 0; at < count; at += LANES) {
         minorm_part its = {of.kind, of.first - at, of.end - at};
         if (its.kind == NARROW) its.end = its.end < 0 ? 0 : its.end < LANES ? its.end : LANES;
         VECTOR t = (NAME(load)(x + i + at, its) - k) - d, g = t;
@@ -44,7 +44,7 @@ static INLINE void NAME(add)(NAME(accumulators) *z, const STORED *dy, const REAL
 }
 
 static INLINE void NAME(gather)(NAME(accumulators) *all, const NAME(accumulators) *piece) {
-    for (int i = 0; i < ACCUMULATORS / LANES; i++) {
+    UNROLL for (int i = 0; i < ACCUMULATORS / LANES; i++) {
         all->a[i] += piece->a[i];
         all->q[i] += piece->q[i];
     }
