@@ -10,6 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
@@ -22,6 +27,19 @@
 #define INLINE inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 64")
 #define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
+#define UNROLL _Pragma("GCC unroll 64")
+
+/* The numbers of the elements of a vector, for shuffles and masks. */
+#if VECTOR_BYTES == 64
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define COUNT_DOUBLE 0, 1, 2, 3, 4, 5, 6, 7
+#elif VECTOR_BYTES == 32
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7
+#define COUNT_DOUBLE 0, 1, 2, 3
+#else
+#define COUNT_FLOAT 0, 1, 2, 3
+#define COUNT_DOUBLE 0, 1
+#endif
 
 /* Which elements of a vector count. */
 typedef struct {
