@@ -230,7 +230,8 @@ def adam(
     cdef double step
     cdef list left = []
     u.rule = ADAM
-    u.option.lr, u.option.sign, u.option.beta1, u.option.beta2, u.option.eps = lr, -1 if maximize else 1, beta1, beta2, eps
+    u.option.lr, u.option.sign = lr, -1 if maximize else 1
+    u.option.beta1, u.option.beta2, u.option.eps = beta1, beta2, eps
     u.option.decay = 0 if decoupled else weight_decay
     u.option.shrink = 1 - lr * weight_decay if decoupled else 1
     u.option.amsgrad = len(peaks) > 0

@@ -253,7 +253,9 @@ cdef void avg_whole_back(const Pool* p, const real* dy, real* dx, intptr_t begin
         dx[i] = share
 
 
-cdef void avg_rows_back(const Pool* p, const real* dy, real* dx, real* row, intptr_t begin, intptr_t end) noexcept nogil:
+cdef void avg_rows_back(
+    const Pool* p, const real* dy, real* dx, real* row, intptr_t begin, intptr_t end
+) noexcept nogil:
     """Every gradient of some rows, divided, to all that its window met. row: scratch for a row of them."""
     cdef intptr_t at, d, h, i, j, k, u, v, first, last
     cdef real* target

@@ -13,15 +13,18 @@ static INLINE REAL NAME(exp_of)(REAL x, REAL low) {
 
 static INLINE REAL NAME(exp)(REAL x) { return NAME(exp_of)(x, 0); }
 
-/* exp(x) - 1 without cancellation: 2^n (exp(r) - 1) + (2^n - 1), with 2^n in two steps; below -50 it is -1. */
+/* exp(x) - 1 without cancellation: 2^n (exp(r) - 1) + (2^n - 1). Up to 40; below -50 it is -1. */
+static INLINE REAL NAME(expm1_up_to_40)(REAL x) {
+    INTEGER n;
+    x = x < -50 ? -50 : x;
+    REAL p = NAME(reduced)(x, 0, &n);
+    REAL power = NAME(power2)(n);
+    return power * p + (power - 1);
+}
+
+/* Beyond 40 exp is that, rounded. */
 static INLINE REAL NAME(expm1)(REAL x) {
-    INTEGER n, half;
-    REAL z = x > HIGHEST ? HIGHEST : x;
-    z = z < -50 ? -50 : z;
-    REAL p = NAME(reduced)(z, 0, &n);
-    half = n >> 1;
-    REAL a = NAME(power2)(half), b = NAME(power2)(n - half);
-    REAL y = n > 64 ? (1 + p) * a * b : a * b * p + (a * b - 1);
+    REAL y = x > 40 ? NAME(exp)(x) : NAME(expm1_up_to_40)(x > 40 ? 40 : x);
     return x == 0 ? x : y; /* -0 stays */
 }
 
