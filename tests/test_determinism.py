@@ -307,10 +307,10 @@ def test_fifty_repeats_give_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["batch_norm, images", "conv2d, 3x3", "linear 128x800x500", "max_pool2d"])
-def test_more_threads_than_stretches_of_jobs_change_no_bit(name: str) -> None:
+def test_more_threads_than_ranges_of_jobs_change_no_bit(name: str) -> None:
     function, shapes = CASES[name]
     found = set()
-    for threads in (1, 150):  # minorm_ext/runtime/jobs.pxd deals out 128
+    for threads in (1, 150):  # minorm_ext/runtime/jobs.h has 128 ranges
         mn.set_num_threads(threads)
         found.add(run(function, shapes))
     assert len(found) == 1

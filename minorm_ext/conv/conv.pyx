@@ -13,7 +13,6 @@
 # the weights is summed over. `weight_gradient` (weights.pxd) cuts its work into chunks of segments that depend on
 # shapes alone, and adds up the chunks in their order, so that no bit depends on the number of threads.
 
-from cython.parallel cimport threadid
 from libc.stdint cimport intptr_t
 
 from minorm_ext.conv.plan cimport (
@@ -22,7 +21,7 @@ from minorm_ext.conv.plan cimport (
 )
 from minorm_ext.conv.weights cimport WeightGradient, add_chunks, add_segments
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut, real
 
 cdef extern from "conv/blocks.h" nogil:

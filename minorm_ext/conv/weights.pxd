@@ -4,11 +4,11 @@
 # and taps keeps one vector of sums for each pair, runs over all vectors of results, and adds up the lanes at the end.
 # The gradients of a block are read again for every input channel, so a run is no longer than the first cache allows.
 
-from cython.parallel cimport threadid
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
 from minorm_ext.conv.plan cimport Plan, begin_of, blocks_of, image_of, pack_results, pack_segment, weight_count
+from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut, real
 
 cdef extern from "conv/blocks.h" nogil:

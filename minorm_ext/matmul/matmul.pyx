@@ -14,12 +14,11 @@
 # form `parts`, of a number that the shape decides, each with a c of its own, which are added up in their order.
 
 from cpython.buffer cimport PyBUF_STRIDES, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cython.parallel cimport threadid
 from libc.stdint cimport intptr_t
 from libc.string cimport memcpy
 
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut, real
 
 cdef extern from "matmul/blocks.h" nogil:

@@ -6,14 +6,13 @@
 # and nothing depends on how many there are. Planes too large to answer Ctrl-C between go in slices of rows of results,
 # one after the other.
 
-from cython.parallel cimport threadid
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, intptr_t
 from libc.string cimport memset
 
 from minorm_ext.maps.reductions cimport row_sum
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
 from minorm_ext.runtime.numbers cimport cut, real
 
 cdef extern from "pool/rows.h" nogil:
