@@ -25,7 +25,6 @@
 #endif
 
 #define INLINE inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 64")
 #define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
 #define UNROLL _Pragma("GCC unroll 64")
 
