@@ -90,8 +90,8 @@ static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
     return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
 }
 
-/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every 16
-   bytes hold SHORT sums, then the 16 bytes of a vector. */
+/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every
+   16 bytes hold SHORT sums, then the 16 bytes of a vector. */
 static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
     for (int i = 0; i < count; i += SHORT) {
         VECTOR joined;
@@ -125,7 +125,8 @@ static INLINE void NAME(products)(const int rows, const int taps, const REAL *x,
             UNROLL for (int i = 0; i < rows; i++) {
                 VECTOR gradient = NAME(load)(from + i * dy_step);
                 IN_REGISTER(gradient);
-                UNROLL for (int k = 0; k < taps; k++) sum[i * taps + k] = NAME(fma)(gradient, pixel[k], sum[i * taps + k]);
+                VECTOR *row = sum + i * taps;
+                UNROLL for (int k = 0; k < taps; k++) row[k] = NAME(fma)(gradient, pixel[k], row[k]);
             }
         }
     }
@@ -219,7 +220,8 @@ static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *secon
     if (firsts > count) to[2 * count] = first[count];
 }
 
-/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0. */
+/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0.
+ */
 static void NAME(images_in)(REAL *to, const intptr_t *place, const REAL *from, intptr_t image, intptr_t images,
                             intptr_t pixels) {
     VECTOR tile[LANES];

@@ -67,8 +67,8 @@ static INLINE void weights(size_t item, int rows, int columns, const void *x, co
                            const intptr_t *position, intptr_t x_segment, const void *dy, const intptr_t *place,
                            intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments,
                            void *dw, intptr_t dw_step, int real_taps) {
-    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments, dw,
-           dw_step, real_taps);
+    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments,
+           dw, dw_step, real_taps);
 }
 
 static INLINE void row_in(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {

@@ -1,6 +1,6 @@
-/* Every operation of one line: its result, from a, b, what it stores to (y) and option. Gradients take dy as a, and as b
- * what forward kept of x or y. HEAVY ones have an exponential: a second thread pays much earlier. operations.h makes
- * loops and a table of them, for float and double each. */
+/* Every operation in one line: its result, from a, b, what lies where it is stored (y), and option. Gradients take dy
+ * as a, and as b what forward kept of x or y. HEAVY ones have an exponential: a second thread pays much earlier.
+ * operations.h makes loops and a table of them, for float and for double. */
 
 OPERATION(add, LIGHT, a + b)
 OPERATION(sub, LIGHT, a - b)

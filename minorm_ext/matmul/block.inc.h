@@ -83,7 +83,9 @@ static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, i
         UNROLL for (int i = 0; i < rows; i++) left[i] = NAME(load)(a + i * a_row + k);
         UNROLL for (int j = 0; j < columns; j++) {
             right = NAME(load)(b + j * b_row + k);
-            UNROLL for (int i = 0; i < rows; i++) sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            UNROLL for (int i = 0; i < rows; i++) {
+                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            }
         }
     }
     if (depth % LANES) { /* the last vectors overlap the ones before; what was already added is masked out */
@@ -92,7 +94,9 @@ static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, i
         UNROLL for (int i = 0; i < rows; i++) left[i] = (VECTOR)((INDEX)NAME(load)(a + i * a_row + k) & mask);
         UNROLL for (int j = 0; j < columns; j++) {
             right = (VECTOR)((INDEX)NAME(load)(b + j * b_row + k) & mask);
-            UNROLL for (int i = 0; i < rows; i++) sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            UNROLL for (int i = 0; i < rows; i++) {
+                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            }
         }
     }
     /* Add up the lanes of all sums together: each step halves their number and doubles what a lane stands for. */

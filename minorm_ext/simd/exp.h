@@ -20,9 +20,9 @@ static INLINE double of_bits_double(uint64_t u) { double x; memcpy(&x, &u, sizeo
 static INLINE float power2_float(int32_t n) { return of_bits_float((uint32_t)(n + 127) << 23); }
 static INLINE double power2_double(int64_t n) { return of_bits_double((uint64_t)(n + 1023) << 52); }
 
-/* exp(r) - 1 for the remainder r of x + low, and n through a pointer. Adding 1.5 * 2^23 rounds to an integer, which then
- * stands in the low bits of the sum: no conversion instruction, and any bits at all for NaN, where they do not matter.
- * ln 2 comes in two parts; the first has few bits, so that n times it is exact. */
+/* exp(r) - 1 for the remainder r of x + low, and n through a pointer. Adding 1.5 * 2^23 rounds to an integer, which
+ * then stands in the low bits of the sum: no conversion instruction, and any bits at all for NaN, where they do not
+ * matter. ln 2 comes in two parts; the first has few bits, so that n times it is exact. */
 static INLINE float reduced_float(float x, float low, int32_t *n) {
     const float magic = 12582912.0f;
     float sum = x * 1.44269504f + magic;

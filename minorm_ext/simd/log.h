@@ -3,10 +3,10 @@
  * x = 2^k m with m from sqrt(1/2) to sqrt(2), f = m - 1 and s = f / (2 + f): then log m = log (1 + s)/(1 - s) is
  * 2 s (1 + s^2/3 + s^4/5 ...). Of 2 s = f - s f the first part is exact, so it is added last.
  *
- * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large: there the logarithm has twice
- * the digits, as an unevaluated sum of two numbers. float goes by way of double, and is rounded once.
+ * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large: there the logarithm has
+ * twice the digits, as an unevaluated sum of two numbers. float goes by way of double, and is rounded once.
  *
- * Largest errors in units of the last place (tests/kernels/test_exp.py): log and log1p 1, powers 1; of float 0.51.
+ * Largest errors in units of the last place (tests/kernels/test_exp.py): log and log1p 1, powers 1.1; of float 0.501.
  * Zeros, infinities, NaN and negative numbers give what C99 says, denormal numbers are numbers like others.
  */
 #ifndef MINORM_LOG_H

@@ -1,9 +1,9 @@
 /* gelu and erf, and their slopes, as plain arithmetic like exp.h.
  *
  * The tail of the normal distribution beyond z >= 0 is exp(-z^2 / 2) R(z), and R falls slowly, like 1/z: a quotient of
- * polynomials whose coefficients are all positive, so that nothing cancels. Phi is the tail or 1 - tail. z^2 is taken in
- * two parts, or its rounding would be z^2 / 2 units of the tail's last place. erf is x + x S(x^2) up to 1, and 1 - erfc
- * beyond. Largest errors of the approximations, relative to what is computed with them:
+ * polynomials whose coefficients are all positive, so that nothing cancels. Phi is the tail or 1 - tail. z^2 is taken
+ * in two parts, or its rounding would be z^2 / 2 units of the tail's last place. erf is x + x S(x^2) up to 1, and
+ * 1 - erfc beyond. Largest errors of the approximations, relative to what is computed with them:
  *
  *                            float                              double
  *     R, to where it is 0    6e-9   degrees 4 over 5            6e-17  degrees 9 over 10

@@ -1,5 +1,5 @@
-/* Vectors of REAL: reading and writing them anywhere, multiply-add, and moves among their elements. The header that sets
- * REAL, INTEGER (as many bits), COUNT and NAME includes this for float and for double. */
+/* Vectors of REAL: reading and writing them anywhere, multiply-add, and moves among their elements. The header that
+ * sets REAL, INTEGER (of as many bits), COUNT and NAME includes this for float and for double. */
 
 #undef LANES
 #undef SHORT
