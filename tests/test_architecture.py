@@ -64,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "config",
     },
     "models": {"nn"},
+    "distributed": {"nn", "tensor", "random", "kernels", "config"},
     "training": {"nn", "optim", "data", "functional", "tensor", "checkpoint", "autograd", "random", "models", "atomic"},
     "progress": {"training"},
     "plots": {"training"},
@@ -88,6 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "checkpoint",
         "atomic",
         "opening",
+        "distributed",
     },
 }
 SELECT = ROOT / "minorm/kernels/select.py"
@@ -179,6 +181,7 @@ def test_imports_point_downward(path: Path) -> None:
         ("rich", ("minorm/cli", "minorm/progress")),
         ("matplotlib", ("minorm/cli", "minorm/plots")),
         ("sklearn", ("minorm/data/digits.py",)),
+        ("mpi4py", ("minorm/distributed/mpi.py",)),
     ],
 )
 def test_a_foreign_package_is_named_only_where_it_belongs(package: str, where: tuple[str, ...]) -> None:
