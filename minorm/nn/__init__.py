@@ -52,6 +52,7 @@ from minorm.nn.norm_stateless import (
     Normalization,
     RMSNorm,
 )
+from minorm.nn.norm_sync import SyncBatchNorm
 from minorm.nn.parameter import Parameter
 from minorm.nn.pooling import (
     AdaptiveAvgPool1d,

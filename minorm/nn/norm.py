@@ -29,6 +29,7 @@ class _Running(Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
+    process_group: Any = None  # of a distributed run: see norm_sync.py
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class _Running(Affine):
             unbiased_running_var=self.unbiased_running_var,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
+            process_group=self.process_group,
         )
 
     def _from_batch(self) -> bool:

@@ -54,6 +54,7 @@ def write_14(
     unbiased_running_var: bool,
     compute_dtype: Any,
     backend: Any,
+    process_group: Any,
 ) -> Value:
     return _write(
         g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
@@ -76,6 +77,7 @@ def write_7(
     unbiased_running_var: bool,
     compute_dtype: Any,
     backend: Any,
+    process_group: Any,
 ) -> Value:
     return _write(
         g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
@@ -135,6 +137,7 @@ def lower(
     unbiased_running_var: bool,
     compute_dtype: Any,
     backend: Any,
+    process_group: Any,
 ) -> Value:
     """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
     if running_mean is not None:
