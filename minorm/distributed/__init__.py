@@ -2,6 +2,7 @@
 
     dist.run(train)              train(group) on every rank; mpiexec -n 4 python program.py
     dist.simulate(4, train)      the same in one process, without MPI
+    dist.DistributedDataParallel(model, group)
 
 A *process* is what mpiexec starts. A *rank* is one of `group.size` equal parts of the work, with a model of its own; a
 process carries one rank or several. The number of ranks decides the bits, the number of processes the time alone.
@@ -9,6 +10,7 @@ process carries one rank or several. The number of ranks decides the bits, the n
 
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import RankError
+from minorm.distributed.parallel import DistributedDataParallel
 from minorm.distributed.simulation import simulate
 
-__all__ = ["Group", "RankError", "simulate"]
+__all__ = ["DistributedDataParallel", "Group", "RankError", "simulate"]

@@ -16,6 +16,7 @@ from minorm.distributed.meeting import Call, Meeting
 from minorm.kernels import select
 
 Array = Any
+TEXT = 1024
 
 
 class Group:
@@ -51,6 +52,13 @@ class Group:
             raise ValueError(f"broadcast: root={root}; expected a rank from 0 to {self.size - 1}")
         name = f"broadcast from rank {root}"
         return self._meet(name, label, array, lambda call, values: self._collectives.broadcast(call, values, root))
+
+    def all_gather_text(self, text: str, label: str) -> list[str]:
+        """A short text of every rank, by rank; what is beyond TEXT bytes is left out."""
+        row = np.zeros(TEXT, np.uint8)
+        data = np.frombuffer(text.encode()[:TEXT], np.uint8)
+        row[: len(data)] = data
+        return [found.tobytes().rstrip(b"\0").decode(errors="ignore") for found in self.all_gather(row, label)]
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""

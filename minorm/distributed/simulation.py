@@ -76,9 +76,14 @@ def _noted(group: Group, program: Program) -> Any:
     try:
         return program(group)
     except Exception as error:
-        if group.size > 1 and not isinstance(error, RankError):
+        if group.size > 1 and not is_everybodys(error):
             error.add_note(f"on rank {group.rank} of {group.size}")
         raise
+
+
+def is_everybodys(error: BaseException) -> bool:
+    """Do all ranks raise this together? It names the rank itself then."""
+    return isinstance(error, RankError) or getattr(error, "rank", None) is not None
 
 
 def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
