@@ -17,6 +17,8 @@ HEADER = 256  # bytes
 class RankError(RuntimeError):
     """The ranks did not do the same."""
 
+    __module__ = "minorm.distributed"  # where users find it, and what a traceback shows
+
 
 class Call(NamedTuple):
     """One collective as a rank calls it; what all ranks must call alike."""
@@ -38,7 +40,7 @@ class Call(NamedTuple):
         return cls(int(serial), name, dtype, tuple(int(count) for count in shape.split(",") if count))
 
     def __str__(self) -> str:
-        return f"{self.name} (call {self.serial})"
+        return self.name if self.serial < 0 else f"{self.name} (call {self.serial})"
 
 
 THE_END = "the end of the program"
@@ -91,7 +93,7 @@ class Meeting:
                 self._turns[rank].acquire()
         if self._trouble is not None:
             if isinstance(self._trouble, RankError):
-                raise RankError(str(self._trouble)) from self._trouble
+                raise RankError(str(self._trouble)) from None
             raise self._trouble
         return self._results.pop(rank)
 

@@ -12,6 +12,7 @@ from minorm.distributed.collectives import Collectives
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import Meeting, RankError
 
+ON = "on rank "  # the beginning of the note that an error gets
 GRACE = 1.0  # seconds that ranks have to end in good order after Ctrl-C
 
 Program = Callable[[Group], Any]
@@ -62,23 +63,30 @@ def carry(
     try:
         for thread in threads:
             thread.join()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        errors.append(stop)
         meeting.stop(KeyboardInterrupt())
         for thread in threads:
             thread.join(GRACE / len(threads))
-        raise
-    for error in sorted(errors, key=lambda error: isinstance(error, RankError)):
-        raise error  # a rank's own error rather than what became of it in the others
+    for error in sorted(errors, key=_weight):
+        raise error
     return results
 
 
 def _noted(group: Group, program: Program) -> Any:
     try:
         return program(group)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if group.size > 1 and not is_everybodys(error):
-            error.add_note(f"on rank {group.rank} of {group.size}")
+            error.add_note(f"{ON}{group.rank} of {group.size}")
         raise
+
+
+def _weight(error: BaseException) -> int:
+    """A rank's own error comes before what became of it in the others, sys.exit(0) last."""
+    if isinstance(error, SystemExit) and not error.code:
+        return 2
+    return int(isinstance(error, RankError) or (isinstance(error, KeyboardInterrupt) and not error.args))
 
 
 def is_everybodys(error: BaseException) -> bool:
