@@ -85,14 +85,20 @@ class Run:
         file = os.path.join(out, CHECKPOINT)
         if group is not None:
             _check_same_file(file, group)
-        saved = checkpoint.load_training(file)
-        if not {"settings", "model", "optimizer", "loader", "random", "epoch", "history"} <= saved.keys():
-            raise ValueError(f"{file} was not written by a Run; it holds {', '.join(saved)}")
-        run = cls(Settings(**saved["settings"]), out, path, device, group, sets)
+        run = cls(cls.settings_of(out), out, path, device, group, sets)
         rest = checkpoint.load_training(file, **run._objects())
         random.set_state(rest["random"])
         run.epoch, run.history = rest["epoch"], rest["history"]
         return run
+
+    @staticmethod
+    def settings_of(out: str) -> Settings:
+        """The settings of the run in folder `out`; ValueError where its checkpoint is none of a Run."""
+        file = os.path.join(out, CHECKPOINT)
+        saved = checkpoint.load_training(file)
+        if not {"settings", "model", "optimizer", "loader", "random", "epoch", "history"} <= saved.keys():
+            raise ValueError(f"{file} was not written by a Run; it holds {', '.join(saved)}")
+        return Settings(**saved["settings"])
 
     def fit(
         self, after_step: Callable[[Score], None] | None = None, after_epoch: Callable[[Row], None] | None = None
