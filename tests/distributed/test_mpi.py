@@ -150,3 +150,23 @@ def test_a_launcher_that_cannot_help_is_named(mpiexec: Any, variables: Any, bloc
     )  # fmt: skip
     assert done.returncode == 1
     assert said in done.stderr
+
+
+def test_the_labs_ranks_are_carried_by_real_processes(mpiexec: Any) -> None:
+    program = (
+        "from minorm.labs.ranks import simulate\n"
+        "found = simulate(3, lambda rank: {'n': rank.number, 'total': rank.all_reduce([rank.number, 0.5])})\n"
+        "print([(each['n'], each['total'].tolist()) for each in found])\n"
+        "print(simulate(1, lambda rank: rank.size))\n"
+    )
+    ended = mpiexec(2, "-c", program)
+    assert ended.out.splitlines() == ["[(0, [3.0, 1.5]), (1, [3.0, 1.5]), (2, [3.0, 1.5])]", "[1]"]  # said once
+
+
+@pytest.mark.slow
+def test_lab_9_runs_on_two_processes(mpiexec: Any) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    lab = Path(__file__).resolve().parents[2] / "examples/labs/solutions/lab09_sync_batch_norm.py"
+    ended = mpiexec(2, "-W", "ignore", str(lab), MPLBACKEND="Agg")
+    assert "added as a tree: of 1000 numbers, 0, 0 and 0 differ between 1 process and 2, 4, 8" in ended.out
