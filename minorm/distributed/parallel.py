@@ -47,7 +47,7 @@ class DistributedDataParallel(Module):
             for kind, same in _by_type(tensors, exact=True).items():
                 values = group.broadcast(_flat(same, kind, [t.array for t in same]), label="the model of rank 0")
                 for tensor, value in zip(same, _parts(values, same), strict=True):
-                    tensor.array[...] = value
+                    tensor.array[...] = select.to_device(value, tensor.device)
                     tensor.version.count += 1
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -292,3 +293,13 @@ def test_one_rank_computes_what_backward_computes() -> None:
     assert plain.weight.grad.array.tobytes() == expected.tobytes()
     with pytest.raises(NonFiniteLoss):
         model.backward((plain(x) * float("nan")).mean(), 5)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_program_in_the_documentation_runs(ranks: int, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    text = (Path(__file__).resolve().parents[2] / "docs/distributed.md").read_text()
+    program = text.split("```python\n")[1].split("```")[0]
+    assert "dist.run(train)" in program
+    exec(program.replace("dist.run(train)", f"dist.run(train, ranks={ranks})"), {})
+    assert capfd.readouterr().out.count("loss ") == 1
