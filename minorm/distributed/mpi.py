@@ -7,6 +7,7 @@ only file that names mpi4py.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
@@ -21,6 +22,7 @@ import numpy as np
 from minorm.distributed.engine import NOTE
 
 Array = Any
+STDERR = 2
 PROCESSORS = 4096  # of one machine; those beyond are not counted
 INTERRUPTED = 130  # the exit code of what Ctrl-C stopped
 TICK = 1.0  # seconds between two looks of the watchdog
@@ -35,7 +37,17 @@ class Mpi:
     processors  this process's share of those of its machine
     """
 
-    def __init__(self, launched: int) -> None:
+    def __init__(self, launched: int, timeout: float) -> None:
+        # MPI starts when all processes do. Where one has ended before, the others wait in C and hold Python's lock, so
+        # that no thread of ours could look: this one is C too, shows where they wait, and ends the process.
+        faulthandler.dump_traceback_later(timeout, exit=True, file=STDERR)
+        try:
+            self._start(launched)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        self.watchdog: Watchdog | None = None
+
+    def _start(self, launched: int) -> None:
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:  # mpi4py's own, where it finds no MPI
@@ -60,7 +72,6 @@ class Mpi:
         machine.Allreduce([np.isin(np.arange(PROCESSORS), mine).astype(np.int32), MPI.INT], [claims, MPI.INT])
         self.processors = max(1, int(sum(1 / claims[processor] for processor in mine)))
         self._level = MPI.Query_thread()
-        self.watchdog: Watchdog | None = None
 
     def check_threads(self) -> None:
         """RuntimeError where MPI lets one thread talk alone, and several ranks would."""

@@ -52,7 +52,7 @@ def run(
     if processes == 1:
         return carry(program, Collectives(range(size), size, None), Meeting(range(size)), place(device, 0))
     if not _started:
-        _started.append(Mpi(processes))
+        _started.append(Mpi(processes, timeout))
         mpi.install(_started[0])
     return _carried(_started[0], program, size, device, timeout, brief)
 

@@ -18,6 +18,7 @@ from tests.distributed.programs import digest, distance, train
 
 FAILED = {  # what the last of two ranks does: the code of the job, and what it says
     "raises": (1, "rank 1 of 2: ValueError: the reason"),
+    "ends before": (1, "Timeout (0:00:02)!"),  # MPI waits for it to start; then where that is
     "raises in a thread": (1, "KeyError: 'the reason'"),
     "raises afterwards": (1, "rank 1 of 2: ValueError: the reason"),
     "exits 3": (3, "rank 1 of 2: sys.exit(3)"),
