@@ -34,11 +34,14 @@ class _Rank(threading.local):
 
 
 _rank = _Rank()
+_ranks: list[
+    np.random.Generator
+] = []  # those of ranks that run; with none there is no need to ask which thread this is
 
 
 def generator() -> np.random.Generator:
     """The generator itself, for whatever draws; made when first asked for, as numpy.random is slow to import."""
-    if _rank.generator is not None:
+    if _ranks and _rank.generator is not None:
         return _rank.generator
     if not _made:
         with _making:
@@ -118,9 +121,6 @@ def stream(
         _rank.__dict__.update(before)
         if own is not None:
             _ranks.remove(own)
-
-
-_ranks: list[np.random.Generator] = []  # those of ranks that run
 
 
 def _packed(state: dict[str, Any]) -> Any:

@@ -100,7 +100,7 @@ def batch_norm(
             x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
             backend=backend,
         )  # fmt: skip
-    across = _is_across(process_group)
+    across = process_group is not None and _is_across(process_group)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
@@ -112,11 +112,16 @@ def batch_norm(
     running = running_stats(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    options = {"axes": axes, "param": param, "equation": rule, "running": running, "compute_dtype": computed}
     if across:
-        y = NormalizeAcross.apply(x, weight, bias, group=process_group, backend=backend, **options)
+        y = NormalizeAcross.apply(
+            x, weight, bias, axes=axes, param=param, equation=rule, group=process_group, running=running,
+            compute_dtype=computed, backend=backend,
+        )  # fmt: skip
     else:
-        y = Normalize.apply(x, weight, bias, backend=backend, **options)
+        y = Normalize.apply(
+            x, weight, bias, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
+            backend=backend,
+        )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -175,7 +180,8 @@ def instance_norm(
     running = running_stats(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    seen = PooledStats(running, x.array) if running is not None and _is_across(process_group) else None
+    across = process_group is not None and _is_across(process_group)
+    seen = PooledStats(running, x.array) if running is not None and across else None
     observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
     y = Normalize.apply(
         x, weight, bias, axes=positions, param=param, equation=rule, observe=seen or observe, compute_dtype=computed,
@@ -357,4 +363,4 @@ def normalization(
 
 def _is_across(group: Any) -> bool:
     """Are there other ranks to ask? What a trace records is one rank's alone."""
-    return group is not None and group.size > 1 and trace.state.calls is None
+    return group.size > 1 and trace.state.calls is None

@@ -29,7 +29,6 @@ class _Running(Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
-    process_group: Any = None  # of a distributed run: see norm_sync.py
 
     def __init__(
         self,
@@ -87,7 +86,6 @@ class _Running(Affine):
             unbiased_running_var=self.unbiased_running_var,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
-            process_group=self.process_group,
         )
 
     def _from_batch(self) -> bool:
@@ -184,7 +182,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_Running):
-    normalize: ClassVar[Any] = staticmethod(F.instance_norm)
+    process_group: Any = None  # of a distributed run: see norm_sync.py
+
+    def normalize(self, *args: Any, **options: Any) -> Tensor:
+        """F.instance_norm, with the process group."""
+        return F.instance_norm(*args, process_group=self.process_group, **options)
 
     def __init__(
         self,

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import minorm.functional as F
 from minorm.nn.attributes import MODULE
 from minorm.nn.module import Module
 from minorm.nn.norm import _BatchNorm, _InstanceNorm
+from minorm.tensor import Tensor
 
 AnyModule = TypeVar("AnyModule", bound=Module)
 
@@ -46,6 +48,10 @@ class SyncBatchNorm(_BatchNorm):
             unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
         )  # fmt: skip
         self.process_group = process_group
+
+    def normalize(self, *args: Any, **options: Any) -> Tensor:
+        """F.batch_norm, with the process group."""
+        return F.batch_norm(*args, process_group=self.process_group, **options)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
