@@ -27,7 +27,7 @@ PROCESSORS = 4096  # of one machine; those beyond are not counted
 INTERRUPTED = 130  # the exit code of what Ctrl-C stopped
 TICK = 1.0  # seconds between two looks of the watchdog
 STOPPING = 5.0  # seconds after Ctrl-C within which all ranks should have come to the end of their step
-GRACE = 2.0  # seconds that others leave the first process, which reports the same error
+GRACE = 3.0  # seconds that others leave the first process, which reports the same error
 
 
 class Mpi:
