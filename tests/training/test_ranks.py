@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm import models, nn
 from minorm.checkpoint import load_training
 from minorm.distributed import Group, RankError, simulate
 from minorm.training import NonFiniteLoss, Run, Settings
@@ -53,7 +54,16 @@ def test_the_files_are_the_same_on_any_number_of_processes(tmp_path: Path) -> No
     assert len(load_training(tmp_path / "1" / CHECKPOINT)["random"]["ranks"]) == 4
 
 
-def test_a_run_that_was_killed_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_goes_on_with_another_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout: a random stream that is not put back, of any rank, shows."""
+
+    def network(*args: Any, **options: Any) -> nn.Sequential:
+        layers = models.digits_cnn(*args, **options)
+        return nn.Sequential(*layers[:-1], nn.Dropout(0.3), layers[-1])
+
+    monkeypatch.setitem(models.BY_NAME, "digits", network)  # type: ignore[index]
     simulate(4, lambda group: fit(tmp_path / "whole", group))
     with pytest.raises(Killed):
         on_processes(4, 4, lambda group: fit(tmp_path / "cut", group, kill=1))
