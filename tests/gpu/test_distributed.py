@@ -11,7 +11,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
 from minorm.distributed import DistributedDataParallel, run, simulate
-from minorm.distributed.running import place
+from minorm.distributed.job import place
 from minorm.tensor import Tensor
 
 
