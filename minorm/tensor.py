@@ -1,4 +1,4 @@
-"""Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
+"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and in_place.py.
 
     x.array          the NumPy array; on a GPU, the CuPy array
     x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
@@ -15,19 +15,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import autograd, dtypes
+from minorm import autograd, devices, dtypes
 from minorm.autograd import Version
-from minorm.changes import Changes
+from minorm.in_place import InPlace
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.mistakes import conversion, is_foreign, kind_of
-from minorm.operators import Operators
 from minorm.ops import elementwise
+from minorm.reductions import Reductions
 
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Operators, Changes):
+class Tensor(Reductions["Tensor"], InPlace):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
@@ -60,8 +60,8 @@ class Tensor(Operators, Changes):
         self.view_of: autograd.View | None = None
 
     @staticmethod
-    def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
-        """The Tensor of a result: how autograd, which does not know this class, makes one."""
+    def from_array(array: Any, creator: autograd.Function | None = None, index: int = 0) -> Tensor:
+        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one."""
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
@@ -77,7 +77,7 @@ class Tensor(Operators, Changes):
         """Add two arrays, into `total` where its memory is the backward walk's own."""
         if type(total) is np.ndarray:
             return _accumulated(total, gradient, owned)
-        with select.guard(total):
+        with devices.on_device_of(total):
             return _accumulated(total, gradient, owned)
 
     # What it is
@@ -112,9 +112,9 @@ class Tensor(Operators, Changes):
             )
         if array.shape != self.shape:
             raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
-        if not select.together(array, self.array):
+        if not devices.same_device(array, self.array):
             raise RuntimeError(
-                f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
+                f"x.data = value: value is on {devices.device_of(array)}, x on {self.device}; expected one device"
             )
         if array is not self.array:
             self.set_array(array)
@@ -145,7 +145,7 @@ class Tensor(Operators, Changes):
     @property
     def device(self) -> str:
         """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
-        return select.device_of(self.array)
+        return devices.device_of(self.array)
 
     @property
     def is_cuda(self) -> bool:
@@ -175,7 +175,7 @@ class Tensor(Operators, Changes):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        elements = select.to_device(self.array, "cpu")
+        elements = devices.to_device(self.array, "cpu")
         body = np.array2string(elements, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
         notes = "" if self.device == "cpu" else f", device='{self.device}'"
         notes += "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
@@ -221,7 +221,7 @@ class Tensor(Operators, Changes):
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
         array = self.array
         if backend(array) is not select.cpu:
-            with select.guard(array):  # CuPy lets the consumer's stream wait for the current one of this device
+            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for the current one of this device
                 return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
@@ -270,13 +270,13 @@ class Tensor(Operators, Changes):
                     f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
-            with select.guard(self.array):
+            with devices.on_device_of(self.array):
                 weights = np.ones_like(self.array)
         else:
             weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
-            if not select.together(weights, self.array):
+            if not devices.same_device(weights, self.array):
                 raise RuntimeError(
-                    f"backward: gradient is on {select.device_of(weights)}, the tensor on {self.device}; "
+                    f"backward: gradient is on {devices.device_of(weights)}, the tensor on {self.device}; "
                     f"use gradient.to({self.device!r})"
                 )
             if weights.shape != self.array.shape or weights.dtype != self.array.dtype:
@@ -290,11 +290,11 @@ class Tensor(Operators, Changes):
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
-        return select.beside(np.asarray(value, self.dtype), self.array)
+        return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        result = self.spawn(self.array, None, 0)
+        result = self.from_array(self.array)
         result.version = self.version
         return result
 
@@ -321,11 +321,11 @@ class Tensor(Operators, Changes):
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif select.is_device(target):
+            elif devices.is_device(target):
                 device = target
             else:
                 dtype = target
-        if device is not None and device != self.device and (name := select.device_name(device)) != self.device:
+        if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
             return elementwise.Move.apply(self, device=name).to(dtype)
         if dtype is None or dtypes.check(dtype) == self.dtype:
             return self

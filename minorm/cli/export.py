@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
     extras.need("onnx")
-    from minorm.onnx.exporting import tracing, verifying
+    from minorm.onnx.exporting import translating, verifying
     from minorm.onnx.graph import encoding
     from minorm.training.run import CHECKPOINT
 
@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        traced = tracing.trace(model, x, opset_version=args.opset, training=args.training)
-        proto = traced.proto
-        report = verifying.against(traced).check(proto)
+        translated = translating.translate(model, x, opset_version=args.opset, training=args.training)
+        proto = translated.proto
+        report = verifying.against(translated).check(proto)
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
         file.write(contents)

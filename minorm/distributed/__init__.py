@@ -9,9 +9,9 @@ process carries one rank or several. The number of ranks decides the bits, the n
 """
 
 from minorm.distributed.group import Group
+from minorm.distributed.job import run
 from minorm.distributed.meeting import RankError
 from minorm.distributed.parallel import DistributedDataParallel
-from minorm.distributed.job import run
 from minorm.distributed.simulation import simulate
 from minorm.finite import NonFiniteLoss
 

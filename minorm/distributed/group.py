@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.meeting import Call, Meeting
 from minorm.kernels import select
@@ -78,11 +79,11 @@ class Group:
         """Bring the array to the host, meet the others, and bring the result to where the array is."""
         if not select.is_array(array):
             array = np.asarray(array)
-        host = select.to_device(array, "cpu")
+        host = devices.to_device(array, "cpu")
         call = Call(self._calls, f"{name} of {label}" if label else name, host.dtype.name, host.shape)
         self._calls += 1
         result = self._meeting.meet(self.rank, call, host, lambda call, values: self._own(together(call, values)))
-        return select.to_device(result, select.device_of(array))
+        return devices.to_device(result, devices.device_of(array))
 
     def _own(self, result: Array) -> list[Array]:
         """The result once for each rank of this process, so that none changes another's."""

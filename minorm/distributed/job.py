@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm import config, cuda, random
+from minorm import config, cuda, devices, random
 from minorm.distributed import mpi, order
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
 from minorm.distributed.mpi import Mpi
 from minorm.distributed.simulation import ON, Program, carry, is_everybodys
-from minorm.kernels import select
 
 FINGERPRINT = 4096  # bytes
 
@@ -111,7 +110,7 @@ def _fingerprint(size: int, device: str) -> Any:
         "numpy": np.__version__,
         "ranks": size,
         "device": "cpu" if device == "cpu" else cuda.get_device_name(device),
-        "cupy": None if device == "cpu" else select.library().__version__,
+        "cupy": None if device == "cpu" else devices.library().__version__,
     }
     text = json.dumps([facts, random.get_state()]).encode()
     return np.frombuffer(text.ljust(FINGERPRINT), np.uint8)

@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import RankError
 from minorm.finite import NonFiniteLoss
-from minorm.kernels import select
 from minorm.nn import Module, SyncBatchNorm
 from minorm.tensor import Tensor
 
@@ -47,7 +46,7 @@ class DistributedDataParallel(Module):
             for kind, same in _by_type(tensors, exact=True).items():
                 values = group.broadcast(_flat(same, kind, [t.array for t in same]), label="the model of rank 0")
                 for tensor, value in zip(same, _parts(values, same), strict=True):
-                    tensor.array[...] = select.to_device(value, tensor.device)
+                    tensor.array[...] = devices.to_device(value, tensor.device)
                     tensor.version.count += 1
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,12 +73,12 @@ class DistributedDataParallel(Module):
         before = [p.grad for p in parameters]
         for p in parameters:
             p.grad = None
-        loss.backward(Tensor(select.to_device(np.asarray(count / max(1, total), loss.dtype), loss.device)))
+        loss.backward(Tensor(devices.to_device(np.asarray(count / max(1, total), loss.dtype), loss.device)))
         self._reduce(parameters)
         for p, earlier in zip(parameters, before, strict=True):
             if earlier is not None:
                 p.grad = earlier if p.grad is None else earlier + p.grad
-        return Tensor(select.to_device(np.asarray(whole, loss.dtype), loss.device))
+        return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
     def _roll_call(self, loss: Tensor, count: int) -> tuple[int, float]:
         """Who is here, with how many images and which loss: the images of all ranks, and their mean loss."""
@@ -102,11 +101,11 @@ class DistributedDataParallel(Module):
             grads = [p.grad for p in same]
             flat = _flat(same, kind, [None if grad is None else grad.array for grad in grads])
             there = np.array([grad is not None for grad in grads], kind)
-            mine = np.concatenate([select.to_device(flat, "cpu"), there])
+            mine = np.concatenate([devices.to_device(flat, "cpu"), there])
             total = self.group.all_reduce(mine, label="the gradients")
             for p, value, ranks in zip(same, _parts(total, same), total[-len(same) :], strict=True):
                 if ranks:
-                    value = select.to_device(value.astype(p.dtype, copy=True), p.device)
+                    value = devices.to_device(value.astype(p.dtype, copy=True), p.device)
                     p.grad = Tensor(value)
 
     def average_buffers(self) -> None:
@@ -118,10 +117,10 @@ class DistributedDataParallel(Module):
         if self.group.size == 1 or not buffers:
             return
         kind = np.dtype(np.float64)
-        mine = np.append(select.to_device(_flat(buffers, kind, [b.array for b in buffers]), "cpu"), 1.0)
+        mine = np.append(devices.to_device(_flat(buffers, kind, [b.array for b in buffers]), "cpu"), 1.0)
         mean = self.group.all_reduce(mine, _mean, "the running statistics")[:-1]
         for buffer, value in zip(buffers, _parts(mean, buffers), strict=True):
-            buffer.array[...] = select.to_device(value.astype(buffer.dtype), buffer.device)
+            buffer.array[...] = devices.to_device(value.astype(buffer.dtype), buffer.device)
             buffer.version.count += 1
 
     # The module's own names, parameters and modes: its keys have no prefix
@@ -162,7 +161,7 @@ def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:
-            part[...] = select.to_device(array, "cpu")
+            part[...] = devices.to_device(array, "cpu")
     return vector
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
+from minorm import devices, dtypes, trace
 from minorm.functional.arguments import floats, number
-from minorm.kernels import select
 from minorm.ops import loss as ops
 from minorm.tensor import Tensor
 
@@ -59,7 +58,7 @@ def cross_entropy(
         return ops.CrossEntropy.apply(
             input, target, reduction=reduction, ignore_index=ignore_index, label_smoothing=float(label_smoothing)
         )
-    with select.guard(weight.array):
+    with devices.on_device_of(weight.array):
         wanted, total, counted = _weights_of_labels(input, target.array, weight.array, ignore_index, label_smoothing)
     return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total, counted=counted)
 

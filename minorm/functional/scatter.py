@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import dtypes, trace
-from minorm.kernels import select
+from minorm import devices, dtypes, trace
 from minorm.ops import scatter as ops
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -68,7 +67,7 @@ def _check(name: str, x: Tensor, index: Tensor, src: Tensor, reduction: str) -> 
 
 
 def _inside(name: str, index: Any, n: int, x: Tensor) -> None:
-    with select.guard(index):
+    with devices.on_device_of(index):
         outside = (index < -n) | (index >= n)
         if outside.any():
             raise ValueError(

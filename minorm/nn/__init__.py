@@ -40,19 +40,17 @@ from minorm.nn.norm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
-)
-from minorm.nn.norm_stateless import (
-    GroupNorm,
     LayerNorm,
     LocalResponseNorm,
     MeanVarianceNorm,
     Normalization,
     RMSNorm,
+    SyncBatchNorm,
 )
-from minorm.nn.norm_sync import SyncBatchNorm
 from minorm.nn.parameter import Parameter
 from minorm.nn.pooling import (
     AdaptiveAvgPool1d,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.kernels import select
 from minorm.mistakes import is_foreign, not_a_tensor
 from minorm.tensor import Tensor
@@ -41,7 +41,7 @@ class Parameter(Tensor):
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
     """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minorm import devices
 from minorm.kernels import select
 from minorm.tensor import Tensor
 
@@ -50,8 +51,8 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
-        with select.guard(tensor.array):
-            tensor.array[...] = select.to_device(array, tensor.device)
+        with devices.on_device_of(tensor.array):
+            tensor.array[...] = devices.to_device(array, tensor.device)
         tensor.version.count += 1
     return LoadResult(missing, unexpected)
 

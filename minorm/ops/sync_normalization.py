@@ -15,10 +15,10 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.devices import namespace
 from minorm.equation import Equation
-from minorm.kernels.foreign import chosen
+from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
-from minorm.kernels.select import namespace
 from minorm.ops.layout import arrange, same_order
 
 Array = Any
@@ -48,7 +48,7 @@ class NormalizeAcross(Function):
         self.scale, self.bias, self.equation, self.group = scale, bias, equation, group
         self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
         dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
-        self.norm = chosen(x, backend)
+        self.norm = resolve_backend(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         nest, xp = layout.nest, namespace(x)
         block = np.zeros_like(x, np.float64, shape=(4, nest.rows))

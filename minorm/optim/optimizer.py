@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
@@ -108,7 +109,7 @@ class Optimizer(Checked):
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
-                    with select.guard(parameter.grad.array):
+                    with devices.on_device_of(parameter.grad.array):
                         parameter.grad.array[...] = 0
                     parameter.grad.version.count += 1
 
@@ -151,19 +152,19 @@ class Optimizer(Checked):
                 )
             for name, value in self.state.get(p, {}).items():
                 if select.is_array(value):
-                    self.state[p][name] = select.to_device(value, p.device)
+                    self.state[p][name] = devices.to_device(value, p.device)
         self._places[id(group["params"])] = places
 
     def _update_each_device(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         if len(self._places[id(group["params"])]) == 1:
-            with select.guard(parameters[0].array):
+            with devices.on_device_of(parameters[0].array):
                 self._update(group, parameters, gradients)
             return
         by_device: dict[str, list[int]] = {}
         for i, p in enumerate(parameters):
             by_device.setdefault(p.device, []).append(i)
         for chosen in by_device.values():
-            with select.guard(parameters[chosen[0]].array):
+            with devices.on_device_of(parameters[chosen[0]].array):
                 self._update(group, [parameters[i] for i in chosen], [gradients[i] for i in chosen])
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
@@ -239,8 +240,8 @@ class Optimizer(Checked):
                 f"{self._name}.load_state_dict: {name} of parameter {key} has shape {array.shape}; "
                 f"expected {parameter.shape}, as the parameter"
             )
-        moved = select.to_device(array, parameter.device)
-        with select.guard(moved):
+        moved = devices.to_device(array, parameter.device)
+        with devices.on_device_of(moved):
             return moved.astype(parameter.dtype, order="C", copy=moved is array)
 
     def __repr__(self) -> str:

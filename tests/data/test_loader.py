@@ -305,9 +305,7 @@ def test_ranks_draw_transforms_of_their_own_and_one_rank_those_of_today() -> Non
 
 
 def test_a_shard_needs_a_seed_where_chance_decides() -> None:
-    with pytest.raises(
-        ValueError, match=r"shard=\(0, 2\) with shuffle=True and seed=None: each rank would"
-    ):
+    with pytest.raises(ValueError, match=r"shard=\(0, 2\) with shuffle=True and seed=None: each rank would"):
         DataLoader(numbers(4), 2, shuffle=True, shard=(0, 2))
     with pytest.raises(ValueError, match=r"with a transform and seed=None"):
         DataLoader(numbers(4), 2, transform=Normalize(0, 1), shard=(1, 2))

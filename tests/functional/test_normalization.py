@@ -11,7 +11,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.ops.layout import CopiedLayout
 from minorm.tensor import Tensor
 
@@ -187,7 +187,7 @@ def test_running_statistics_stay(how):
             raise MemoryError
 
         with pytest.raises(MemoryError):
-            F.batch_norm(x, mean, var, training=True, backend=Pieces(apply=apply), **arguments)
+            F.batch_norm(x, mean, var, training=True, backend=PartialBackend(apply=apply), **arguments)
     elif how == "read-only variance":
         var.array.flags.writeable = False
         with pytest.raises(ValueError, match="running_var is read-only"):

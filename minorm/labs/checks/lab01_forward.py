@@ -8,7 +8,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 
@@ -155,7 +155,7 @@ LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", 
 
 def plugged(module: Any, layer: str, x: Any, s: Any, b: Any) -> tuple[Any, ...]:
     """y, mean and var of a functional that runs with the student's forward, and dx of the reference's backward."""
-    return _run(layer, x, s, b, Pieces(forward=module.forward))
+    return _run(layer, x, s, b, PartialBackend(forward=module.forward))
 
 
 def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:

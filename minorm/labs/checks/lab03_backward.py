@@ -9,7 +9,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import digits
 from minorm.labs.comparing import at_most, close, numbers, parts
 from minorm.labs.lab import Lab
@@ -97,7 +97,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 def plugged(module: Any, layer: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """dx, ds and db of a functional that runs with the student's backward."""
-    return _run(layer, arrays, Pieces(backward=module.backward))
+    return _run(layer, arrays, PartialBackend(backward=module.backward))
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
 
 def trained(module: Any, steps: int, seed: int) -> Any:
     """The losses of the digits network with the student's backward."""
-    return digits.losses(Pieces(backward=module.backward), steps, seed)
+    return digits.losses(PartialBackend(backward=module.backward), steps, seed)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 import minorm.functional as F
 from minorm import config
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, numbers, parts, true
 from minorm.labs.compiling import CHUNK, COMPILER, build, quickest, reader
 from minorm.labs.lab import Lab
@@ -236,7 +236,7 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 def plugged(module: Any, layer: str, x: Any) -> Any:
     """y of a layer with the student's moments."""
-    return _run(layer, x, Pieces(moments=module.moments))
+    return _run(layer, x, PartialBackend(moments=module.moments))
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import wrong_kernels
 from minorm.labs.comparing import at_most, close, equal, numbers, true
 from minorm.labs.cuda import COMPILERS, KernelError, Program, without_barrier
@@ -237,7 +237,7 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 def plugged(module: Any, layer: str, x: Any) -> Any:
     """y of a layer with the student's moments."""
-    return _run(layer, x, Pieces(moments=module.moments))
+    return _run(layer, x, PartialBackend(moments=module.moments))
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:

@@ -14,7 +14,7 @@ from minorm.nn import Module
 from minorm.onnx.exporting import fusing, verifying
 from minorm.onnx.exporting.inputs import Axes
 from minorm.onnx.exporting.restoring import NeedsExample
-from minorm.onnx.exporting.tracing import trace
+from minorm.onnx.exporting.translating import translate
 from minorm.onnx.exporting.writing_back import write_back
 from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
@@ -90,7 +90,7 @@ def export(
         )
     weights = _weights(path, external_data)
     with _on_the_cpu(model):
-        traced = trace(
+        translated = translate(
             model,
             tuple(map(_host, args)) if isinstance(args, tuple) else _host(args),
             opset_version=opset_version,
@@ -101,10 +101,10 @@ def export(
             weights=weights,
         )
         if fuse_norms:
-            fusing.fuse(traced.proto)
-        comparison = verifying.against(traced) if verify else None
-        external.write(traced.proto, path, weights, comparison.check if comparison else None)
-    return traced.proto
+            fusing.fuse(translated.proto)
+        comparison = verifying.against(translated) if verify else None
+        external.write(translated.proto, path, weights, comparison.check if comparison else None)
+    return translated.proto
 
 
 def _weights(path: Path, asked: bool | None) -> Weights:

@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm.onnx.exporting import embedding
 from minorm.onnx.exporting.agreement import Agreement, same
-from minorm.onnx.exporting.recording import Run, name_of, tensors_of
+from minorm.onnx.exporting.runs import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.errors import Decline, ExportError, Unstable
 from minorm.onnx.graph.graph import Result, Value

@@ -42,7 +42,7 @@ class Node:
     types: Mapping[str, Any] = field(default_factory=dict)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
-    guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
+    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     module: str = ""  # the path of the module that it comes from, as far as the file says so: paths.py
     body: Body | None = None  # of a Loop or Scan: the graph that it repeats
     enters: bool = False  # whether it begins that graph; else it ends it

@@ -51,7 +51,7 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
     opened: list[int] = []  # how many had been made where each body begins that we are in
     hidden = set[str]()  # in bodies that have ended
     for node in nodes:
-        for name in (*node.inputs, *(guard for guard, _ in node.guards)):
+        for name in (*node.inputs, *(condition for condition, _ in node.conditions)):
             if name and name not in known:
                 raise LoadError(f"load: {node} reads {name!r}, which {_why_unknown(name, computed, hidden)}")
         if node.enters:
@@ -85,7 +85,7 @@ def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if any(name in wanted for name in node.outputs if name):
-            wanted.update(node.inputs, (guard for guard, _ in node.guards))
+            wanted.update(node.inputs, (condition for condition, _ in node.conditions))
             kept.append(node)
     return kept[::-1]
 

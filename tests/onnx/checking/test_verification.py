@@ -12,7 +12,7 @@ import minorm.functional as F
 import minorm.onnx as mo
 from minorm import nn
 from minorm.onnx.checking import sandbox, verification
-from minorm.onnx.exporting import tracing
+from minorm.onnx.exporting import translating
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -104,17 +104,17 @@ def test_every_float_type_goes_in_and_comes_out(dtype: Any) -> None:
 def test_new_running_statistics_are_compared_too(options: dict[str, Any]) -> None:
     net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3, **options), nn.ReLU()).train()
     x = mn.randn(4, 2, 3, 3) + 1
-    traced = tracing.trace(net, x, opset_version=None, training=True)
-    assert len(traced.results) == len(traced.proto.graph.output)
+    translated = translating.translate(net, x, opset_version=None, training=True)
+    assert len(translated.results) == len(translated.proto.graph.output)
     net(x)  # the trace left it as it was
-    for entry, value in zip(traced.proto.graph.output[1:], traced.results[1:], strict=True):
+    for entry, value in zip(translated.proto.graph.output[1:], translated.results[1:], strict=True):
         np.testing.assert_array_equal(value.array, net.state_dict()[entry.name.removesuffix(".updated")].array)
-    assert mo.verify(traced.proto, traced.inputs, traced.results, training=True).compared
-    (node,) = (node for node in traced.proto.graph.node if node.op_type == "BatchNormalization")
+    assert mo.verify(translated.proto, translated.inputs, translated.results, training=True).compared
+    (node,) = (node for node in translated.proto.graph.node if node.op_type == "BatchNormalization")
     momentum = next(a for a in node.attribute if a.name == "momentum")
     momentum.f = 0.5
     with pytest.raises(mo.VerifyError, match=r"1\.running_mean\.updated differs"):
-        mo.verify(traced.proto, traced.inputs, traced.results, training=True)
+        mo.verify(translated.proto, translated.inputs, translated.results, training=True)
 
 
 def test_statistics_that_no_module_holds_are_outputs_all_the_same() -> None:

@@ -19,15 +19,15 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from minorm.onnx.exporting import tracing, verifying  # noqa: E402
+from minorm.onnx.exporting import translating, verifying  # noqa: E402
 from minorm.onnx.graph import registry  # noqa: E402
 
 FREE = {"x": {0: "N", 2: "H", 3: "W"}}
 X = mn.tensor(np.random.default_rng(2).normal(size=(2, 3, 64, 64)).astype(np.float32))
 
 
-def traced(model: Any, x: mn.Tensor = X, training: bool = False, **options: Any) -> tracing.Traced:
-    return tracing.trace(model, x, opset_version=None, training=training, **{"dynamic_axes": FREE, **options})
+def traced(model: Any, x: mn.Tensor = X, training: bool = False, **options: Any) -> translating.Translated:
+    return translating.translate(model, x, opset_version=None, training=training, **{"dynamic_axes": FREE, **options})
 
 
 class Steps(nn.Module):

@@ -7,7 +7,7 @@ pytest.importorskip("onnx")
 import minorm as mn
 import minorm.functional as F
 from minorm import nn, random
-from minorm.onnx.exporting.recording import Scope, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.exporting.runs import Scope, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.graph.errors import ExportError
 
 

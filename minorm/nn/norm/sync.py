@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import minorm.functional as F
 from minorm.nn.attributes import MODULE
 from minorm.nn.module import Module
-from minorm.nn.norm import _BatchNorm, _InstanceNorm
+from minorm.nn.norm.batch import _BatchNorm
+from minorm.nn.norm.instance import _InstanceNorm
 from minorm.tensor import Tensor
 
 AnyModule = TypeVar("AnyModule", bound=Module)
