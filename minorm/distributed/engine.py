@@ -1,4 +1,4 @@
-"""What carries messages between processes: five functions for all ranks of a process together.
+"""What carries messages between processes: four ways to send, and an end, for all ranks of a process together.
 
 Two engines are possible: MPI (mpi.py), and one that carries arrays between GPUs over NCCL, which is not written yet.
 What is sent, in which order sums are taken and what is an error is the same for all of them, and stands in
