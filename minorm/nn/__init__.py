@@ -49,6 +49,7 @@ from minorm.nn.norm import (
     MeanVarianceNorm,
     Normalization,
     RMSNorm,
+    SyncBatchNorm,
 )
 from minorm.nn.parameter import Parameter
 from minorm.nn.pooling import (

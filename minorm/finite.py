@@ -18,7 +18,14 @@ CURE = "a lower learning rate is the usual cure"
 
 
 class NonFiniteLoss(ArithmeticError):
-    """A loss became NaN or infinite; nothing useful can follow."""
+    """A loss became NaN or infinite; nothing useful can follow.
+
+    rank  whose loss it was, in a distributed run whose ranks all raise this together
+    """
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | None) -> str:
