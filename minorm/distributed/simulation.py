@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +14,7 @@ from minorm.distributed.group import Group
 from minorm.distributed.meeting import Meeting, RankError
 
 ON = "on rank "  # the beginning of the note that an error gets
-GRACE = 1.0  # seconds that ranks have to end in good order after Ctrl-C
+GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
 
 Program = Callable[[Group], Any]
 
@@ -66,8 +67,9 @@ def carry(
     except KeyboardInterrupt as stop:
         errors.append(stop)
         meeting.stop(KeyboardInterrupt())
+        end = time.monotonic() + GRACE
         for thread in threads:
-            thread.join(GRACE / len(threads))
+            thread.join(max(0.0, end - time.monotonic()))
     for error in sorted(errors, key=_weight):
         raise error
     return results
