@@ -98,19 +98,26 @@ static NOINLINE void NAME(apply)(const minorm_data *x, const minorm_data *y, con
     else NAME(apply_by)(x, y, of, NULL, b, NULL, NULL, k, d, r);
 }
 
-/* The same on `rows` rows of one run, which begin at `start` and have one scale and bias each, at `param`: into the
- * cache. */
-static NOINLINE void NAME(apply_rows)(const minorm_data *of_x, const minorm_data *of_y, const ptrdiff_t *start,
-                                      ptrdiff_t rows, ptrdiff_t n, const void *scales, const void *biases,
-                                      const ptrdiff_t *param, const double *k, const double *d, const double *r) {
-    const REAL *s = scales, *b = biases;
+/* The same on `rows` rows of one run, which begin at `start` and have one scale and bias each, at `param`. */
+static INLINE void NAME(apply_rows_of)(const minorm_data *of_x, const minorm_data *of_y, const ptrdiff_t *start,
+                                       ptrdiff_t rows, ptrdiff_t n, const REAL *s, const REAL *b,
+                                       const ptrdiff_t *param, ptrdiff_t next, bool nt, const double *k,
+                                       const double *d, const double *r) {
     for (ptrdiff_t row = 0; row < rows; row++) {
         const REAL its_r = (REAL)r[row];
         const NAME(apply_task) task = {
             (const STORED *)of_x->items + start[row], NULL, NULL, (REAL)k[row], (REAL)d[row], its_r,
-            s ? its_r * s[param[row]] : its_r, b ? b[param[row]] : (REAL)-0.0, false, 0};
-        NAME(run)(NAME(y_of), &task, (STORED *)of_y->items + start[row], n, false, true);
+            s ? its_r * s[param[row]] : its_r, b ? b[param[row]] : (REAL)-0.0, nt, next};
+        NAME(run)(NAME(y_of), &task, (STORED *)of_y->items + start[row], n, nt, !nt);
     }
+}
+
+static NOINLINE void NAME(apply_rows)(const minorm_data *x, const minorm_data *y, const ptrdiff_t *start,
+                                      ptrdiff_t rows, ptrdiff_t n, const void *s, const void *b,
+                                      const ptrdiff_t *param, ptrdiff_t next, const double *k, const double *d,
+                                      const double *r) {
+    if (y->nontemporal) NAME(apply_rows_of)(x, y, start, rows, n, s, b, param, next, true, k, d, r);
+    else NAME(apply_rows_of)(x, y, start, rows, n, s, b, param, 0, false, k, d, r);
 }
 
 /* On rows that share a parameter for each element: parameters, and the sums of their gradients, are read once and stay
@@ -212,18 +219,25 @@ static NOINLINE void NAME(grad)(const minorm_data *dy, const minorm_data *x, con
     else NAME(grad_by)(dy, x, dx, of, NULL, s, NULL, NULL, k, d, r, p, q);
 }
 
-static NOINLINE void NAME(grad_rows)(const minorm_data *of_dy, const minorm_data *of_x, const minorm_data *of_dx,
-                                     const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const void *scales,
-                                     const ptrdiff_t *param, const double *k, const double *d, const double *r,
-                                     const double *p, const double *q) {
-    const REAL *s = scales;
+static INLINE void NAME(grad_rows_of)(const minorm_data *of_dy, const minorm_data *of_x, const minorm_data *of_dx,
+                                      const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const REAL *s,
+                                      const ptrdiff_t *param, ptrdiff_t next, bool nt, const double *k,
+                                      const double *d, const double *r, const double *p, const double *q) {
     for (ptrdiff_t row = 0; row < rows; row++) {
         const REAL its_r = (REAL)r[row];
         const NAME(grad_task) task = {
             (const STORED *)of_dy->items + start[row], (const STORED *)of_x->items + start[row], NULL, NULL, NULL,
-            (REAL)k[row], (REAL)d[row], its_r, s ? its_r * s[param[row]] : its_r, (REAL)p[row], (REAL)q[row], false, 0};
-        NAME(run)(NAME(dx_of), &task, (STORED *)of_dx->items + start[row], n, false, true);
+            (REAL)k[row], (REAL)d[row], its_r, s ? its_r * s[param[row]] : its_r, (REAL)p[row], (REAL)q[row], nt, next};
+        NAME(run)(NAME(dx_of), &task, (STORED *)of_dx->items + start[row], n, nt, !nt);
     }
+}
+
+static NOINLINE void NAME(grad_rows)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
+                                     const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const void *s,
+                                     const ptrdiff_t *param, ptrdiff_t next, const double *k, const double *d,
+                                     const double *r, const double *p, const double *q) {
+    if (dx->nontemporal) NAME(grad_rows_of)(dy, x, dx, start, rows, n, s, param, next, true, k, d, r, p, q);
+    else NAME(grad_rows_of)(dy, x, dx, start, rows, n, s, param, 0, false, k, d, r, p, q);
 }
 
 static INLINE void NAME(grad_block)(const int vectors, const STORED *dy, const STORED *x, const REAL *s, STORED *dx,

@@ -174,16 +174,19 @@ cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job
 # Backward.
 
 cdef inline void tile_sums(
-    const Work* w, Tile tile, Py_ssize_t part, const real* k, const real* d, double* sum_dy, double* sum_dyx
+    const real* type, const Work* w, Tile tile, Py_ssize_t part, double* sum_dy, double* sum_dyx
 ) noexcept nogil:
     """sum(dy) and sum(dy * (x - mean)) of the columns; of g instead of dy where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s + tile.param if w.s != NULL and w.plan.rows_differ else NULL
-    cdef Scratch[2] some
-    cdef real* a = <real*>&some[0]
-    cdef real* q = <real*>&some[1]
+    cdef Scratch[4] scratches
+    cdef real* a = <real*>&scratches[0]
+    cdef real* q = <real*>&scratches[1]
+    cdef real* k = <real*>&scratches[2]
+    cdef real* d = <real*>&scratches[3]
     cdef Py_ssize_t j
     cdef Py_ssize_t row = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
+    column_shifts(w, &tile, k, d)
     for j in range(tile.columns):
         sum_dy[j] = sum_dyx[j] = 0
     while row < end:
@@ -197,12 +200,12 @@ cdef inline void tile_sums(
 
 
 cdef inline void tile_input(
-    const Work* w, Py_ssize_t number, Tile tile, const real* k, const real* d,
-    const double* sum_g, const double* sum_gx, Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
+    const real* type, const Work* w, Py_ssize_t number, Tile tile, const double* sum_g, const double* sum_gx,
+    Py_ssize_t first, Py_ssize_t end, Py_ssize_t next
 ) noexcept nogil:
     """dx of the rows first .. end - 1; and ds and db of each where parameters vary from row to row."""
     cdef const real* s = <const real*>w.s
-    cdef Scratch[7] scratches
+    cdef Scratch[9] scratches
     cdef real* dx_scratch = <real*>&scratches[0]
     cdef real* x_scratch = <real*>&scratches[1]
     cdef real* dy_scratch = <real*>&scratches[2]
@@ -210,6 +213,8 @@ cdef inline void tile_input(
     cdef real* c = <real*>&scratches[4]
     cdef real* p = <real*>&scratches[5]
     cdef real* q = <real*>&scratches[6]
+    cdef real* k = <real*>&scratches[7]
+    cdef real* d = <real*>&scratches[8]
     cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
     cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
     cdef Data dx = staged_view(&w.dx, dx_scratch, w.plan.single)
@@ -219,6 +224,7 @@ cdef inline void tile_input(
     cdef Py_ssize_t j, at
     cdef bint rows_differ = w.plan.rows_differ
     cdef double* sums
+    column_shifts(w, &tile, k, d)
     column_statistics(w, &tile, w.rstd + tile.row, r)
     if s != NULL and not rows_differ:
         column_params(w, &tile, s, c)
@@ -250,11 +256,7 @@ cdef inline void part_of_sums(const real* type, const Work* w, Py_ssize_t job) n
     """One part of one tile."""
     cdef Tile tile = tile_of(w, job // w.plan.parts)
     cdef double* sum_dy = w.partial + job * 2 * w.plan.tile
-    cdef Scratch[2] scratches
-    cdef real* k = <real*>&scratches[0]
-    cdef real* d = <real*>&scratches[1]
-    column_shifts(w, &tile, k, d)
-    tile_sums(w, tile, job % w.plan.parts, k, d, sum_dy, sum_dy + w.plan.tile)
+    tile_sums(type, w, tile, job % w.plan.parts, sum_dy, sum_dy + w.plan.tile)
 
 
 cdef inline void add_sums(const Work* w, const Tile* tile, double* all, const double* part) noexcept nogil:
@@ -278,12 +280,8 @@ cdef inline void columns_combine(const real* type, const Work* w, Py_ssize_t job
 cdef inline void part_of_input(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Tile tile = tile_of(w, job // w.plan.parts)
     cdef Py_ssize_t part = job % w.plan.parts
-    cdef Scratch[2] scratches
-    cdef real* k = <real*>&scratches[0]
-    cdef real* d = <real*>&scratches[1]
-    column_shifts(w, &tile, k, d)
     tile_input(
-        w, job // w.plan.parts, tile, k, d, w.sum_g + tile.row, w.sum_gx + tile.row,
+        type, w, job // w.plan.parts, tile, w.sum_g + tile.row, w.sum_gx + tile.row,
         first_row(w, &tile, part), first_row(w, &tile, part + 1), 0,
     )
 
@@ -294,9 +292,6 @@ cdef inline void columns_backward(const real* type, const Work* w, Py_ssize_t jo
     cdef double all[2 * WIDTH]
     cdef double one[2 * WIDTH]
     cdef double both[2 * WIDTH]
-    cdef Scratch[2] scratches
-    cdef real* k = <real*>&scratches[0]
-    cdef real* d = <real*>&scratches[1]
     cdef double* sum_g = both
     cdef double* sum_gx = both + WIDTH
     cdef Py_ssize_t part
@@ -304,12 +299,11 @@ cdef inline void columns_backward(const real* type, const Work* w, Py_ssize_t jo
     if w.sum_g != NULL:
         sum_g = w.sum_g + tile.row
         sum_gx = w.sum_gx + tile.row
-    column_shifts(w, &tile, k, d)
     if w.tally:
-        tile_sums(w, tile, 0, k, d, all, all + w.plan.tile)
+        tile_sums(type, w, tile, 0, all, all + w.plan.tile)
         for part in range(1, w.plan.parts):
-            tile_sums(w, tile, part, k, d, one, one + w.plan.tile)
+            tile_sums(type, w, tile, part, one, one + w.plan.tile)
             add_sums(w, &tile, all, one)
         tile_combine(type, w, &tile, all, all + w.plan.tile, sum_g, sum_gx)
     if w.dx.items != NULL or w.row_params != NULL:
-        tile_input(w, job, tile, k, d, sum_g, sum_gx, 0, tile.strip.rows, to_next_tile(w, job))
+        tile_input(type, w, job, tile, sum_g, sum_gx, 0, tile.strip.rows, to_next_tile(w, job))

@@ -8,7 +8,7 @@
 # How many columns a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
 # innermost one; from memory up to BROAD_TILE, for pieces of a row that are not followed by the next are read slowly.
 
-from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle_double, middle_float
+from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle
 from minorm_ext.norm.moments cimport out_of_range, poor_shift
 from minorm_ext.norm.nest cimport Nest
 from minorm_ext.runtime.numbers cimport real
@@ -206,10 +206,7 @@ cdef inline void guess_columns(
         j = column_row(nest, strip, turn // per) + turn % per * strip.kept
         p[i] = fetch(x, at + j, strip.kept, scratch + i * WIDTH)
     for j in range(strip.kept):
-        if real is float:
-            k[j] = middle_float(p[0][j], p[1][j], p[2][j], p[3][j])
-        else:
-            k[j] = middle_double(p[0][j], p[1][j], p[2][j], p[3][j])
+        k[j] = <real>middle(p[0][j], p[1][j], p[2][j], p[3][j])
 
 
 cdef inline void merge_column(

@@ -96,9 +96,9 @@ static INLINE void norm_apply(const minorm_data *x, const minorm_data *y, const 
 }
 
 static INLINE void norm_apply_rows(const minorm_data *x, const minorm_data *y, const ptrdiff_t *start, ptrdiff_t rows,
-                                   ptrdiff_t n, const void *s, const void *b, const ptrdiff_t *param, const double *k,
-                                   const double *d, const double *r) {
-    OF_TYPE(x->type, apply_rows, x, y, start, rows, n, s, b, param, k, d, r);
+                                   ptrdiff_t n, const void *s, const void *b, const ptrdiff_t *param, ptrdiff_t next,
+                                   const double *k, const double *d, const double *r) {
+    OF_TYPE(x->type, apply_rows, x, y, start, rows, n, s, b, param, next, k, d, r);
 }
 
 static INLINE void norm_apply_each(const minorm_data *x, const minorm_data *y, const ptrdiff_t *start, ptrdiff_t rows,
@@ -115,9 +115,9 @@ static INLINE void norm_grad(const minorm_data *dy, const minorm_data *x, const 
 
 static INLINE void norm_grad_rows(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
                                   const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const void *s,
-                                  const ptrdiff_t *param, const double *k, const double *d, const double *r,
-                                  const double *p, const double *q) {
-    OF_TYPE(x->type, grad_rows, dy, x, dx, start, rows, n, s, param, k, d, r, p, q);
+                                  const ptrdiff_t *param, ptrdiff_t next, const double *k, const double *d,
+                                  const double *r, const double *p, const double *q) {
+    OF_TYPE(x->type, grad_rows, dy, x, dx, start, rows, n, s, param, next, k, d, r, p, q);
 }
 
 static INLINE void norm_grad_each(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,

@@ -39,7 +39,7 @@ cdef extern from "norm/kernels.h" nogil:
     ) noexcept
     void apply_rows "norm_apply_rows"(
         const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
-        const void* b, const Py_ssize_t* param, const double* k, const double* d, const double* r
+        const void* b, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r
     ) noexcept
     void apply_each "norm_apply_each"(
         const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
@@ -51,8 +51,8 @@ cdef extern from "norm/kernels.h" nogil:
     ) noexcept
     void grad_rows "norm_grad_rows"(
         const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
-        const void* s, const Py_ssize_t* param, const double* k, const double* d, const double* r, const double* p,
-        const double* q
+        const void* s, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r,
+        const double* p, const double* q
     ) noexcept
     void grad_each "norm_grad_each"(
         const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
@@ -85,5 +85,4 @@ cdef extern from "norm/kernels.h" nogil:
         Type computed, const void* collected, Py_ssize_t at, Py_ssize_t pitch, Py_ssize_t blocks, Py_ssize_t n,
         void* to, Py_ssize_t to_at
     ) noexcept
-    float middle_float(float a, float b, float c, float d) noexcept
-    double middle_double(double a, double b, double c, double d) noexcept
+    double middle "middle_double"(double a, double b, double c, double d) noexcept

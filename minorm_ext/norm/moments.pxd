@@ -52,7 +52,7 @@ cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
     return a * a > 4 * n * m2
 
 
-cdef inline int out_of_range(bint single, double n, double a, double q) noexcept nogil:
+cdef inline Py_ssize_t out_of_range(bint single, double n, double a, double q) noexcept nogil:
     """Did squares that add up to q leave the range of their type? (All elements equal is fine; NaN is out of range.)"""
     cdef double smallest = 1e-30 if single else 1e-290
     cdef double largest = 1e38 if single else 1e307

@@ -17,13 +17,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.norm.moments cimport Moments
-from minorm_ext.norm.params cimport add_up_columns_rows, reach_of_params, shares_of, steps_of_adding, store_params
+from minorm_ext.norm.params cimport (
+    add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
+)
 from minorm_ext.norm.phases cimport (
-    add_up_job, apply_job, backward_job, clear_job, collect_job, combine_job, forward_job, input_job,
-    input_of_one_part_job, merge_job, moments_job, sums_job,
+    apply_job, backward_job, combine_job, forward_job, input_job, input_of_one_part_job, merge_job, moments_job,
+    sums_job,
 )
 from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, is_direct, make_plan
-from minorm_ext.norm.row_jobs cimport pieces_to_clear, pieces_to_collect, size_to_collect
+from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
 from minorm_ext.norm.running cimport blend_rows
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work
 from minorm_ext.runtime.buffers cimport address

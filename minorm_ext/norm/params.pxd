@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The gradients of scale and bias where a parameter belongs to whole rows, runs or columns: the jobs have left sums of
 # each, which are added up here, in double and in the order in which they lie. Where each element has a parameter
-# of its own, rows_collect in row_jobs.pxd does it.
+# of its own, collect_job in row_jobs.pxd does it.
 
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
@@ -76,8 +76,9 @@ cdef inline void add_up_single(
         db[i] += dy[i]
 
 
-cdef inline void add_up_share(const Work* w, Py_ssize_t share) noexcept nogil:
+cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
     """A share of the step that all are at: some inner turns of some outer ones. No row divides."""
+    cdef const Work* w = <const Work*>task
     cdef const Nest* n = &w.plan.nest
     cdef const double* dy = tally(w, 0)
     cdef const double* dyx = tally_x(w, 0)

@@ -5,12 +5,9 @@ from minorm_ext.norm.column_jobs cimport (
     columns_backward, columns_combine, columns_forward, columns_merge, part_of_apply, part_of_input, part_of_moments,
     part_of_sums,
 )
-from minorm_ext.norm.params cimport add_up_share
 from minorm_ext.norm.plan cimport COLUMNS, Plan
 from minorm_ext.norm.resident cimport part_apply
-from minorm_ext.norm.row_jobs cimport (
-    rows_backward, rows_clear, rows_collect, rows_forward, rows_input, rows_merge, rows_moments,
-)
+from minorm_ext.norm.row_jobs cimport rows_backward, rows_forward, rows_input, rows_merge, rows_moments
 from minorm_ext.norm.statistics cimport part_sums, row_sums
 from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport finish
@@ -125,18 +122,3 @@ cdef inline void input_of_one_part_job(const void* task, Py_ssize_t index) noexc
     cdef const Work* w = <const Work*>task
     rows_input(w, index * w.plan.parts + w.part)
     finish(&w.dx)
-
-
-cdef inline void clear_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """A piece of what blocks collect."""
-    rows_clear(<const Work*>task, index)
-
-
-cdef inline void collect_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """Some parameters of a group of rows: add up the ds and db of its blocks."""
-    rows_collect(<const Work*>task, index)
-
-
-cdef inline void add_up_job(const void* task, Py_ssize_t index) noexcept nogil:
-    """A share: ds and db of rows or columns."""
-    add_up_share(<const Work*>task, index)

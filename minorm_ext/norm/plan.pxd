@@ -21,7 +21,7 @@ cdef enum Strategy:
 cdef enum StorePath:
     CACHED       # into the cache; all others around it
     NT_ROWS      # row by row; the ends, which share lines with other rows, by way of the cache
-    NT_VECTORS   # vector by vector: narrow rows that fill lines and share their parameters
+    NT_VECTORS   # vector by vector: narrow rows that fill lines, and have one parameter each or share theirs
     NT_GATHERED  # other narrow rows, by way of scratch memory where they are gathered (minorm_nt_writer)
 
 cdef enum:
@@ -247,7 +247,7 @@ cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
     p.shared = p.short and p.each and call.scale and (call.other or not call.backward)
     if not p.large:
         return CACHED
-    if p.shared and p.columns <= FILLING and direct and fills and call.result % 64 == 0:
+    if (p.shared or (p.short and p.alone)) and p.columns <= FILLING and direct and fills and call.result % 64 == 0:
         return NT_VECTORS
     if p.short and direct and p.columns <= NARROW and rows_follow(p):
         return NT_GATHERED

@@ -6,6 +6,7 @@ from minorm_ext.norm.kernels cimport (
     Runs, apply, apply_each, apply_rows, given_grad, grad, grad_each, grad_params, grad_rows,
 )
 from minorm_ext.norm.nest cimport row_data, row_param
+from minorm_ext.norm.plan cimport NT_ROWS
 from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, put_span, runs_of
 from minorm_ext.norm.statistics cimport Rows, last_chunk, row_factors
 from minorm_ext.norm.work cimport ABSENT, Work, param_at
@@ -91,9 +92,9 @@ cdef inline void short_apply(const Work* w, const Data* x, const Data* y, const 
     cdef Py_ssize_t param = rows.param[0]
     cdef Py_ssize_t i
     cdef Runs run
-    if w.plan.alone and not y.nontemporal:
+    if w.plan.alone and w.plan.stores != NT_ROWS:
         apply_rows(
-            x, y, rows.start, rows.count, n, NULL if w.plan.each else w.s, NULL if w.plan.each else w.b, rows.param,
+            x, y, rows.start, rows.count, n, w.s, w.b, rows.param, w.plan.next,
             rows.k, rows.d, rows.rstd,
         )
     elif w.plan.shared:
@@ -117,9 +118,9 @@ cdef inline void short_grad(
     cdef void* db = param_at(w, ds, w.plan.pitch)
     cdef Py_ssize_t i
     cdef Runs run
-    if w.plan.alone and not dx.nontemporal:
+    if w.plan.alone and w.plan.stores != NT_ROWS:
         grad_rows(
-            dy, x, dx, rows.start, rows.count, n, NULL if w.plan.each else w.s, rows.param,
+            dy, x, dx, rows.start, rows.count, n, w.s, rows.param, w.plan.next,
             rows.k, rows.d, rows.rstd, rows.p, rows.q,
         )
     elif w.plan.shared:

@@ -143,8 +143,9 @@ cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
     return ceil_div(size_to_collect(w), CLEARED)
 
 
-cdef inline void rows_clear(const Work* w, Py_ssize_t piece) noexcept nogil:
+cdef inline void clear_job(const void* task, Py_ssize_t piece) noexcept nogil:
     """Nothing is collected yet in a piece."""
+    cdef const Work* w = <const Work*>task
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
     memset(param_at(w, w.collected, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
@@ -155,8 +156,9 @@ cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
     return ceil_div(w.plan.extent, COLLECTED)
 
 
-cdef inline void rows_collect(const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void collect_job(const void* task, Py_ssize_t job) noexcept nogil:
     """Add up what the blocks of a group have collected for some parameters, in the order of the blocks."""
+    cdef const Work* w = <const Work*>task
     cdef Py_ssize_t group = job // pieces_to_collect(w)
     cdef Py_ssize_t start = row_param(&w.plan.nest, group * w.plan.group_step)
     cdef Py_ssize_t pitch = w.plan.pitch

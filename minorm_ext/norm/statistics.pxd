@@ -104,6 +104,25 @@ cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
 
 # Backward, long rows.
 
+cdef inline void sums_of_runs(
+    const Data* dy, const Data* x, const Runs* runs, double k, double d, double* sum_dy, double* sum_dyx
+) noexcept nogil:
+    """Fill a slot for each run."""
+    cdef Py_ssize_t start[ROWS]
+    cdef double all_k[ROWS]
+    cdef double all_d[ROWS]
+    cdef Py_ssize_t run = 0
+    cdef Py_ssize_t some, i
+    for i in range(ROWS):
+        all_k[i], all_d[i] = k, d
+    while run < runs.runs:
+        some = min(<Py_ssize_t>ROWS, runs.runs - run)
+        for i in range(some):
+            start[i] = runs.at + (run + i) * runs.step
+        rows_sums(dy, x, start, some, NULL, runs.n, runs.next, False, all_k, all_d, sum_dy + run, sum_dyx + run)
+        run += some
+
+
 cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
     """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
     cdef const void* s = w.s if w.plan.each else NULL
@@ -115,7 +134,7 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
     cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
     cdef double* sum_dy = tally(w, row)
     cdef double* sum_dyx = tally_x(w, row)
-    cdef Py_ssize_t chunk, run, slot, at
+    cdef Py_ssize_t chunk
     cdef Runs runs
     cdef Span span
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
@@ -130,10 +149,8 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
                 runs.runs, runs.n, w.k[row], w.d[row], sum_dy + chunk, sum_dyx + chunk,
             )
         else:  # short runs, each with a parameter of its own
-            for run in range(runs.runs):
-                slot = span.run + run
-                at = runs.at + run * runs.step
-                sums(&dy, &x, at, 0, NULL, 0, 1, runs.n, w.k[row], w.d[row], sum_dy + slot, sum_dyx + slot)
+            runs.next = w.plan.next
+            sums_of_runs(&dy, &x, &runs, w.k[row], w.d[row], sum_dy + span.run, sum_dyx + span.run)
 
 
 cdef inline void row_sums(const Work* w, Py_ssize_t row) noexcept nogil:
@@ -232,7 +249,7 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexc
     cdef bint single = w.plan.single
     cdef bint centered = w.equation.centered
     cdef Py_ssize_t count = rows.count
-    cdef int odd = 0
+    cdef Py_ssize_t odd = 0
     cdef Moments m
     cdef Runs whole
     cdef Py_ssize_t i

@@ -141,10 +141,10 @@ static NOINLINE void NAME(rows_sums)(const minorm_data *of_dy, const minorm_data
         const STORED *dy = of_dy ? (const STORED *)of_dy->items + start[row] : NULL;
         const STORED *x = (const STORED *)of_x->items + start[row];
         REAL *fa = four_a[row], *fq = four_q[row];
-        if (!dy) k[row] = guesses ? NAME(sample)(x, n / 4) : 0;
-        if (!dy) NAME(row_sums)(NULL, NULL, x, n, next, (REAL)k[row], 0, fa, fq);
-        else if (!s) NAME(row_sums)(dy, NULL, x, n, next, (REAL)k[row], (REAL)d[row], fa, fq);
-        else NAME(row_sums)(dy, s, x, n, next, (REAL)k[row], (REAL)d[row], fa, fq);
+        const REAL shift = dy ? (REAL)k[row] : guesses ? NAME(sample)(x, n / 4) : 0;
+        if (!dy) NAME(row_sums)(NULL, NULL, x, n, next, shift, 0, fa, fq), k[row] = shift;
+        else if (!s) NAME(row_sums)(dy, NULL, x, n, next, shift, (REAL)d[row], fa, fq);
+        else NAME(row_sums)(dy, s, x, n, next, shift, (REAL)d[row], fa, fq);
     }
     for (ptrdiff_t row = 0; row < rows; row++) {
         a[row] = NAME(whole)(four_a[row]);

@@ -60,4 +60,16 @@ static NOINLINE void minorm_copy_some(void *to, const void *from, size_t bytes) 
     if (bytes & 2) memcpy(y, x, 2);
 }
 
+/* The first bytes of a vector; the others become 0. */
+static INLINE void minorm_load_some(void *to, const void *from, size_t size, size_t end) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const uint64_t mask = end ? ~0ull >> (64 - end) : 0;
+    if (size == 64) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from));
+    else _mm256_storeu_si256((__m256i *)to, _mm256_maskz_loadu_epi8((uint32_t)mask, from));
+#else
+    memset(to, 0, size);
+    minorm_copy_some(to, from, end);
+#endif
+}
+
 #endif
