@@ -6,7 +6,7 @@ instance; the instance is the node of the graph: it knows where its inputs came 
 falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
 
 This module knows no operation and not even the Tensor class: a result is built through an input
-(`tensor.spawn(array, creator)`) and gradients are added by one (`tensor.accumulate`), so the import points downward.
+(`tensor.from_array(array, creator)`) and gradients are added by one (`tensor.accumulate`), so imports point downward.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm import trace
-from minorm.trace import check_devices
+from minorm import devices, trace
+from minorm.mistakes import named_arguments
 
 _serials = itertools.count()
 _ndarray = np.ndarray
 _tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
-_HOST = (np.ndarray, np.generic)
 
 
 class _Mode(threading.local):
@@ -106,22 +105,22 @@ class Function:
         arrays = [None if x is None else x.array for x in inputs]
         first: Any = arrays[0]
         try:
-            if type(first) is _ndarray or isinstance(first, _HOST):
+            if type(first) is _ndarray or devices.is_host(first):
                 result = function.forward(*arrays, **options)
             else:  # on a GPU, where a kernel cannot tell a wrong address
-                if _mixed(arrays):
+                if devices.are_mixed(arrays):
                     raise TypeError("the arrays are not on one device")
                 with first.device:
                     result = function.forward(*arrays, **options)
-        except (TypeError, ValueError, AttributeError, BufferError):  # NumPy and CuPy refuse each other's arrays
-            check_devices(cls.__name__, cls.forward, (function, *inputs), options)
+        except devices.REFUSALS:
+            devices.check_devices(cls.__name__, cls.forward, (function, *inputs), options)
             raise
         creator = function if True in needs else None
-        spawn = inputs[0].spawn
+        from_array = inputs[0].from_array
         if type(result) is tuple:
-            answer = outputs = tuple([spawn(a, creator, i) for i, a in enumerate(result)])
+            answer = outputs = tuple([from_array(a, creator, i) for i, a in enumerate(result)])
         else:
-            answer = spawn(result, creator, 0)
+            answer = from_array(result, creator, 0)
             outputs = (answer,)
         if function.view:
             x = inputs[0]
@@ -132,7 +131,7 @@ class Function:
         if creator is not None:
             function._connect(inputs, outputs)
         if trace.state.calls is not None:
-            arguments = trace.named_arguments(cls.forward, (function, *inputs), options)
+            arguments = named_arguments(cls.forward, (function, *inputs), options)
             del arguments["self"]
             trace.state.calls.append(trace.Call(cls, arguments, answer))
         return answer
@@ -175,7 +174,7 @@ class Function:
                     f"pass (version {version.count}, expected {count}); work on a copy, or change it after backward()"
                 )
         first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
-        if type(first) is _ndarray or isinstance(first, _HOST):
+        if type(first) is _ndarray or devices.is_host(first):
             results = self.backward(*gradients)
         else:
             with first.device:
@@ -187,17 +186,9 @@ class Function:
         self.__dict__.clear()
 
 
-def _mixed(arrays: list[Any]) -> bool:
-    """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
-    kind, place = type(arrays[0]), arrays[0].data.device_id
-    return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
-
-
 def _copied(array: Any) -> Any:
     """A copy on the device of the array; CuPy itself copies to the current one."""
-    if isinstance(array, _HOST):
-        return array.copy()
-    with array.device:
+    with devices.on_device_of(array):
         return array.copy()
 
 
@@ -275,8 +266,8 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
             if id(array) in given or isinstance(array.base, type(array)):
                 array = _copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
-            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.data, array, False)
-            leaf.grad = leaf.spawn(total, None, 0)
+            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.array, array, False)
+            leaf.grad = leaf.from_array(total)
 
 
 def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
@@ -343,8 +334,8 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
             with _adding:
-                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.data, array, False)
-                tensor.grad = tensor.spawn(array, None, 0)
+                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
+                tensor.grad = tensor.from_array(array)
 
 
 def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:

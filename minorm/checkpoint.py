@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import tensorfile
+from minorm import devices, tensorfile
 from minorm.atomic import FilePath
 from minorm.kernels import select
 from minorm.mistakes import checked
@@ -114,10 +114,10 @@ def _state_of(part: Any) -> Any:
 def _array_of(value: Any) -> Array | None:
     """The NumPy array in `value`, None where there is none."""
     if isinstance(value, Tensor):
-        value = value.data
+        value = value.array
     if isinstance(value, np.generic):
         return np.asarray(value)
-    return select.to_device(value, "cpu") if select.is_array(value) else None
+    return devices.to_device(value, "cpu") if select.is_array(value) else None
 
 
 # The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object

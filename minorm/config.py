@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import minorm_ext
-from minorm.kernels import select
+from minorm import devices, driver
 from minorm.kernels.cpu import memory
 from minorm.mistakes import checked
 
@@ -78,16 +78,14 @@ def _facts() -> dict[str, Any]:
 def _cuda() -> str:
     """The GPUs and what drives them, or why there are none."""
     try:
-        cupy = select.library()
+        cupy = devices.library()
     except RuntimeError as error:
         return f"no: {str(error).removeprefix('cuda: ')}"
     runtime = cupy.cuda.runtime
     names = [runtime.getDeviceProperties(i)["name"] for i in range(runtime.getDeviceCount())]
-    driver_, built = (
-        select.driver.name(number) for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
-    )
+    newest, built = (driver.name(number) for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion()))
     listed = ", ".join(name.decode() if isinstance(name, bytes) else str(name) for name in names)
-    return f"{listed}; CuPy {cupy.__version__} for CUDA {built}, driver for {driver_}"
+    return f"{listed}; CuPy {cupy.__version__} for CUDA {built}, driver for {newest}"
 
 
 def _memory() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, random
+from minorm import devices, dtypes, random
 from minorm.kernels import select
 from minorm.mistakes import checked
 from minorm.ops.operands import sizes_of
@@ -23,17 +23,17 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
     Python floats become float32; arrays keep their type. It is made on `device`; None is where the data is.
     """
-    source = data.data if isinstance(data, Tensor) else data
+    source = data.array if isinstance(data, Tensor) else data
     if select.is_array(source) and not isinstance(source, np.ndarray):
         kind = source.dtype if dtype is None else dtypes.check(dtype)
-        moved = source if device is None else select.to_device(source, device)
-        with select.guard(moved):
+        moved = source if device is None else devices.to_device(source, device)
+        with devices.on_device_of(moved):
             return Tensor(moved.astype(kind, copy=moved is source), requires_grad)
     array = np.array(source, dtype=None if dtype is None else dtypes.check(dtype), order="C")
     if dtype is None:
         python_floats = not hasattr(source, "dtype") and array.dtype == np.float64 and not _holds_arrays(source)
         array = array.astype(dtypes.float32 if python_floats else dtypes.check(array.dtype), copy=False)
-    return Tensor(array if device is None else select.to_device(array, device), requires_grad)
+    return Tensor(array if device is None else devices.to_device(array, device), requires_grad)
 
 
 _CUDA = (2, 13)  # DLPack's numbers for memory of a GPU, and for memory that GPU and CPU share
@@ -68,7 +68,7 @@ def from_dlpack(source: Any) -> Tensor:
     On a GPU the current stream waits for what the other library's stream has still to do, and the host waits for none.
     """
     if source.__dlpack_device__()[0] in _CUDA:
-        return Tensor(select.library().from_dlpack(source))
+        return Tensor(devices.library().from_dlpack(source))
     return Tensor(np.from_dlpack(source))
 
 
@@ -88,7 +88,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """`size` elements of `fill_value`; float32 unless `dtype` says otherwise."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
 
 
@@ -108,7 +108,7 @@ def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uninitialised memory."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
 
 
@@ -139,7 +139,7 @@ def arange(start: float, end: float | None = None, step: float = 1, dtype: Any =
     first, last = (0, start) if end is None else (start, end)
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
     kind = (dtypes.int64 if whole else dtypes.float32) if dtype is None else dtypes.check(dtype)
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Tensor(xp.arange(first, last, step).astype(kind))
 
 
@@ -147,14 +147,14 @@ def arange(start: float, end: float | None = None, step: float = 1, dtype: Any =
 def linspace(start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`steps` numbers from start to end, both included."""
     kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Tensor(xp.linspace(start, end, steps).astype(kind))
 
 
 @checked
 def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Ones on the diagonal of n rows and m columns (m = n unless given)."""
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Tensor(xp.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 
@@ -189,4 +189,4 @@ def randperm(n: int, *, device: Any = None) -> Tensor:
 
 def _drawn(numbers: Any, kind: Any, device: Any, requires_grad: bool = False) -> Tensor:
     array = np.asarray(numbers).astype(kind, copy=False)
-    return Tensor(array if device is None else select.to_device(array, device), requires_grad)
+    return Tensor(array if device is None else devices.to_device(array, device), requires_grad)

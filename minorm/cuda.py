@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm.kernels import select
+from minorm import devices
 
 
 def is_available() -> bool:
     """True where CuPy, a driver that it can use and a GPU are there; never raises."""
     try:
-        return int(select.library().cuda.runtime.getDeviceCount()) > 0
+        return int(devices.library().cuda.runtime.getDeviceCount()) > 0
     except RuntimeError:
         return False
 
 
 def device_count() -> int:
     """How many GPUs can be used; 0 where CUDA is not available."""
-    return int(select.library().cuda.runtime.getDeviceCount()) if is_available() else 0
+    return int(devices.library().cuda.runtime.getDeviceCount()) if is_available() else 0
 
 
 def current_device() -> int:
     """The number of the GPU that "cuda" means in this thread."""
-    return int(select.library().cuda.runtime.getDevice())
+    return int(devices.library().cuda.runtime.getDevice())
 
 
 def set_device(device: Any) -> None:
@@ -36,7 +36,7 @@ def set_device(device: Any) -> None:
 
 def get_device_name(device: Any = None) -> str:
     """What the GPU is called."""
-    name = select.library().cuda.runtime.getDeviceProperties(_device(device).id)["name"]
+    name = devices.library().cuda.runtime.getDeviceProperties(_device(device).id)["name"]
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
@@ -48,7 +48,7 @@ def synchronize(device: Any = None) -> None:
 def memory_stats(device: Any = None) -> dict[str, int]:
     """Bytes in use by arrays, and bytes held in all, idle buffers included, under PyTorch's names."""
     with _device(device):
-        pool = select.library().get_default_memory_pool()
+        pool = devices.library().get_default_memory_pool()
         return {
             "allocated_bytes.all.current": int(pool.used_bytes()),
             "reserved_bytes.all.current": int(pool.total_bytes()),
@@ -74,14 +74,14 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 def empty_cache() -> None:
     """Give the idle buffers of the current GPU back to the driver; nothing where CUDA is not available."""
     if is_available():
-        select.library().get_default_memory_pool().free_all_blocks()
+        devices.library().get_default_memory_pool().free_all_blocks()
 
 
 def _device(device: Any) -> Any:
-    cuda = select.library().cuda
+    cuda = devices.library().cuda
     if device is None:
         return cuda.Device()
-    index = device if isinstance(device, int) else select.device_index(device)
+    index = device if isinstance(device, int) else devices.device_index(device)
     if index is None:
         raise ValueError(f"cuda: {device!r} is no GPU; expected a number or a name as 'cuda:0'")
     return cuda.Device(index)

@@ -162,11 +162,11 @@ def explain(
     memory: Any = np.zeros((shape[0], *shape[2:], shape[1]) if last else shape, dtypes.check(dtype))
     x = Tensor(np.moveaxis(memory, -1, 1) if last else memory, requires_grad=True)
     arguments = _arguments(function, x, args, options)
-    watch = _Watch(x.data)
+    watch = _Watch(x.array)
     with enable_grad(), np.errstate(all="ignore"):  # the numbers mean nothing
         y = function(**arguments, backend=watch)
         forward = watch.take()
-        y.backward(Tensor(np.empty_like(y.data)))
+        y.backward(Tensor(np.empty_like(y.array)))
         backward = watch.take()
     nest: Any = watch.nest
     computed = watch.dtype or dtypes.compute_type(x.dtype)
@@ -180,8 +180,8 @@ def explain(
         equation=watch.equation,
         forward=forward,
         backward=backward,
-        nbytes=x.data.nbytes,
-        row_bytes=2 * nest.columns * together * x.data.itemsize,
+        nbytes=x.array.nbytes,
+        row_bytes=2 * nest.columns * together * x.array.itemsize,
         stored=x.dtype,
         computed=computed,
         copied=watch.copied,

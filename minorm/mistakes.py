@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -93,6 +94,22 @@ def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return kwargs.keys() <= set(known) and kwargs.keys() >= set(names[given:needed])
 
 
+def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def outside() -> int:
+    """The stacklevel of a warning about a call: that of the first frame which is not one of minorm's."""
+    frame: Any = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("minorm."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 # An array of another library
 
 
@@ -105,10 +122,10 @@ def kind_of(value: Any) -> str:
 def is_foreign(value: Any) -> bool:
     """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's.
 
-    A Tensor is told by its `spawn`; this module does not know the class.
+    A Tensor is told by its `from_array`; this module does not know the class.
     """
     kind = type(value)
-    if hasattr(kind, "spawn") or any(base.__module__ == "numpy" for base in kind.__mro__):
+    if hasattr(kind, "from_array") or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
     return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
 

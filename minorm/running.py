@@ -43,10 +43,10 @@ def is_updating() -> bool:
 
 
 class RunningStats:
-    """The running mean and variance as arrays, changed in place by `update` and by nothing else.
+    """The running mean and variance as arrays, changed in place: by `update`, or by a kernel that does the same.
 
-    batches: the number of batches seen so far, an integer array of one element, counted up by `update`; may be None
-    unless momentum is. `changed` tells whether this object has written anything yet.
+    batches: the number of batches seen so far, an integer array of one element, counted up with them; may be None
+    unless momentum is. `changed` tells whether anything has been written yet.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "unbiased", "var")
@@ -113,8 +113,8 @@ class RunningStats:
             "expected a writable array, such as a copy"
         )
 
-    def suits_a_kernel(self, rows: int) -> bool:
-        """Can a kernel that has the batch's `rows` statistics update these arrays itself? It then calls `updated`."""
+    def is_kernel_ready(self, rows: int) -> bool:
+        """Can the `forward` of a backend update these arrays? kernels/protocol.py says what it asks of them."""
         mean, var, batches = self.mean, self.var, self.batches
         return (
             _mode.updating
@@ -125,10 +125,6 @@ class RunningStats:
             and _is_plain(var)
             and (batches is None or (batches.dtype.char in "lq" and _is_plain(batches)))  # int64
         )
-
-    def updated(self) -> None:
-        """A kernel has done what `update` does."""
-        self.changed = True
 
 
 def _is_plain(array: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Tensor: an array and its gradient. It computes nothing itself; its operators stand in operators.py.
+"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and in_place.py.
 
-    x.data           the NumPy array (on a GPU, the CuPy array); another of its shape and type may be assigned
-    x.array          the same array, as the library itself reads it
+    x.array          the NumPy array; on a GPU, the CuPy array
+    x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
     x.requires_grad  whether backward() should leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
@@ -15,19 +15,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import autograd, dtypes
+from minorm import autograd, devices, dtypes
 from minorm.autograd import Version
-from minorm.changes import Changes
+from minorm.in_place import InPlace
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.mistakes import conversion, is_foreign, kind_of
-from minorm.operators import Operators
 from minorm.ops import elementwise
+from minorm.reductions import Reductions
 
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Operators, Changes):
+class Tensor(Reductions["Tensor"], InPlace):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
@@ -60,8 +60,8 @@ class Tensor(Operators, Changes):
         self.view_of: autograd.View | None = None
 
     @staticmethod
-    def spawn(array: Any, creator: autograd.Function | None, index: int) -> Tensor:
-        """The Tensor of a result: how autograd, which does not know this class, makes one."""
+    def from_array(array: Any, creator: autograd.Function | None = None, index: int = 0) -> Tensor:
+        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one."""
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
@@ -77,40 +77,49 @@ class Tensor(Operators, Changes):
         """Add two arrays, into `total` where its memory is the backward walk's own."""
         if type(total) is np.ndarray:
             return _accumulated(total, gradient, owned)
-        with select.guard(total):
+        with devices.on_device_of(total):
             return _accumulated(total, gradient, owned)
 
     # What it is
 
     @property
-    def data(self) -> Any:
-        """The array. An array of the same shape and type, on the same device, may be assigned; it is not copied.
+    def data(self) -> Tensor:
+        """The same memory outside the graph, as detach() gives it: `p.data -= lr * g` changes p, and no graph knows.
 
-        Views made before, and what detach() gave, keep the old array. Raises TypeError for what is no array or has
-        another type, ValueError for another shape, RuntimeError for another device.
+        A Tensor of the same shape and type, on the same device, may be assigned: p and it share its memory then. An
+        array may be, too. Views made before, and what detach() gave, keep the old memory. Raises TypeError for what is
+        neither or has another type, ValueError for another shape, RuntimeError for another device.
+
+        Unlike PyTorch's, it shares the version counter: backward() raises where it needs what was changed through it.
         """
-        return self.array
+        return self.detach()
 
     @data.setter
-    def data(self, array: Any) -> None:
-        if isinstance(array, Tensor):
-            raise TypeError("x.data = value: value is a Tensor; expected an array; write x.data = value.data")
+    def data(self, value: Any) -> None:
+        given = isinstance(value, Tensor)
+        array = value.array if given else value
+        if not hasattr(self, "array"):  # unpickled from a file in which the array itself was called data
+            self.array, self.version, self.view_of = array, Version(), None
+            return
         if not select.is_array(array):
             raise TypeError(
-                f"x.data = value: value is {type(array).__name__}; expected an array; write x.data[...] = value"
+                f"x.data = value: value is {kind_of(value)}; expected a Tensor or an array; write x.data.fill_(value)"
             )
         if array.dtype != self.dtype:
             raise TypeError(
                 f"x.data = value: value is {array.dtype}, x is {self.dtype}; expected x's type; "
-                "write x.data = value.astype(x.dtype)"
+                f"use {'value.to(x.dtype)' if given else 'value.astype(x.dtype)'}"
             )
         if array.shape != self.shape:
             raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
-        if not select.together(array, self.array):
+        if not devices.same_device(array, self.array):
             raise RuntimeError(
-                f"x.data = value: value is on {select.device_of(array)}, x on {self.device}; expected one device"
+                f"x.data = value: value is on {devices.device_of(array)}, x on {self.device}; expected one device"
             )
-        self.set_array(array)
+        if array is not self.array:
+            self.set_array(array)
+            if given:
+                self.version = value.version  # one memory, one counter
 
     def set_array(self, array: Any) -> None:
         """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
@@ -136,7 +145,7 @@ class Tensor(Operators, Changes):
     @property
     def device(self) -> str:
         """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
-        return select.device_of(self.data)
+        return devices.device_of(self.array)
 
     @property
     def is_cuda(self) -> bool:
@@ -158,7 +167,7 @@ class Tensor(Operators, Changes):
 
     def numel(self) -> int:
         """How many elements."""
-        return int(self.data.size)
+        return int(self.array.size)
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -166,7 +175,7 @@ class Tensor(Operators, Changes):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        elements = select.to_device(self.data, "cpu")
+        elements = devices.to_device(self.array, "cpu")
         body = np.array2string(elements, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
         notes = "" if self.device == "cpu" else f", device='{self.device}'"
         notes += "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
@@ -188,21 +197,21 @@ class Tensor(Operators, Changes):
 
     def numpy(self) -> Any:
         """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU."""
-        if backend(self.data) is not select.cpu:
+        if backend(self.array) is not select.cpu:
             raise TypeError(
                 f"numpy: the tensor is on {self.device!r}, NumPy's arrays are on the CPU; use x.cpu().numpy()"
             )
-        return self.data
+        return self.array
 
     def item(self) -> Any:
         """The one element, as a Python number."""
-        if self.data.size != 1:
+        if self.array.size != 1:
             raise ValueError(f"item: only a tensor of one element has an item; shape is {self.shape}")
-        return self.data.reshape(()).item()
+        return self.array.reshape(()).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self.data.tolist()
+        return self.array.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -210,9 +219,9 @@ class Tensor(Operators, Changes):
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
-        array = self.data
+        array = self.array
         if backend(array) is not select.cpu:
-            with select.guard(array):  # CuPy lets the consumer's stream wait for the current one of this device
+            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for the current one of this device
                 return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
         if self.dtype == dtypes.bfloat16:
             raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
@@ -221,12 +230,12 @@ class Tensor(Operators, Changes):
         return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.data.__dlpack_device__()
+        return self.array.__dlpack_device__()
 
     def __bool__(self) -> bool:
-        if self.data.size != 1:
+        if self.array.size != 1:
             raise ValueError(f"bool: the truth of {self.numel()} elements is ambiguous; use x.all() or x.any()")
-        return bool(self.data.reshape(()))
+        return bool(self.array.reshape(()))
 
     def __float__(self) -> float:
         return float(self.item())
@@ -256,21 +265,21 @@ class Tensor(Operators, Changes):
                 "of parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()"
             )
         if gradient is None:
-            if self.data.size != 1:
+            if self.array.size != 1:
                 raise RuntimeError(
                     f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
-            with select.guard(self.data):
-                weights = np.ones_like(self.data)
+            with devices.on_device_of(self.array):
+                weights = np.ones_like(self.array)
         else:
-            weights = gradient.data if isinstance(gradient, Tensor) else self._array(gradient)
-            if not select.together(weights, self.data):
+            weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
+            if not devices.same_device(weights, self.array):
                 raise RuntimeError(
-                    f"backward: gradient is on {select.device_of(weights)}, the tensor on {self.device}; "
+                    f"backward: gradient is on {devices.device_of(weights)}, the tensor on {self.device}; "
                     f"use gradient.to({self.device!r})"
                 )
-            if weights.shape != self.data.shape or weights.dtype != self.data.dtype:
+            if weights.shape != self.array.shape or weights.dtype != self.array.dtype:
                 raise ValueError(
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
@@ -281,11 +290,11 @@ class Tensor(Operators, Changes):
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
-        return select.beside(np.asarray(value, self.dtype), self.data)
+        return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
         """The same memory, outside the graph."""
-        result = self.spawn(self.array, None, 0)
+        result = self.from_array(self.array)
         result.version = self.version
         return result
 
@@ -312,11 +321,11 @@ class Tensor(Operators, Changes):
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif select.is_device(target):
+            elif devices.is_device(target):
                 device = target
             else:
                 dtype = target
-        if device is not None and device != self.device and (name := select.device_name(device)) != self.device:
+        if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
             return elementwise.Move.apply(self, device=name).to(dtype)
         if dtype is None or dtypes.check(dtype) == self.dtype:
             return self
@@ -355,7 +364,7 @@ class Tensor(Operators, Changes):
 
     def contiguous(self) -> Tensor:
         """Self, or a copy in row-major order."""
-        return self if self.data.flags.c_contiguous else elementwise.Copy.apply(self, order="C")
+        return self if self.array.flags.c_contiguous else elementwise.Copy.apply(self, order="C")
 
 
 def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:

@@ -14,14 +14,14 @@ Outside a trace an operation pays one attribute look-up.
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from minorm.mistakes import each_argument, foreign_argument, wrong_call
+from minorm.devices import REFUSALS, check_devices
+from minorm.mistakes import foreign_argument, named_arguments, wrong_call
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -76,29 +76,6 @@ def changed(tensor: Any) -> None:
         state.calls[-1].result, state.calls[-1].changed = tensor, True
 
 
-def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.arguments
-
-
-class DeviceError(RuntimeError):
-    """Tensors of one operation are on several devices."""
-
-
-def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """RuntimeError where the Tensors among the arguments are not all on one device."""
-    try:
-        named = named_arguments(function, args, kwargs)
-    except TypeError:
-        return
-    places = {place: tensor.device for place, tensor in each_argument(named) if hasattr(tensor, "creator")}
-    if len(set(places.values())) > 1:
-        listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
-        raise DeviceError(f"{name}: {listed}; expected one device; move them with .to(device)") from None
-
-
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise what says more than the error of a call that failed; return where that error says it all."""
     name = function.__name__
@@ -118,7 +95,7 @@ def operation(function: AnyCallable) -> AnyCallable:
         if calls is None:
             try:
                 return function(*args, **kwargs)
-            except (TypeError, ValueError, AttributeError, RuntimeError):
+            except REFUSALS:
                 _blame(function, args, kwargs)
                 raise
         if error := wrong_call(function.__name__, function, args, kwargs):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,32 +23,46 @@ MAY_IMPORT: dict[str, set[str]] = {
     "minorm_ext": NOTHING,
     "dtypes": NOTHING,
     "mistakes": NOTHING,
+    "driver": NOTHING,
+    "devices": {"driver"},
     "startup": NOTHING,
     "nest": NOTHING,
     "equation": NOTHING,
-    "trace": NOTHING,
+    "trace": {"devices"},
     "random": NOTHING,
     "running": NOTHING,
     "opening": NOTHING,
     "atomic": {"opening"},
-    "autograd": {"trace"},
-    "kernels": {"nest", "equation", "minorm_ext"},
-    "ops": {"autograd", "kernels", "nest", "equation"},
-    "operators": {"ops", "autograd", "kernels"},
-    "changes": {"operators", "ops", "autograd", "trace", "kernels"},
-    "tensor": {"changes", "operators", "ops", "autograd", "kernels"},
-    "creation": {"tensor", "ops", "random", "kernels"},
+    "autograd": {"devices", "trace"},
+    "kernels": {"devices", "driver", "nest", "equation", "minorm_ext"},
+    "ops": {"devices", "autograd", "kernels", "nest", "equation"},
+    "shapes": {"devices", "ops", "autograd", "kernels"},
+    "operators": {"shapes", "ops"},
+    "reductions": {"devices", "operators", "shapes", "ops", "autograd"},
+    "history": {"devices", "ops", "autograd", "trace", "kernels"},
+    "in_place": {"devices", "history", "ops", "autograd", "trace", "kernels"},
+    "tensor": {"devices", "in_place", "reductions", "ops", "autograd", "kernels"},
+    "creation": {"devices", "tensor", "ops", "random", "kernels"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
-    "cuda": {"kernels"},
-    "functional": {"tensor", "joining", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
-    "nn": {"functional", "tensor", "running", "random", "autograd", "kernels"},  # kernels: nn/utils.py clips gradients
-    "optim": {"tensor", "kernels"},
+    "cuda": {"devices"},
+    "functional": {"devices", "tensor", "joining", "ops", "nest", "equation", "running", "random", "trace", "kernels"},
+    "nn": {
+        "devices",
+        "functional",
+        "tensor",
+        "running",
+        "random",
+        "autograd",
+        "kernels",
+    },  # kernels: nn/utils.py clips gradients
+    "optim": {"devices", "tensor", "kernels"},
     "data": {"tensor", "random", "opening"},
     "tensorfile": {"atomic", "opening"},
-    "checkpoint": {"tensor", "tensorfile", "atomic", "random", "kernels"},
-    "config": {"kernels", "minorm_ext"},
+    "checkpoint": {"devices", "tensor", "tensorfile", "atomic", "random", "kernels"},
+    "config": {"devices", "driver", "kernels", "minorm_ext"},
     "onnx": {
+        "devices",
         "nn",
         "functional",
         "tensor",
@@ -67,6 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": {"training"},
     "plots": {"training"},
     "labs": {
+        "devices",
         "config",
         "nest",
         "kernels",
@@ -167,10 +183,45 @@ def test_imports_point_downward(path: Path) -> None:
         )
 
 
+def modules() -> dict[str, set[str]]:
+    """Every module of minorm, with those of ours that it names in an import, for a type checker's eyes too."""
+    paths = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in sources()}
+    named = {}
+    for name, path in paths.items():
+        found = set()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom):
+                full = [f"{node.module}.{alias.name}" for alias in node.names]
+                found |= {one if one in paths else node.module or "" for one in full}
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        named[name] = found & paths.keys() - {name}
+    return named
+
+
+CIRCLES = {
+    frozenset({"minorm.onnx.graph.graph", "minorm.onnx.graph.measuring"})
+}  # nodes that a Graph gets from a Graph
+
+
+def test_no_two_modules_know_each_other() -> None:
+    named = modules()
+    reached = {name: set(direct) for name, direct in named.items()}
+    pending = True
+    while pending:
+        pending = False
+        for name, known in reached.items():
+            further = set().union(known, *(reached[other] for other in known))
+            pending |= further != known
+            reached[name] = further
+    circles = {frozenset({a, b}) for a in reached for b in reached[a] if a != b and a in reached[b]}
+    assert circles == CIRCLES
+
+
 @pytest.mark.parametrize(
     ("package", "where"),
     [
-        ("cupy", ("minorm/kernels/gpu", "minorm/kernels/select.py")),
+        ("cupy", ("minorm/kernels/gpu", "minorm/devices.py")),
         ("onnx", ("minorm/onnx/", "minorm/cli", "minorm/labs/zoo.py", "minorm/labs/oracles.py")),
         ("onnxruntime", ("minorm/onnx/", "minorm/cli")),
         ("torch", ()),
@@ -229,6 +280,54 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
                 parts = (node.module or "").split(".")
                 found = {parts[2]} if len(parts) > 2 else {alias.name for alias in node.names}
                 assert found <= ROOMS[room] | {room}, f"{path.name}:{node.lineno} imports {found}"
+
+
+# What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
+# of a data set.
+OTHER_DATA = re.compile(
+    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
+)
+CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
+
+
+def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, text) of every `.data` that may be a Tensor's."""
+    nodes = list(ast.walk(tree))
+    addresses = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in CUPYS}
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr="data") if id(node) not in addresses and not OTHER_DATA.search(ast.unparse(node)):
+                yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Name("getattr" | "hasattr" | "setattr"), args=[_, ast.Constant("data"), *_]):
+                yield node.lineno, ast.unparse(node)
+
+
+def test_the_library_reads_the_array_of_a_tensor_and_never_its_data() -> None:
+    """`x.data` is another Tensor at every look: its id is nobody's, and a change through it is counted."""
+    for path in sources():
+        relative = path.relative_to(ROOT).as_posix()
+        for line, text in reads_data(parsed(path)):
+            assert (relative, text) == ("minorm/training/settings.py", "self.data"), f"{relative}:{line} reads {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x.data", True),
+        ("id(x.data)", True),
+        ("x.grad.data[...]", True),
+        ("getattr(x, 'data', x)", True),
+        ("f(x)[0].data", True),
+        ("x.array", False),
+        ("x.data.ptr", False),
+        ("x.ctypes.data", False),
+        ("flat.view(np.uint8).data", False),
+        ("nest.keep[-1].data", False),
+        ("self.layout.data(x)", False),
+    ],
+)
+def test_reading_data_is_recognised(text: str, found: bool) -> None:
+    assert bool(list(reads_data(ast.parse(text)))) == found
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:

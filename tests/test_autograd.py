@@ -35,7 +35,7 @@ def test_a_diamond_adds_both_paths() -> None:
 def test_a_tensor_used_many_times_accumulates() -> None:
     x = leaf(1.0, 2.0)
     (x + x + x + x * x).sum().backward()
-    np.testing.assert_array_equal(x.grad.data, [5.0, 7.0])
+    np.testing.assert_array_equal(x.grad.array, [5.0, 7.0])
 
 
 def test_two_backwards_add_up_in_grad() -> None:
@@ -81,7 +81,7 @@ def test_leaves_never_share_gradient_memory() -> None:
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     (a + b).sum().backward()
     a.grad.mul_(10.0)
-    np.testing.assert_array_equal(b.grad.data, [1.0, 1.0])
+    np.testing.assert_array_equal(b.grad.array, [1.0, 1.0])
 
 
 def test_the_gradient_given_is_not_kept() -> None:
@@ -251,13 +251,13 @@ def test_float16_gradients_keep_their_type() -> None:
         x = mn.tensor([1.0, 2.0], dtype=dtype, requires_grad=True)
         (x * 2.0 + 1.0).sum().backward()
         assert x.grad.dtype == dtype
-        np.testing.assert_array_equal(x.grad.data.astype(np.float32), [2.0, 2.0])
+        np.testing.assert_array_equal(x.grad.array.astype(np.float32), [2.0, 2.0])
 
 
 def test_a_gradient_in_another_memory_order_is_kept_as_it_is() -> None:
     x = mn.from_numpy(np.ones((2, 4, 4, 3), np.float32).transpose(0, 3, 1, 2)).requires_grad_()
     mn.functional.batch_norm(x, None, None, training=True).sum().backward()
-    assert x.grad.data.strides == x.data.strides
+    assert x.grad.array.strides == x.array.strides
 
 
 # Threads
@@ -316,8 +316,8 @@ def test_a_retained_gradient_is_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
     y = (middle * middle).sum()
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: y.backward(retain_graph=True), range(8)))
-    np.testing.assert_array_equal(middle.grad.data, [8 * 6.0, 8 * 12.0])
-    np.testing.assert_array_equal(x.grad.data, [8 * 18.0, 8 * 36.0])
+    np.testing.assert_array_equal(middle.grad.array, [8 * 6.0, 8 * 12.0])
+    np.testing.assert_array_equal(x.grad.array, [8 * 18.0, 8 * 36.0])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -25,7 +25,7 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Tensor):
-        return same(a.data, b.data)
+        return same(a.array, b.array)
     if isinstance(a, (np.ndarray, np.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
@@ -61,15 +61,15 @@ def test_tensors_arrays_and_scalars(tmp_path: Path) -> None:
     back = load(tmp_path / "model.safetensors")
     assert list(back) == list(state)
     assert all(type(value) is Tensor and not value.requires_grad and value.creator is None for value in back.values())
-    assert same(back["weight"].data, state["weight"].data)
+    assert same(back["weight"].array, state["weight"].array)
     assert back["half"].dtype == dtypes.bfloat16
-    assert back["half"].data.astype(float).tolist() == [1.5, -2.0]
-    assert back["num_batches_tracked"].data == 12345678901
-    assert back["scale"].data == 0.1
-    assert np.array_equal(back["transposed"].data, state["transposed"])
+    assert back["half"].array.astype(float).tolist() == [1.5, -2.0]
+    assert back["num_batches_tracked"].array == 12345678901
+    assert back["scale"].array == 0.1
+    assert np.array_equal(back["transposed"].array, state["transposed"])
     assert load_metadata(tmp_path / "model.safetensors") == {"epoch": "3"}
     arrays = load_arrays(str(tmp_path / "model.safetensors"))
-    assert all(same(arrays[name], back[name].data) for name in back)
+    assert all(same(arrays[name], back[name].array) for name in back)
 
 
 def test_a_result_inside_a_graph_is_saved_as_its_values(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_loaded_arrays_can_be_changed_and_are_not_shared(tmp_path: Path) -> None
     array = np.zeros(3)
     save({"a": array, "tied": array}, tmp_path / "f")
     back = load(tmp_path / "f")
-    back["a"].data[0] = 1
+    back["a"].array[0] = 1
     assert back["tied"].tolist() == [0, 0, 0]
     assert array[0] == 0
 
@@ -201,7 +201,7 @@ class Counter:
         return {"weight": Tensor(self.weight), "steps": int(self.weight[0])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.weight[:] = state["weight"].data
+        self.weight[:] = state["weight"].array
         assert state["steps"] == int(self.weight[0])
 
 

@@ -37,7 +37,7 @@ def test_random_fills() -> None:
 
 def test_as_tensor_copies_only_where_it_must() -> None:
     array = np.ones(2, np.float32)
-    assert mn.as_tensor(array).data is array
+    assert mn.as_tensor(array).array is array
     x = mn.ones(2)
     assert mn.as_tensor(x) is x
     assert mn.as_tensor(x, mn.float64).dtype == mn.float64

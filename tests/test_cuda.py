@@ -7,13 +7,13 @@ import sys
 import pytest
 
 import minorm as mn
-from minorm.kernels import select
+from minorm import devices
 
 
 @pytest.fixture(autouse=True)
 def _no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(select, "_found", [])
+    monkeypatch.setattr(devices, "_found", [])
 
 
 def test_questions_have_answers() -> None:

@@ -63,7 +63,7 @@ def run(function: Callable[..., Any], shapes: Shapes, dtype: Any = np.float32) -
         y.backward(mn.tensor(numbers(y.shape, 100 + i, dtype)), retain_graph=i + 1 < len(floats))
     gradients = [x.grad for x in inputs if x.grad is not None]
     assert gradients or not floats
-    return b"".join(np.ascontiguousarray(array.data).tobytes() for array in (*results, *gradients))
+    return b"".join(np.ascontiguousarray(tensor.array).tobytes() for tensor in (*results, *gradients))
 
 
 # Normalizations, with running statistics among the results; also one channel, one row, and channels-last.

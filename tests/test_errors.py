@@ -430,22 +430,22 @@ GRADIENTS = [
         "bitwise_and: an operand is float32; expected bools or integers",
     ),
     Case(
-        "a Tensor assigned to data",
-        lambda: setattr(leaf(3), "data", mn.zeros(3)),
+        "a Tensor of another type assigned to data",
+        lambda: setattr(leaf(3), "data", mn.zeros(3, dtype=mn.float64)),
         TypeError,
-        "x.data = value: value is a Tensor; expected an array; write x.data = value.data",
+        "x.data = value: value is float64, x is float32; expected x's type; use value.to(x.dtype)",
     ),
     Case(
         "a number assigned to data",
         lambda: setattr(leaf(3), "data", 0.0),
         TypeError,
-        "x.data = value: value is float; expected an array; write x.data[...] = value",
+        "x.data = value: value is float; expected a Tensor or an array; write x.data.fill_(value)",
     ),
     Case(
         "an array of another type assigned to data",
         lambda: setattr(leaf(3), "data", np.zeros(3)),
         TypeError,
-        "x.data = value: value is float64, x is float32; expected x's type; write x.data = value.astype(x.dtype)",
+        "x.data = value: value is float64, x is float32; expected x's type; use value.astype(x.dtype)",
     ),
     Case(
         "an array of another shape assigned to data",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minorm.kernels import driver
+from minorm import driver
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("minorm", "minorm_ext", "docs", "examples", "benchmarks", "tests", ".ci", ".")  # the last without its folders

@@ -11,17 +11,19 @@ import minorm as mn
 @pytest.mark.parametrize("name", ["exp", "sqrt", "sin", "cos", "abs", "sum", "mean", "var", "flatten", "argmax"])
 def test_function_and_method_agree(name, rng) -> None:
     x = mn.tensor(rng.uniform(0.1, 1, (3, 4)))
-    np.testing.assert_array_equal(getattr(mn, name)(x).data, getattr(x, name)().data)
+    np.testing.assert_array_equal(getattr(mn, name)(x).array, getattr(x, name)().array)
 
 
 def test_functions_with_arguments(rng) -> None:
     x = mn.tensor(rng.standard_normal((3, 4)))
-    np.testing.assert_array_equal(mn.transpose(x, 0, 1).data, x.data.T)
-    np.testing.assert_array_equal(mn.permute(x, (1, 0)).data, x.data.T)
-    np.testing.assert_array_equal(mn.reshape(x, (2, 6)).data, x.data.reshape(2, 6))
-    np.testing.assert_array_equal(mn.clamp(x, 0, 1).data, x.data.clip(0, 1))
-    np.testing.assert_array_equal(mn.gather(x, 0, [[0, 1]]).data, [[x.data[0, 0], x.data[1, 1]]])
-    np.testing.assert_allclose(mn.matmul(x, x.T).data, x.data @ x.data.T, rtol=0, atol=1e-14)  # BLAS has its own order
+    np.testing.assert_array_equal(mn.transpose(x, 0, 1).array, x.array.T)
+    np.testing.assert_array_equal(mn.permute(x, (1, 0)).array, x.array.T)
+    np.testing.assert_array_equal(mn.reshape(x, (2, 6)).array, x.array.reshape(2, 6))
+    np.testing.assert_array_equal(mn.clamp(x, 0, 1).array, x.array.clip(0, 1))
+    np.testing.assert_array_equal(mn.gather(x, 0, [[0, 1]]).array, [[x.array[0, 0], x.array[1, 1]]])
+    np.testing.assert_allclose(
+        mn.matmul(x, x.T).array, x.array @ x.array.T, rtol=0, atol=1e-14
+    )  # BLAS has its own order
     assert [p.shape for p in mn.split(x, 2)] == [(2, 4), (1, 4)]
 
 

@@ -187,8 +187,8 @@ def results(function: Callable[..., Any], arrays: list[Any], arguments: list[Arg
     y = function(*tensors)
     outputs = y if isinstance(y, tuple) else (y,)
     outputs[0].backward(mn.Tensor(incoming(outputs[0].shape, outputs[0].dtype)))
-    gradients = [None if x.grad is None else x.grad.data for x in tensors]
-    return [*(output.data for output in outputs), *gradients, *arrays]
+    gradients = [None if x.grad is None else x.grad.array for x in tensors]
+    return [*(output.array for output in outputs), *gradients, *arrays]
 
 
 def gradient(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -174,7 +174,7 @@ def test_signals_are_answered_while_a_kernel_runs(name: str, one_thread: None) -
 def test_ctrl_c_ends_a_kernel_and_leaves_everything_usable(one_thread: None) -> None:
     x = mn.ones(64, 64, 96, 96)
     w = mn.ones(64, 64, 3, 3)
-    expected = F.conv2d(x[:1], w).data
+    expected = F.conv2d(x[:1], w).array
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_a_kernel_and_leaves_everything_usable(one_thread: None) -> 
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    np.testing.assert_array_equal(F.conv2d(x[:1], w).data, expected)
+    np.testing.assert_array_equal(F.conv2d(x[:1], w).array, expected)
 
 
 # Processes
@@ -406,7 +406,7 @@ def test_denormal_numbers_survive_every_kernel() -> None:
     np.testing.assert_array_equal(tiny * FLOAT(0.5), expected)
     assert 5e-324 * 1.0 != 0.0
     y = F.normalization(mn.tensor(tiny), mn.full((1, 4096), 0.5), axes=(1,), eps=1e-5)
-    np.testing.assert_array_equal(y.data, 0)  # constant rows
+    np.testing.assert_array_equal(y.array, 0)  # constant rows
 
 
 # More than 2^31 elements: some GB of memory and a minute each, so they run only when asked for: pytest -m slow

@@ -129,9 +129,10 @@ def test_the_kernel_blends_to_the_same_bits(shape, unbiased, dtype, monkeypatch)
     batches = [minorm.from_numpy(rng.standard_normal(shape, np.float32) * 3 + 100) for _ in range(3)]
     found = []
     for by_kernel in (True, False):
-        monkeypatch.setattr(cpu.norm, "UPDATES_RUNNING", by_kernel)
         if by_kernel:
             monkeypatch.delattr(RunningStats, "update")
+        else:
+            monkeypatch.setattr(RunningStats, "is_kernel_ready", lambda *_: False)
         mean, var, seen = np.zeros(shape[1], dtype), np.ones(shape[1], dtype), np.zeros((), np.int64)
         for x in batches:
             F.batch_norm(
@@ -147,8 +148,8 @@ def test_the_kernel_blends_to_the_same_bits(shape, unbiased, dtype, monkeypatch)
 @pytest.mark.parametrize("how", ["strided", "unaligned", "two types", "read-only", "cumulative", "another count"])
 def test_what_a_kernel_does_not_take(how):
     mean, var, seen = np.zeros(4, np.float32), np.ones(4, np.float32), np.zeros((), np.int64)
-    assert RunningStats(mean, var, batches=seen).suits_a_kernel(4)
-    assert not RunningStats(mean, var, batches=seen).suits_a_kernel(5)
+    assert RunningStats(mean, var, batches=seen).is_kernel_ready(4)
+    assert not RunningStats(mean, var, batches=seen).is_kernel_ready(5)
     if how == "strided":
         var = np.ones(8, np.float32)[::2]
     elif how == "unaligned":
@@ -160,7 +161,7 @@ def test_what_a_kernel_does_not_take(how):
     elif how == "another count":
         seen = seen.astype(np.int32)
     running = RunningStats(mean, var, None if how == "cumulative" else 0.9, batches=seen)
-    assert not running.suits_a_kernel(4)
+    assert not running.is_kernel_ready(4)
 
 
 def test_a_backend_of_ones_own_is_not_asked_to_update():

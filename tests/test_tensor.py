@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +72,7 @@ def test_arrays_on_either_side_give_tensors() -> None:
     for result in (x + a, a + x, a * x, a - x, x / (a + 1)):
         assert isinstance(result, mn.Tensor)
         assert result.shape == (2, 3)
-    np.testing.assert_array_equal((a - x).data[0], a - 1)
+    np.testing.assert_array_equal((a - x).array[0], a - 1)
 
 
 def test_two_float_types_raise_naming_both() -> None:
@@ -93,17 +96,17 @@ def test_an_operand_of_another_kind_is_named() -> None:
 
 def test_numpy_and_asarray_work_though_grad_is_required() -> None:
     x = mn.ones(2, requires_grad=True)
-    assert x.numpy() is x.data
-    assert np.asarray(x) is x.data
+    assert x.numpy() is x.array
+    assert np.asarray(x) is x.array
     assert np.asarray(x, np.float64).dtype == np.float64
-    assert np.array(x, copy=True) is not x.data
+    assert np.array(x, copy=True) is not x.array
 
 
 def test_dlpack_to_numpy_shares_and_a_negative_stride_is_copied() -> None:
     x = mn.tensor([1.0, 2.0, 3.0])
     np.from_dlpack(x)[0] = 9  # type: ignore[index]
     assert x[0].item() == 9
-    back = mn.from_numpy(x.data[::-1])
+    back = mn.from_numpy(x.array[::-1])
     np.testing.assert_array_equal(np.from_dlpack(back), [3, 2, 9])
 
 
@@ -120,7 +123,7 @@ def test_dlpack_with_torch_both_ways() -> None:
     theirs = torch.from_dlpack(x)
     theirs[0, 0] = 7
     assert x[0, 0].item() == 7
-    assert torch.from_dlpack(mn.from_numpy(x.data[::-1])).tolist() == x.data[::-1].tolist()
+    assert torch.from_dlpack(mn.from_numpy(x.array[::-1])).tolist() == x.array[::-1].tolist()
     assert mn.from_dlpack(torch.ones(3)).shape == (3,)
 
 
@@ -134,11 +137,11 @@ def test_format_is_a_numbers_where_there_is_one() -> None:
 
 def test_clone_keeps_the_order_in_memory_and_contiguous_does_not() -> None:
     x = mn.tensor(np.arange(24.0).reshape(1, 2, 3, 4)).permute(0, 3, 1, 2)
-    assert x.clone().data.strides == x.data.strides
-    assert not np.shares_memory(x.clone().data, x.data)
-    assert x.contiguous().data.flags.c_contiguous
-    assert x[:, ::-1, ::2].clone().data.strides[1] == x.data.itemsize  # gaps and negative steps go
-    np.testing.assert_array_equal(x[:, ::-1, ::2].clone().data, x.data[:, ::-1, ::2])
+    assert x.clone().array.strides == x.array.strides
+    assert not np.shares_memory(x.clone().array, x.array)
+    assert x.contiguous().array.flags.c_contiguous
+    assert x[:, ::-1, ::2].clone().array.strides[1] == x.array.itemsize  # gaps and negative steps go
+    np.testing.assert_array_equal(x[:, ::-1, ::2].clone().array, x.array[:, ::-1, ::2])
 
 
 def test_repr_shows_values_type_and_origin() -> None:
@@ -215,9 +218,46 @@ def test_in_place_methods_outside_the_graph() -> None:
     x = mn.zeros(3)
     x.fill_(2.0).mul_(3.0).add_(1.0, alpha=2.0)
     x[1] = mn.tensor(-1.0)
-    x.copy_(x.data[::-1].copy())
-    np.testing.assert_array_equal(x.data, [8, -1, 8])
+    x.copy_(x.array[::-1].copy())
+    np.testing.assert_array_equal(x.array, [8, -1, 8])
     assert x.version.count == 5
+
+
+def test_data_is_a_tensor_of_the_same_memory_outside_the_graph() -> None:
+    w = nn.Linear(3, 2).weight
+    assert type(w.data) is mn.Tensor
+    assert w.data.array is w.array
+    assert w.data.version is w.version
+    assert (w.data.requires_grad, w.data.is_leaf) == (False, True)
+    assert not (w.data * 2).requires_grad
+    y = w * 2
+    assert y.data.is_leaf
+    assert y.requires_grad
+    memory = w.array
+    w.data[0, 0] = 5
+    w.data.fill_(3)
+    w.data -= 2 * mn.ones(2, 3)
+    assert w.array is memory
+    assert w.requires_grad
+    assert w.tolist() == [[1] * 3] * 2
+
+
+def test_data_takes_a_tensor_and_shares_its_memory() -> None:
+    w, other = nn.Linear(3, 2).weight, mn.zeros(2, 3, requires_grad=True)
+    shared, view = w.detach(), w[0]
+    w.data = other
+    assert w.array is other.array
+    assert w.version is other.version
+    assert w.requires_grad
+    with mn.no_grad():
+        other += 1
+    assert w.tolist() == [[1] * 3] * 2
+    assert view.tolist() == shared[0].tolist() != w[0].tolist()
+    y = (w * w).sum()
+    with mn.no_grad():
+        other += 1
+    with pytest.raises(RuntimeError, match=r"^backward of Mul: an input it needs was changed in place"):
+        y.backward()
 
 
 def test_data_takes_an_array_of_its_shape_and_type() -> None:
@@ -225,7 +265,6 @@ def test_data_takes_an_array_of_its_shape_and_type() -> None:
     shared, array = w.detach(), np.full((2, 3), 7, np.float32)
     view = w[0]
     w.data = array
-    assert w.data is array
     assert w.array is array
     assert (w + 1).tolist() == [[8] * 3] * 2
     with mn.no_grad():
@@ -233,10 +272,52 @@ def test_data_takes_an_array_of_its_shape_and_type() -> None:
     assert array[0, 0] == 8
     assert shared.tolist() != w.tolist()
     assert view.tolist() == shared[0].tolist()
-    for wrong in (mn.zeros(2, 3), [[0.0]], np.zeros((2, 3)), np.zeros(3, np.float32), np.zeros((2, 3), ">f4")):
+    for wrong in (mn.zeros(2), [[0.0]], np.zeros((2, 3)), np.zeros(3, np.float32), np.zeros((2, 3), ">f4")):
         with pytest.raises((TypeError, ValueError), match=r"^x.data = value: .*expected"):
             w.data = wrong
-        assert w.data is array
+        assert w.array is array
+
+
+@pytest.mark.parametrize("change", [lambda p: p.data.mul_(3), lambda p: setattr(p, "data", p.data * 3)])
+def test_data_of_a_leaf_changes_as_in_pytorch(change: Callable[[Any], Any]) -> None:
+    torch, found = pytest.importorskip("torch"), []
+    for library in (mn, torch):
+        p = library.tensor([1.0, 2.0], requires_grad=True)
+        for _ in range(3):
+            (p * p).sum().backward()
+            p.data -= 0.25 * p.grad
+            change(p)
+            p.grad = None
+        found.append((p.tolist(), p.requires_grad, p.is_leaf, p.data.requires_grad))
+    assert found[0] == found[1]
+
+
+def test_a_change_through_data_before_backward_is_an_error_where_pytorch_sees_none() -> None:
+    torch = pytest.importorskip("torch")
+    for library in (mn, torch):
+        p = library.tensor([1.0, 2.0], requires_grad=True)
+        y = (p * p).sum()
+        p.data.fill_(5)
+        if library is torch:
+            y.backward()  # with what is there now, and not with what y was computed from
+            assert p.grad.tolist() == [10, 10]
+        else:
+            with pytest.raises(RuntimeError, match=r"^backward of Mul: an input it needs was changed in place"):
+                y.backward()
+
+
+def test_a_pickle_from_when_data_was_the_array() -> None:
+    class Old:
+        def __reduce__(self) -> Any:
+            slots = {"creator": None, "data": np.arange(3.0), "grad": None, "output_index": 0, "requires_grad": True}
+            return mn.Tensor.__new__, (mn.Tensor,), (None, slots)
+
+    x = pickle.loads(pickle.dumps(Old()))
+    assert x.array.tolist() == [0, 1, 2]
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [0, 2, 4]
+    x.data -= x.grad
+    assert pickle.loads(pickle.dumps(x)).tolist() == copy.deepcopy(x).tolist() == [0, -1, -2]
 
 
 def test_a_new_array_leaves_the_graph_of_the_old_one_alone() -> None:
@@ -250,7 +331,7 @@ def test_a_new_array_leaves_the_graph_of_the_old_one_alone() -> None:
 def test_modules_change_type_with_what_shares_nothing() -> None:
     layer = nn.Linear(2, 2).half()
     assert layer.weight.dtype == mn.float16
-    assert layer.double().weight.data.dtype == np.float64
+    assert layer.double().weight.array.dtype == np.float64
 
 
 def test_tensors_hash_by_identity() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import minorm as mn
 from minorm import trace
+from minorm.mistakes import named_arguments
 from minorm.ops.elementwise import Add, Mul
 
 
@@ -72,4 +73,4 @@ def test_another_thread_is_not_recorded() -> None:
 
 def test_a_decorated_function_keeps_its_name_and_signature() -> None:
     assert doubled_plus.__name__ == "doubled_plus"
-    assert list(trace.named_arguments(doubled_plus, (1,), {})) == ["x", "y", "times"]
+    assert list(named_arguments(doubled_plus, (1,), {})) == ["x", "y", "times"]

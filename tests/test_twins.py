@@ -226,7 +226,7 @@ DEVIATIONS = {
 ELSEWHERE = {
     "data", "device", "dtype", "grad", "is_cuda", "is_leaf", "requires_grad",  # what a Tensor is: test_tensor.py
     "Tensor", "backward", "requires_grad_", "retain_grad", "cuda", "enable_grad", "is_grad_enabled", "no_grad",
-    "add_", "clamp_", "clip_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_",  # in place: test_changes.py
+    "add_", "clamp_", "clip_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_",  # in place: test_in_place.py
     "__rmatmul__",  # an array @ a Tensor: test_tensor.py
     "load", "save", "manual_seed", "get_num_threads", "set_num_threads",
 }  # fmt: skip

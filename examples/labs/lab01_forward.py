@@ -178,7 +178,7 @@ check("1.4")
 # mean = k + d. Why two numbers for a mean is lab 2's subject; here k is the mean and d is 0.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import four, like, parameters
 
@@ -192,14 +192,14 @@ def forward(nest, x, s, b, equation):
 check("1.5")
 
 # %% [markdown]
-# Now train with it. `Pieces` takes everything that you have not written from the library's reference, the backward
-# pass for instance (that is lab 3). The demo's network on 8 x 8 digits, one epoch, twice: with the library's kernels
-# and with your forward. `digits.losses` is a training loop of ten lines, worth reading.
+# Now train with it. `PartialBackend` takes everything that you have not written from the library's reference, the
+# backward pass for instance (that is lab 3). The demo's network on 8 x 8 digits, one epoch, twice: with the library's
+# kernels and with your forward. `digits.losses` is a training loop of ten lines, worth reading.
 
 # %% tags=["plot"]
 from minorm.labs import digits
 
-library, mine = digits.losses(None), digits.losses(Pieces(forward=forward))
+library, mine = digits.losses(None), digits.losses(PartialBackend(forward=forward))
 for step in (0, 10, 22):
     print(f"step {step:2}: loss {library[step]:.9f} with the library's forward, {mine[step]:.9f} with yours")
 assert np.allclose(mine, library, rtol=1e-6)

@@ -206,7 +206,7 @@ plt.show()
 # square.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference.norm import four
 
 
@@ -219,8 +219,8 @@ def moments(nest, x, centered):
 check("2.6")
 
 # %% [markdown]
-# The layer `nn.BatchNorm2d(16, backend=Pieces(moments=moments))` on data with a mean of ten million. The same in
-# PyTorch is wrong by 0.44, in onnxruntime by 0.92 (docs/maths.md has the table). The naive variance comes out
+# The layer `nn.BatchNorm2d(16, backend=PartialBackend(moments=moments))` on data with a mean of ten million. The same
+# in PyTorch is wrong by 0.44, in onnxruntime by 0.92 (docs/maths.md has the table). The naive variance comes out
 # negative somewhere, and the root of that is NaN.
 
 # %% tags=["check"]
@@ -237,8 +237,8 @@ x = (np.random.default_rng(0).standard_normal((32, 16, 16, 16)) + 1e7).astype(np
 exact = x.astype(np.float64)
 exact = (exact - exact.mean((0, 2, 3), keepdims=True)) / np.sqrt(exact.var((0, 2, 3), keepdims=True) + 1e-5)
 for name, backend in {
-    "naive": Pieces(moments=naive_moments),
-    "yours": Pieces(moments=moments),
+    "naive": PartialBackend(moments=naive_moments),
+    "yours": PartialBackend(moments=moments),
     "library": None,
 }.items():
     with np.errstate(invalid="ignore"):

@@ -198,7 +198,7 @@ check("7.4")
 # mean of the squares, which is var + mean^2.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference.norm import four
 
 THREADS = 2
@@ -219,7 +219,7 @@ check("7.5")
 # %% tags=["plot"]
 from minorm.labs import digits
 
-library, mine = digits.losses(None), digits.losses(Pieces(moments=moments))
+library, mine = digits.losses(None), digits.losses(PartialBackend(moments=moments))
 for step in (0, 10, 22):
     print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)

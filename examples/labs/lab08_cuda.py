@@ -265,7 +265,7 @@ check("8.5")
 # False (RMSNorm) k = d = 0, and var is the mean of the squares: var + (k + d)^2.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference.norm import four
 
 THREADS = 64
@@ -286,7 +286,7 @@ check("8.6")
 # %% tags=["plot"]
 from minorm.labs import digits
 
-library, mine = digits.losses(None, 6), digits.losses(Pieces(moments=moments), 6)
+library, mine = digits.losses(None, 6), digits.losses(PartialBackend(moments=moments), 6)
 for step in (0, 2, 5):
     print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)

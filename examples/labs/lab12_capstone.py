@@ -67,7 +67,7 @@ plt.rcParams.update(STYLE)
 # is asked for here: everything is centered, eps stands under the root. Gradients have the types of x.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import four, kept, like, parameter_sums, parameters
 
@@ -138,7 +138,7 @@ check("12.3")
 
 # %% tags=["plot"]
 EPOCHS = 4
-mine = Pieces(forward=forward, backward=backward)
+mine = PartialBackend(forward=forward, backward=backward)
 whole = np.array(train(capstone.Run(0, dtype=np.float64), EPOCHS))
 kernels = np.array(train(capstone.Run(0, backend=mine, dtype=np.float64), EPOCHS))
 with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import minorm as mn
 from minorm import atomic
 from minorm.cli import extras, shapes, words
+from minorm.cli.check_report import Report, Verdict
 
 if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
@@ -23,30 +24,6 @@ if TYPE_CHECKING:
     from minorm.onnx.checking.profiling import Seen
 
 SECONDS = 120.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What one of the judges says: "ok", "FAILED", or "-" where it was not asked or has no say."""
-
-    judge: str
-    state: str
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """All that is said of a file. `size`: the shapes of the inputs that minorm ran on, none where it did not run."""
-
-    found: Inspection
-    verdicts: list[Verdict]
-    size: dict[str, tuple[int, ...]]
-    layers: list[LayerRow]
-
-    @property
-    def multiplications(self) -> int | None:
-        """Of one run at `size`."""
-        return sum(layer.multiplications or 0 for layer in self.layers) if self.size else None
 
 
 def add(commands: Any) -> None:
@@ -115,6 +92,8 @@ def _plain(report: Report) -> dict[str, Any]:
         "multiplications": report.multiplications,
         "layers": [_layer(layer) for layer in report.layers],
         "folded": found.folded,
+        "twice": found.twice,
+        "merged": found.merged,
         "cuts": list(found.cuts),
         "nodes": [dataclasses.asdict(row) for row in found.rows],
         "weights": [dataclasses.asdict(weight) for weight in found.weights],
@@ -144,7 +123,7 @@ def judge(
     if args is None and found.inputs:  # onnxruntime may run what minorm does not
         args = examples.exact(found.inputs, given)
     names = [entry.name for entry in found.inputs]
-    arrays = None if args is None else {name: value.data for name, value in zip(names, args, strict=True)}
+    arrays = None if args is None else {name: value.array for name, value in zip(names, args, strict=True)}
     how = verification.how_to_check(found.proto)
     answer = sandbox.ask(path, arrays, checker=how, seconds=seconds)
     verdicts = [verdict, _checker(how, answer)]
@@ -159,7 +138,7 @@ def judge(
 def _run(found: Inspection, given: dict[str, tuple[int, ...]]) -> tuple[Any, Any, Verdict, Seen]:
     from minorm.onnx.checking import profiling
     from minorm.onnx.exporting import examples
-    from minorm.onnx.exporting.recording import untouched
+    from minorm.onnx.exporting.runs import untouched
 
     model = found.module
     if model is None:

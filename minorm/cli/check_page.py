@@ -17,7 +17,7 @@ from minorm.onnx.graph.lengths import declared_of
 from minorm.onnx.loading import cutting
 
 if TYPE_CHECKING:
-    from minorm.cli.check import Report
+    from minorm.cli.check_report import Report
     from minorm.onnx.checking.layers import LayerRow
 
 FAR = 48  # boxes of the drawing from afar, where folding allows it

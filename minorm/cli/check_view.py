@@ -17,7 +17,7 @@ from minorm.onnx.checking.layers import overview
 from minorm.onnx.loading import cutting
 
 if TYPE_CHECKING:
-    from minorm.cli.check import Report, Verdict
+    from minorm.cli.check_report import Report, Verdict
     from minorm.onnx.checking.inspection import Inspection, Row, Weight
     from minorm.onnx.checking.layers import LayerRow
 

@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
     parser.add_argument("--out", default="model.onnx", metavar="FILE", help="default model.onnx")
-    parser.add_argument("--opset", type=int, metavar="N", help="default: the newest that onnxruntime runs")
+    parser.add_argument("--opset", type=int, metavar="N", help="default: 26, which every onnxruntime from 1.25 on runs")
     parser.add_argument(
         "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
     )
@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
     extras.need("onnx")
-    from minorm.onnx.exporting import tracing, verifying
+    from minorm.onnx.exporting import translating, verifying
     from minorm.onnx.graph import encoding
     from minorm.training.run import CHECKPOINT
 
@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        traced = tracing.trace(model, x, opset_version=args.opset, training=args.training)
-        proto = traced.proto
-        report = verifying.against(traced).check(proto)
+        translated = translating.translate(model, x, opset_version=args.opset, training=args.training)
+        proto = translated.proto
+        report = verifying.against(translated).check(proto)
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
         file.write(contents)

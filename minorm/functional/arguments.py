@@ -30,7 +30,7 @@ def float_type(operation: str, name: str, x: Any) -> Any:
     """The type of a Tensor; TypeError unless it is one and its type a float."""
     if not isinstance(x, Tensor):
         raise not_a_tensor(operation, name, x)
-    dtype = x.data.dtype
+    dtype = x.array.dtype
     if dtype not in dtypes.FLOATS:
         raise TypeError(f"{operation}: {name} is {dtype}; expected a float type; convert it with {name}.float()")
     return dtype

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
+from minorm import devices, dtypes, trace
 from minorm.functional.arguments import floats, number
-from minorm.kernels import select
 from minorm.ops import loss as ops
 from minorm.tensor import Tensor
 
@@ -46,7 +45,7 @@ def cross_entropy(
     number(name, "label_smoothing", label_smoothing)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{name}: label_smoothing is {label_smoothing}; expected 0 <= label_smoothing <= 1")
-    if isinstance(target, Tensor) and dtypes.is_float(target.data.dtype):
+    if isinstance(target, Tensor) and dtypes.is_float(target.array.dtype):
         _check_probabilities(name, input, target)
         q, count = target, input.numel() // max(1, classes)
         if label_smoothing:
@@ -59,8 +58,8 @@ def cross_entropy(
         return ops.CrossEntropy.apply(
             input, target, reduction=reduction, ignore_index=ignore_index, label_smoothing=float(label_smoothing)
         )
-    with select.guard(weight.data):
-        wanted, total, counted = _weights_of_labels(input, target.data, weight.data, ignore_index, label_smoothing)
+    with devices.on_device_of(weight.array):
+        wanted, total, counted = _weights_of_labels(input, target.array, weight.array, ignore_index, label_smoothing)
     return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total, counted=counted)
 
 
@@ -155,12 +154,12 @@ def _check_broadcast(name: str, key: str, factor: Tensor, input: Tensor) -> None
 def _check_numbers(name: str, input: Tensor, target: Tensor, reduction: str) -> None:
     _check_reduction(name, reduction)
     floats(name, input=input)
-    if isinstance(target, Tensor) and not dtypes.is_float(target.data.dtype):
+    if isinstance(target, Tensor) and not dtypes.is_float(target.array.dtype):
         raise TypeError(
             f"{name}: target is {target.dtype}; expected {input.dtype} as input; convert it: target.to(input.dtype)"
         )
     floats(name, input=input, target=target)
-    if input.data.shape != target.data.shape:
+    if input.array.shape != target.array.shape:
         raise ValueError(
             f"{name}: target has shape {target.shape}, input has shape {input.shape}; expected equal shapes; "
             "reshape one, for example target.reshape(input.shape)"
@@ -169,9 +168,9 @@ def _check_numbers(name: str, input: Tensor, target: Tensor, reduction: str) -> 
 
 def _check_classes(name: str, input: Tensor, weight: Tensor | None, reduction: str) -> int:
     _check_reduction(name, reduction)
-    if input.data.ndim == 0:
+    if input.array.ndim == 0:
         raise ValueError(f"{name}: input has shape (); expected (N, C, ...) or (C), C the number of classes")
-    classes = input.data.shape[min(1, input.data.ndim - 1)]
+    classes = input.array.shape[min(1, input.array.ndim - 1)]
     if weight is not None:
         _check_constant(name, "weight", weight)
         if weight.shape != (classes,):
@@ -183,11 +182,11 @@ def _check_classes(name: str, input: Tensor, weight: Tensor | None, reduction: s
 
 
 def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, classes: int) -> None:
-    shape = input.data.shape
+    shape = input.array.shape
     wanted = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: target is {type(target).__name__}; expected a Tensor of integer classes {wanted}")
-    labels = target.data
+    labels = target.array
     if labels.dtype.kind not in "iu":
         raise TypeError(
             f"{name}: target is {labels.dtype} of shape {labels.shape}; expected integer classes (int64 or int32) "

@@ -68,7 +68,7 @@ def running_stats(
         return None
     if running_mean is None or running_var is None:
         raise ValueError(f"{operation}: only one of running_mean and running_var is given; expected both or neither")
-    if running_mean.data is running_var.data:
+    if running_mean.array is running_var.array:
         raise ValueError(f"{operation}: running_mean and running_var are the same array; expected one for each")
     if momentum is None:
         if batches is None:
@@ -82,7 +82,7 @@ def running_stats(
         if not 0 <= momentum <= 1:
             raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
     counter = None if batches is None else _counter(operation, batches)
-    return RunningStats(running_mean.data, running_var.data, momentum, unbiased, counter)
+    return RunningStats(running_mean.array, running_var.array, momentum, unbiased, counter)
 
 
 def _counter(operation: str, batches: Any) -> Any:
@@ -92,7 +92,7 @@ def _counter(operation: str, batches: Any) -> Any:
             f"{operation}: num_batches_tracked is {type(batches).__name__}; expected a Tensor, which is counted up: "
             "minorm.zeros((), dtype=minorm.int64)"
         )
-    array = batches.data
+    array = batches.array
     if array.dtype.kind not in "iu" or array.size != 1:
         raise ValueError(
             f"{operation}: num_batches_tracked is {array.dtype} of shape {array.shape}; expected one integer"
@@ -120,7 +120,7 @@ def batch_axes(x: Tensor, given: Sequence[Tensor | None]) -> tuple[tuple[int, ..
     if x.ndim > 2:
         for tensor in given:
             if tensor is not None:
-                if tensor.data.shape == x.data.shape[1:]:
+                if tensor.array.shape == x.array.shape[1:]:
                     return (0,), tuple(range(1, x.ndim))
                 break
     return ALL_BUT_ONE[x.ndim] if x.ndim < len(ALL_BUT_ONE) else (0, *range(2, x.ndim)), (1,)
@@ -131,12 +131,12 @@ ALL_BUT_ONE = tuple((0, *range(2, rank)) for rank in range(8))
 
 def check_batch(x: Tensor, axes: tuple[int, ...], *given: Tensor | None) -> None:
     """Raise ValueError unless weight, bias and the running statistics fit x and x has channels."""
-    shape = x.data.shape
+    shape = x.array.shape
     expected = shape[1:] if len(axes) == 1 else (shape[1],)
     if 0 in expected:
         raise ValueError(f"batch_norm: x has no channels; x.shape is {shape}; expected C >= 1")
     for tensor, name in zip(given, ("weight", "bias", "running_mean", "running_var"), strict=True):
-        if tensor is not None and tensor.data.shape != expected:
+        if tensor is not None and tensor.array.shape != expected:
             raise ValueError(
                 f"batch_norm: {name} has shape {tensor.shape}, x has {shape[1]} channels; expected {name}.shape == "
                 f"{expected}; x.shape is {shape}"
@@ -177,13 +177,13 @@ def trailing_axes(
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)
-    if rank == 0 or x.data.shape[-rank:] != shape:
+    if rank == 0 or x.array.shape[-rank:] != shape:
         raise ValueError(
             f"{operation}: normalized_shape is {shape}, x ends in {x.shape[-rank:] if rank else ()}; expected "
             f"normalized_shape == x.shape[-{max(rank, 1)}:]; x.shape is {x.shape}"
         )
     for name, tensor in given.items():
-        if tensor is not None and tensor.data.shape != shape:
+        if tensor is not None and tensor.array.shape != shape:
             raise ValueError(
                 f"{operation}: {name} has shape {tensor.shape}; expected {name}.shape == normalized_shape == {shape}"
             )

@@ -233,5 +233,5 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
 
 
 def _check_float(name: str, x: Any) -> None:
-    if not dtypes.is_float(x.data.dtype):
+    if not dtypes.is_float(x.array.dtype):
         raise TypeError(f"{name}: x is {x.dtype}; expected a float type; convert it with x.float()")

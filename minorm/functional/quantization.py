@@ -51,7 +51,7 @@ def quantize(
     integers = straight.detach().to(wanted)
     if not straight.requires_grad:
         return integers
-    result = Quantized(integers.data)
+    result = Quantized(integers.array)
     result.straight = straight
     return result
 
@@ -79,7 +79,7 @@ def dequantize(
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q, scale, zero_point with which uint8 spans x and 0; no gradient flows to the scale."""
     float_type("dynamic_quantize", "x", x)
-    given = x.detach().cpu().data
+    given = x.detach().cpu().array
     low, high = min(0.0, float(given.min(initial=0))), max(0.0, float(given.max(initial=0)))
     scale = x.dtype.type((high - low) / 255)
     zero = np.clip(np.rint(-low / float(scale)), 0, 255) if scale else 0

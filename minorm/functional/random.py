@@ -34,7 +34,7 @@ def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, gene
 def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
     """1 with probability p, else 0, for each element of p; of p's type unless there is a dtype."""
     float_type("bernoulli", "p", p)
-    given = p.cpu().data
+    given = p.cpu().array
     if not ((given >= 0) & (given <= 1)).all():
         raise ValueError("bernoulli: p holds numbers outside of 0 to 1; expected probabilities")
     ones = _source(generator).random(p.shape) < given
@@ -52,7 +52,7 @@ def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Sou
         raise ValueError(
             f"multinomial: x has shape {x.shape}; expected 2 dimensions (rows, places), at least one place"
         )
-    logits = x.cpu().data.astype(np.float64)
+    logits = x.cpu().array.astype(np.float64)
     top = logits.max(1, keepdims=True, initial=-np.inf)
     if not np.isfinite(top).all():
         raise ValueError("multinomial: a row of x has no largest number; expected finite logarithms, or some -inf")

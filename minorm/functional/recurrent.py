@@ -208,7 +208,7 @@ def _lengths_of(name: str, lengths: Tensor, x: Tensor) -> Any:
             f"{name}: lengths is {lengths.dtype} of shape {lengths.shape}; expected integers, one for each of "
             f"{x.shape[1]} sequences"
         )
-    counts = lengths.cpu().data.astype("int64")
+    counts = lengths.cpu().array.astype("int64")
     if ((counts < 0) | (counts > x.shape[0])).any():
         raise ValueError(f"{name}: lengths are {counts.tolist()[:8]}; expected 0 to {x.shape[0]}, the steps of x")
     return counts

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import dtypes, trace
-from minorm.kernels import select
+from minorm import devices, dtypes, trace
 from minorm.ops import scatter as ops
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -30,7 +29,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
             f"scatter: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but along "
             f"{axis}"
         )
-    _inside("scatter", index.data, x.shape[axis], x)
+    _inside("scatter", index.array, x.shape[axis], x)
     return ops.ScatterElements.apply(x, index, src, reduction=reduction, axis=axis)
 
 
@@ -53,7 +52,7 @@ def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -
             f"{index.shape} and x {x.shape}"
         )
     for i in range(count):
-        _inside("scatter_nd", index.data[..., i], x.shape[i], x)
+        _inside("scatter_nd", index.array[..., i], x.shape[i], x)
     return ops.ScatterND.apply(x, index, src, reduction=reduction)
 
 
@@ -68,7 +67,7 @@ def _check(name: str, x: Tensor, index: Tensor, src: Tensor, reduction: str) -> 
 
 
 def _inside(name: str, index: Any, n: int, x: Tensor) -> None:
-    with select.guard(index):
+    with devices.on_device_of(index):
         outside = (index < -n) | (index >= n)
         if outside.any():
             raise ValueError(

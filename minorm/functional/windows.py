@@ -45,10 +45,10 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
     """Raise unless `x` is a Tensor (N, C, *spatial) with `rank` spatial axes."""
     if not isinstance(x, Tensor):
         raise not_a_tensor(operation, name, x)
-    if x.data.ndim != rank + 2:
-        fix = "; a single image needs a batch axis: x.reshape(1, *x.shape)" if x.data.ndim == rank + 1 else ""
+    if x.array.ndim != rank + 2:
+        fix = "; a single image needs a batch axis: x.reshape(1, *x.shape)" if x.array.ndim == rank + 1 else ""
         raise ValueError(
-            f"{operation}: {name} has {x.data.ndim} dimensions; expected {rank + 2}, {AXES[rank]}; "
+            f"{operation}: {name} has {x.array.ndim} dimensions; expected {rank + 2}, {AXES[rank]}; "
             f"{name}.shape is {x.shape}{fix}"
         )
 

@@ -68,6 +68,32 @@ class Statistics:
         return self.block[0] + self.block[1]
 
 
+class Running(Protocol):
+    """What `forward` may be handed to update: the running statistics of minorm/running.py, in a form for kernels.
+
+        mean = mean * keep + batch_mean * share
+        var = var * keep + batch_var * share_var
+
+    mean, var   contiguous arrays of one float type, with nest.rows elements in the nest's order
+    batches     an int64 array of one element, to be counted up; or None
+    changed     to be set when they are written
+
+    Both are blended in float64 and rounded once. They are written when nothing can fail any more: an error leaves them
+    as they were.
+    """
+
+    mean: Array
+    var: Array
+    batches: Array | None
+    changed: bool
+
+    def rates(self, count: int) -> tuple[Any, Any, Any]:
+        """keep, share and share_var for a batch of `count` elements a statistic, nest.columns."""
+
+    def update(self, mean: Array, var: Array, count: int) -> None:
+        """The same in NumPy, for a backend without a kernel for it; the batch's mean and var have the shape of ours."""
+
+
 class NormBackend(Protocol):
     """The signatures; reference/norm.py shows each in a few lines of NumPy."""
 
@@ -101,9 +127,19 @@ class NormBackend(Protocol):
         """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0."""
 
     def forward(
-        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
+        self,
+        nest: Nest,
+        x: Array,
+        s: Array | None,
+        b: Array | None,
+        equation: Equation,
+        dtype: Any = None,
+        running: Running | None = None,
     ) -> tuple[Array, Statistics]:
-        """moments, rstd and apply in one go: y and the statistics."""
+        """moments, rstd and apply in one go: y and the statistics, which are blended into `running` if it is given.
+
+        A backend that is handed to a layer never gets `running`: kernels/checked.py updates it there.
+        """
 
     def backward(
         self,

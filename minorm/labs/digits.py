@@ -78,7 +78,7 @@ def losses_over_ranks(
     loader = data.DataLoader(train, batch_size=64, shuffle=True, seed=seed)
     batches: list[tuple[Any, Any]] = []
     while len(batches) < steps:
-        batches.extend((images.data, labels.data) for images, labels in loader)
+        batches.extend((images.array, labels.array) for images, labels in loader)
 
     def program(rank: Rank) -> list[float]:
         model = copies[rank.number]
@@ -94,8 +94,8 @@ def losses_over_ranks(
             optimizer.zero_grad()
             loss.backward()
             gradients = [parameter.grad for parameter in model.parameters()]
-            for gradient, total in zip(gradients, sum_gradients(rank, [g.data for g in gradients]), strict=True):
-                gradient.data[...] = total
+            for gradient, total in zip(gradients, sum_gradients(rank, [g.array for g in gradients]), strict=True):
+                gradient.array[...] = total
             optimizer.step()
             found.append(float(rank.all_reduce(loss.item())))
         return found

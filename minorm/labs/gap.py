@@ -104,8 +104,8 @@ def broken(kind: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
         elif kind == "inverted":
             layer.momentum = 0.1
         elif kind == "poisoned":
-            layer.running_mean.data[::3] = np.nan
-            layer.running_var.data[::3] = np.nan
+            layer.running_mean.array[::3] = np.nan
+            layer.running_var.array[::3] = np.nan
     if kind == "inverted":
         train(model, x, labels, batch_size=4, epochs=1, lr=0.0, seed=seed)
     elif kind == "camera":

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.kernels import select
+from minorm import devices
 from minorm.labs.cuda import KERNEL
 
 ELEMENTS = 1 << 25  # that a measurement reads: more than caches hold
@@ -23,7 +23,7 @@ class OnGpu:
     """Some CUDA text, compiled for the GPU; RuntimeError where there is no GPU or no CuPy."""
 
     def __init__(self, *pieces: str) -> None:
-        self.library = select.library()
+        self.library = devices.library()
         source = "\n".join(pieces)
         kernels = [name for name, _ in KERNEL.findall(source)]
         self.module = self.library.RawModule(code=source, options=("-std=c++17",), name_expressions=kernels)
@@ -59,7 +59,7 @@ def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: in
 
 def copying(elements: int = ELEMENTS) -> float:
     """GB/s of copying an array, reading and writing: as fast as memory goes."""
-    xp = select.library()
+    xp = devices.library()
     x, y = xp.ones(elements, xp.float32), xp.ones(elements, xp.float32)
     return 8e-9 * elements / _seconds(xp, lambda: xp.copyto(y, x))
 

@@ -91,7 +91,7 @@ def _packed(value: Any, chunks: list[bytes], depth: int) -> Any:
     if depth > 50:
         raise WireError("lists inside lists, more than 50 deep")
     if isinstance(value, Tensor):
-        value = value.data
+        value = value.array
     if value is None or isinstance(value, (bool, int, float, str)):
         return bool(value) if isinstance(value, np.bool_) else value
     if isinstance(value, np.generic):

@@ -40,12 +40,10 @@ from minorm.nn.norm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
-)
-from minorm.nn.norm_stateless import (
-    GroupNorm,
     LayerNorm,
     LocalResponseNorm,
     MeanVarianceNorm,

@@ -12,17 +12,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minorm import random
-from minorm.kernels import select
+from minorm import devices, random
 from minorm.tensor import Tensor
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"init: tensor is a {type(tensor).__name__}; expected a Tensor or Parameter")
-    data = tensor.data
-    with select.guard(data):
-        data[...] = values if isinstance(values, float) else select.beside(values.astype(data.dtype), data)
+    data = tensor.array
+    with devices.on_device_of(data):
+        data[...] = values if isinstance(values, float) else devices.to_device_of(values.astype(data.dtype), data)
     tensor.version.count += 1
     return tensor
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from minorm import dtypes
-from minorm.kernels import select
+from minorm import devices, dtypes
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
@@ -182,8 +181,8 @@ class Module(Attributes):
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                with select.guard(parameter.grad.data):
-                    parameter.grad.data.fill(0)
+                with devices.on_device_of(parameter.grad.array):
+                    parameter.grad.array.fill(0)
 
     def to(self: Self, *args: Any, device: Any = None, dtype: Any = None) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
@@ -191,7 +190,7 @@ class Module(Attributes):
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
         """
         for value in args:
-            if select.is_device(value):
+            if devices.is_device(value):
                 device = value
             else:
                 dtype = value
@@ -259,10 +258,10 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
     """Swap the array (and the gradient's) for one of the type and on the device asked for."""
     if dtype is not None and dtypes.is_float(tensor.dtype):
-        with select.guard(tensor.data):
-            tensor.set_array(tensor.data.astype(dtype, copy=False))
+        with devices.on_device_of(tensor.array):
+            tensor.set_array(tensor.array.astype(dtype, copy=False))
     if device is not None:
-        tensor.set_array(select.to_device(tensor.data, device))
+        tensor.set_array(devices.to_device(tensor.array, device))
     if tensor.grad is not None:
         _convert(tensor.grad, device, dtype)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.kernels import select
 from minorm.mistakes import is_foreign, not_a_tensor
 from minorm.tensor import Tensor
@@ -21,7 +21,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        array = data.data if isinstance(data, Tensor) else data
+        array = data.array if isinstance(data, Tensor) else data
         if not select.is_array(array) and is_foreign(array):
             raise not_a_tensor("Parameter", "data", array)
         if not hasattr(array, "dtype"):
@@ -41,7 +41,7 @@ class Parameter(Tensor):
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
     """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
-    with select.on(device) as xp:
+    with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
 
 

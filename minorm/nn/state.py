@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minorm import devices
 from minorm.kernels import select
 from minorm.tensor import Tensor
 
@@ -50,15 +51,15 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
-        with select.guard(tensor.data):
-            tensor.data[...] = select.to_device(array, tensor.device)
+        with devices.on_device_of(tensor.array):
+            tensor.array[...] = devices.to_device(array, tensor.device)
         tensor.version.count += 1
     return LoadResult(missing, unexpected)
 
 
 def _array(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.data
+        return value.array
     if hasattr(value, "detach"):  # a PyTorch tensor refuses to become an array while it requires grad
         value = value.detach().cpu()
     return select.as_array(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.kernels import select
+from minorm import devices
 from minorm.kernels.select import backend
 from minorm.mistakes import checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
@@ -31,7 +31,7 @@ def clip_grad_norm_(
     if not norm_type > 0:
         raise ValueError(f"clip_grad_norm_: norm_type={norm_type}; expected more than 0")
     gradients = _gradients("clip_grad_norm_", parameters)
-    arrays = [gradient.data for gradient in gradients]
+    arrays = [gradient.array for gradient in gradients]
     if arrays and type(arrays[0]) is not np.ndarray:
         return _clip_on_gpu(gradients, arrays, max_norm, float(norm_type), error_if_nonfinite)
     norm = _norm(arrays, float(norm_type))
@@ -48,22 +48,22 @@ def clip_grad_norm_(
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
     """The same without a word to the host, unless it asks whether the norm is finite: the factor stays an array."""
     first = arrays[0]
-    parts = [select.scalar(0.0, np.float64, first)]
+    parts = [devices.scalar(0.0, np.float64, first)]
     for array in arrays:
         if array.size:
-            with select.guard(array):
+            with devices.on_device_of(array):
                 size = np.abs(array.astype(np.float64))
                 part = size.max() if math.isinf(p) else (size**p).sum()
-            parts.append(select.to_device(part, select.device_of(first)))
-    with select.guard(first):
+            parts.append(devices.to_device(part, devices.device_of(first)))
+    with devices.on_device_of(first):
         norm = np.max(np.stack(parts)) if math.isinf(p) else np.sum(np.stack(parts)) ** (1 / p)
         factor = np.minimum(max_norm / (norm + 1e-6), 1.0)
         result = Tensor(norm.astype(first.dtype))
     if finite:
         _check_finite(result.item())
     for array in arrays:
-        with select.guard(array):
-            array[...] = array.astype(np.float64) * select.to_device(factor, select.device_of(array))
+        with devices.on_device_of(array):
+            array[...] = array.astype(np.float64) * devices.to_device(factor, devices.device_of(array))
     _changed(gradients)
     return result
 
@@ -83,8 +83,8 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
         raise ValueError(f"clip_grad_value_: clip_value={clip_value}; expected at least 0")
     gradients = _gradients("clip_grad_value_", parameters)
     for gradient in gradients:
-        array = gradient.data
-        with select.guard(array):
+        array = gradient.array
+        with devices.on_device_of(array):
             array[...] = array.clip(-clip_value, clip_value)
     _changed(gradients)
 
@@ -92,10 +92,10 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 @checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters, one after the other, as one new vector (a copy, without gradient)."""
-    arrays = [p.data.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
+    arrays = [p.array.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
     if not arrays:
         raise ValueError("parameters_to_vector: parameters is empty; expected at least one")
-    with select.guard(arrays[0]):
+    with devices.on_device_of(arrays[0]):
         return Tensor(np.concatenate(arrays))
 
 
@@ -103,15 +103,15 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copy a vector back into the parameters that `parameters_to_vector` would read, in place."""
     tensors = _tensors("vector_to_parameters", parameters)
-    expected = sum(p.data.size for p in tensors)
-    if vec.data.shape != (expected,):
-        raise ValueError(f"vector_to_parameters: vec.shape is {vec.data.shape}; expected {(expected,)}")
+    expected = sum(p.array.size for p in tensors)
+    if vec.array.shape != (expected,):
+        raise ValueError(f"vector_to_parameters: vec.shape is {vec.array.shape}; expected {(expected,)}")
     start = 0
     for p in tensors:
-        with select.guard(p.data):
-            p.data[...] = vec.data[start : start + p.data.size].reshape(p.data.shape)
+        with devices.on_device_of(p.array):
+            p.array[...] = vec.array[start : start + p.array.size].reshape(p.array.shape)
         p.version.count += 1
-        start += p.data.size
+        start += p.array.size
 
 
 def _norm(arrays: list[Any], norm_type: float) -> float:

@@ -46,7 +46,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
                 tensors = [_tensor(value, dtype) for value, dtype in zip(inputs, declared, strict=True)]
                 results = self.module(*[x.to(self.device) for x in tensors])
             results = results if isinstance(results, tuple) else (results,)
-            return tuple(np.array(result.cpu().data) for result in results)
+            return tuple(np.array(result.cpu().array) for result in results)
         finally:
             for buffer, contents in before:
                 buffer.copy_(contents)

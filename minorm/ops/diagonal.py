@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.autograd import Function
-from minorm.kernels.select import beside
+from minorm.devices import to_device_of
 
 
 class Diagonal(Function):
@@ -14,7 +14,7 @@ class Diagonal(Function):
     def forward(self, x, *, letters):
         lengths = dict(zip(letters, x.shape, strict=True))
         axes = np.indices(tuple(lengths.values()), sparse=True)
-        counting = dict(zip(lengths, (beside(axis, x) for axis in axes), strict=True))
+        counting = dict(zip(lengths, (to_device_of(axis, x) for axis in axes), strict=True))
         self.shape, self.places = x.shape, tuple(counting[letter] for letter in letters)
         return x[self.places]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import beside
+from minorm.devices import to_device_of
 
 
 class Dropout(Function):
@@ -14,7 +14,7 @@ class Dropout(Function):
 
     def forward(self, x, *, p, generator):
         compute = dtypes.compute_type(x.dtype)
-        kept = beside(generator.random(x.shape, np.float32) >= p, x)
+        kept = to_device_of(generator.random(x.shape, np.float32) >= p, x)
         self.factor = kept * compute.type(1 / (1 - p) if p < 1 else 0)
         return (x * self.factor).astype(x.dtype, copy=False)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.autograd import Function
-from minorm.kernels import select
 from minorm.kernels.select import backend
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
@@ -311,11 +310,11 @@ class Move(Function):
     """The same values on another device; the gradient is moved back."""
 
     def forward(self, x: Any, *, device: str) -> Any:
-        self.device = select.device_of(x)
-        return select.to_device(x, device)
+        self.device = devices.device_of(x)
+        return devices.to_device(x, device)
 
     def backward(self, dy: Any) -> Any:
-        return select.to_device(dy, self.device)
+        return devices.to_device(dy, self.device)
 
 
 class Copy(Function):

@@ -14,7 +14,8 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend, beside
+from minorm.devices import to_device_of
+from minorm.kernels.select import backend
 
 A = -0.75  # of the cubic's family, as in PyTorch and ONNX
 
@@ -65,7 +66,7 @@ class GridSample(Function):
         positions = self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False)
         positions = positions.reshape(len(self.x), prod(positions.shape[1:-1]), len(lengths))[..., ::-1]
         axes = [_along(positions[..., k].reshape(-1), n, *self.options) for k, n in enumerate(lengths)]
-        first = beside(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
+        first = to_device_of(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
         for combination in itertools.product(*axes):
             places = first
             for n, (place, _, _) in zip(lengths, combination, strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.equation import Equation
-from minorm.kernels.foreign import chosen
+from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
 from minorm.ops.layout import arrange, same_order
 
@@ -24,7 +24,7 @@ class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
 
     axes, num_groups, param  as in `nest.plan`
-    running                  RunningStats, updated when y is done; a kernel that can does it on its way
+    running                  RunningStats, updated when y is done
     observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
@@ -47,18 +47,13 @@ class Normalize(Function):
     ) -> Array:
         self.scale, self.bias, self.equation = scale, bias, equation
         self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
-        self.norm = chosen(x, backend)
+        self.norm = resolve_backend(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
         if x.size == 0:
             return np.empty_like(x)
         options = self.dtype
         if running is not None:
-            if (
-                backend is None  # one of somebody's own may take its other functions from ours
-                and getattr(self.norm, "UPDATES_RUNNING", False)
-                and layout.in_order
-                and running.suits_a_kernel(layout.nest.rows)
-            ):
+            if layout.in_order and running.is_kernel_ready(layout.nest.rows):
                 options = {**options, "running": running}
             else:
                 observe = running.update
@@ -114,7 +109,7 @@ class NormalizeWith(Function):
     ) -> Array:
         self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.mean, self.var, self.scale, self.bias = mean, var, scale, bias
-        self.norm = chosen(x, backend)
+        self.norm = resolve_backend(x, backend)
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         if x.size == 0:
             return np.empty_like(x)

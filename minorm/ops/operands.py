@@ -3,7 +3,7 @@
 Scalars take the tensors' float type, integers promote to the float, and two float types raise, naming both:
 a model must not change its precision because somebody wrote a constant.
 
-A Tensor is told by its `spawn`; this module does not know the class.
+A Tensor is told by its `from_array`; this module does not know the class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import devices, dtypes
 from minorm.kernels import select
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
@@ -29,7 +29,7 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
         a, b = first.array, last.array
         if a.dtype is b.dtype and a.shape == b.shape and not (real and a.dtype not in dtypes.FLOATS):
             return values
-    like = next(v for v in values if hasattr(v, "spawn"))
+    like = next(v for v in values if hasattr(v, "from_array"))
     common = like.array.dtype
     if common not in dtypes.FLOATS or not all(_agrees(v, common) for v in values):
         common = _common_type(operation, values, real)
@@ -67,23 +67,23 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
-    if hasattr(value, "spawn"):
+    if hasattr(value, "from_array"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
     if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
         fix = f"; {conversion('x', value)}" if is_foreign(value) else ""
         raise TypeError(f"{operation}: operand is {kind_of(value)}; expected a Tensor, an array or a number{fix}")
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
-        return like.spawn(np.asarray(value, dtype), None, 0)
+        return like.from_array(np.asarray(value, dtype))
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.spawn(select.scalar(value, dtype, like.array), None, 0)
+        return like.from_array(devices.scalar(value, dtype, like.array))
     array = select.as_array(value)
-    if (there := select.device_of(array)) != like.device:
+    if (there := devices.device_of(array)) != like.device:
         raise RuntimeError(
             f"{operation}: operands are on {like.device} and {there}; expected one device; "
             f"use minorm.tensor(array, device={like.device!r})"
         )
-    with select.guard(array):
-        return like.spawn(array.astype(dtype, copy=False), None, 0)
+    with devices.on_device_of(array):
+        return like.from_array(array.astype(dtype, copy=False))
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:
@@ -113,3 +113,19 @@ def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple([n.__index__() for n in sizes])
     except AttributeError:
         raise TypeError(f"{operation}: {sizes} holds something that is no integer") from None
+
+
+def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
+    """The axes that `dim` names: all of them for None and for (); none of a 0-d tensor, where 0 and -1 name nothing."""
+    if dim is None or dim == ():
+        return tuple(range(x.ndim))
+    if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
+        return ()
+    return axes_of(operation, dim, x)
+
+
+def plain(value: Any) -> Any:
+    """Arrays in place of the Tensors of an index or a value."""
+    if hasattr(value, "from_array"):
+        return value.array
+    return tuple(plain(v) for v in value) if isinstance(value, tuple) else value

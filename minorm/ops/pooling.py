@@ -9,8 +9,9 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.devices import device_of, to_device
 from minorm.kernels.reference.pool import output_shape, reached  # noqa: F401  the lengths of results, for who checks them
-from minorm.kernels.select import backend, contiguous, device_of, to_device
+from minorm.kernels.select import backend, contiguous
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

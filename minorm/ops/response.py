@@ -12,7 +12,8 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend, device_of
+from minorm.devices import device_of
+from minorm.kernels.select import backend
 from minorm.ops.reduction import maximum_of
 
 LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32

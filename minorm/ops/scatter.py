@@ -8,7 +8,8 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.select import backend, beside
+from minorm.devices import to_device_of
+from minorm.kernels.select import backend
 
 
 class Scatter(Function):
@@ -69,7 +70,7 @@ class ScatterElements(Scatter):
     """y[index[i, j], j] = updates[i, j] for axis 0, and so on."""
 
     def places_of(self, index, x, axis):
-        where = [beside(a, x) for a in np.indices(index.shape, sparse=True)]
+        where = [to_device_of(a, x) for a in np.indices(index.shape, sparse=True)]
         where[axis] = index
         return tuple(where)
 

@@ -60,10 +60,10 @@ class Adam(Optimizer):
             state = self._state_of(p)
             if not state:
                 state["step"] = 0
-                state["exp_avg"] = np.zeros_like(p.data)
-                state["exp_avg_sq"] = np.zeros_like(p.data)
+                state["exp_avg"] = np.zeros_like(p.array)
+                state["exp_avg_sq"] = np.zeros_like(p.array)
             if amsgrad and "max_exp_avg_sq" not in state:
-                state["max_exp_avg_sq"] = np.zeros_like(p.data)
+                state["max_exp_avg_sq"] = np.zeros_like(p.array)
             state["step"] = step = state["step"] + 1
             steps.append(step)
             means.append(state["exp_avg"])
@@ -71,7 +71,7 @@ class Adam(Optimizer):
             if amsgrad:
                 peaks.append(state["max_exp_avg_sq"])
         beta1, beta2 = group["betas"]
-        arrays = [p.data for p in parameters]
+        arrays = [p.array for p in parameters]
         backend(arrays[0]).update.adam(
             arrays,
             gradients,

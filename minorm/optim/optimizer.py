@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
@@ -108,8 +109,8 @@ class Optimizer(Checked):
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
-                    with select.guard(parameter.grad.data):
-                        parameter.grad.data[...] = 0
+                    with devices.on_device_of(parameter.grad.array):
+                        parameter.grad.array[...] = 0
                     parameter.grad.version.count += 1
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -118,7 +119,7 @@ class Optimizer(Checked):
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
-                gradients = [p.grad.data for p in parameters]
+                gradients = [p.grad.array for p in parameters]
                 self._check_gradients(parameters, gradients)
                 self._follow(group, parameters)
                 self._update_each_device(group, parameters, gradients)
@@ -128,7 +129,7 @@ class Optimizer(Checked):
 
     def _check_gradients(self, parameters: list[Tensor], gradients: list[Any]) -> None:
         for p, g in zip(parameters, gradients, strict=True):
-            data = p.data
+            data = p.array
             if g.shape != data.shape or g.dtype != data.dtype:
                 raise ValueError(
                     f"{self._name}: the gradient of a parameter is {g.dtype} of shape {g.shape}; "
@@ -138,7 +139,7 @@ class Optimizer(Checked):
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
         """Bring the state to where the parameters are, where model.to(device) has moved them since the last step."""
         known = self._places.get(id(group["params"]))
-        if known == _CPU and all(type(p.data) is np.ndarray for p in parameters):
+        if known == _CPU and all(type(p.array) is np.ndarray for p in parameters):
             return
         places = {p.device for p in parameters}
         if places == known:
@@ -151,19 +152,19 @@ class Optimizer(Checked):
                 )
             for name, value in self.state.get(p, {}).items():
                 if select.is_array(value):
-                    self.state[p][name] = select.to_device(value, p.device)
+                    self.state[p][name] = devices.to_device(value, p.device)
         self._places[id(group["params"])] = places
 
     def _update_each_device(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         if len(self._places[id(group["params"])]) == 1:
-            with select.guard(parameters[0].data):
+            with devices.on_device_of(parameters[0].array):
                 self._update(group, parameters, gradients)
             return
         by_device: dict[str, list[int]] = {}
         for i, p in enumerate(parameters):
             by_device.setdefault(p.device, []).append(i)
         for chosen in by_device.values():
-            with select.guard(parameters[chosen[0]].data):
+            with devices.on_device_of(parameters[chosen[0]].array):
                 self._update(group, [parameters[i] for i in chosen], [gradients[i] for i in chosen])
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
@@ -229,7 +230,7 @@ class Optimizer(Checked):
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
         """A copy of a state array in the parameter's type, or the number."""
-        array = value.data if isinstance(value, Tensor) else value
+        array = value.array if isinstance(value, Tensor) else value
         if name == "step":
             return int(array)  # PyTorch keeps it as a tensor of one float
         if not select.is_array(array):
@@ -239,8 +240,8 @@ class Optimizer(Checked):
                 f"{self._name}.load_state_dict: {name} of parameter {key} has shape {array.shape}; "
                 f"expected {parameter.shape}, as the parameter"
             )
-        moved = select.to_device(array, parameter.device)
-        with select.guard(moved):
+        moved = devices.to_device(array, parameter.device)
+        with devices.on_device_of(moved):
             return moved.astype(parameter.dtype, order="C", copy=moved is array)
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ class SGD(Optimizer):
             )
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
-        arrays = [p.data for p in parameters]
+        arrays = [p.array for p in parameters]
         settings = {name: group[name] for name in self.defaults}
         sgd = backend(arrays[0]).update.sgd
         if not group["momentum"]:
@@ -66,7 +66,7 @@ class SGD(Optimizer):
             state = self._state_of(p)
             buffer = state.get("momentum_buffer")
             if buffer is None:
-                buffer = state["momentum_buffer"] = np.zeros_like(p.data)
+                buffer = state["momentum_buffer"] = np.zeros_like(p.array)
                 fresh.append(i)
             buffers.append(buffer)
         if fresh and group["dampening"]:

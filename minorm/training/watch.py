@@ -45,7 +45,7 @@ class BatchNormWatch:
     def step(self) -> None:
         """Note the running statistics as they are now."""
         for name, module in self._modules.items():
-            self._seen[name].append((module.running_mean.data.copy(), module.running_var.data.copy()))
+            self._seen[name].append((module.running_mean.array.copy(), module.running_var.array.copy()))
 
     def running(self, name: str) -> tuple[Any, Any]:
         """(mean, var) after each step."""

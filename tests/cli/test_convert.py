@@ -36,7 +36,7 @@ def test_a_training_graph_down_and_up_again(tmp_path: Path, capsys: pytest.Captu
     assert norms[0] == "BatchNormalization"
     for name in (down, tmp_path / "up.onnx"):
         results = zip(mo.load(path)(x), mo.load(name)(x), strict=True)
-        assert all(np.allclose(a.data, b.data, atol=1e-5) for a, b in results)
+        assert all(np.allclose(a.array, b.array, atol=1e-5) for a, b in results)
 
 
 def test_what_onnxruntime_does_not_run_is_written_with_a_note(

@@ -50,7 +50,7 @@ def test_values_and_gradients(rng: np.random.Generator, case: Any) -> None:
     want = np.einsum(equation.replace(" ", ""), *arrays)
     y = einsum(equation, *map(mn.tensor, arrays))
     assert y.shape == want.shape
-    np.testing.assert_allclose(y.data, want, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(y.array, want, rtol=1e-13, atol=1e-13)
     gradcheck(lambda *tensors: einsum(equation, *tensors), *arrays)
 
 
@@ -65,7 +65,7 @@ def test_any_equation(data: Any) -> None:
     arrays = [rng.normal(size=[own[c] for c in term]) for term, own in zip(terms, stretched, strict=True)]
     equation = f"{','.join(terms)}->{result}"
     want = np.einsum(equation, *arrays)
-    np.testing.assert_allclose(einsum(equation, *map(mn.tensor, arrays)).data, want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(einsum(equation, *map(mn.tensor, arrays)).array, want, rtol=1e-12, atol=1e-12)
 
 
 def test_integers_stay_what_they_are() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.ops.layout import CopiedLayout
 from minorm.tensor import Tensor
 
@@ -75,7 +75,7 @@ def test_rms_norms_own_eps_is_pytorchs(dtype, rng):
     x = rng.standard_normal((4, 8)) * 1e-3
     y = F.rms_norm(mn.tensor(x, dtype=dtype), 8)
     theirs = torch.nn.functional.rms_norm(torch.tensor(x, dtype=getattr(torch, dtype)), (8,))
-    np.testing.assert_allclose(y.data.astype("d"), theirs.double(), rtol=2 * float(ml_dtypes.finfo(y.dtype).eps))
+    np.testing.assert_allclose(y.array.astype("d"), theirs.double(), rtol=2 * float(ml_dtypes.finfo(y.dtype).eps))
 
 
 # What PyTorch does not have
@@ -86,9 +86,9 @@ def test_one_scale_a_group(rng):
     w, b = rng.standard_normal((2, 3))
     y = F.group_norm(*[Tensor(x)], 3, Tensor(w), Tensor(b))
     xhat, _ = over(x.reshape(2, 3, 8), (2,))
-    np.testing.assert_allclose(y.data.reshape(2, 3, 8), xhat * w[:, None] + b[:, None], atol=1e-12)
+    np.testing.assert_allclose(y.array.reshape(2, 3, 8), xhat * w[:, None] + b[:, None], atol=1e-12)
     y = F.group_norm(Tensor(x), 1, Tensor(w[:1]), Tensor(b[:1]))
-    np.testing.assert_allclose(y.data.reshape(2, -1), over(x.reshape(2, -1), (1,))[0] * w[0] + b[0], atol=1e-12)
+    np.testing.assert_allclose(y.array.reshape(2, -1), over(x.reshape(2, -1), (1,))[0] * w[0] + b[0], atol=1e-12)
 
 
 def test_statistics_over_the_batch_alone(rng):
@@ -96,24 +96,24 @@ def test_statistics_over_the_batch_alone(rng):
     w, b, mean, var = rng.standard_normal((4, 3, 4, 5)) ** 2 + 0.1
     running = [Tensor(mean.copy()), Tensor(var.copy())]
     y = F.batch_norm(Tensor(x), *running, Tensor(w), Tensor(b), True)
-    np.testing.assert_allclose(y.data, over(x, (0,))[0] * w + b, atol=1e-12)
-    np.testing.assert_allclose(running[0].data, 0.9 * mean + 0.1 * x.mean(0))
-    np.testing.assert_allclose(running[1].data, 0.9 * var + 0.1 * x.var(0))
+    np.testing.assert_allclose(y.array, over(x, (0,))[0] * w + b, atol=1e-12)
+    np.testing.assert_allclose(running[0].array, 0.9 * mean + 0.1 * x.mean(0))
+    np.testing.assert_allclose(running[1].array, 0.9 * var + 0.1 * x.var(0))
     y = F.batch_norm(Tensor(x), *running, Tensor(w), Tensor(b))
-    np.testing.assert_allclose(y.data, (x - running[0].data) / np.sqrt(running[1].data + 1e-5) * w + b, atol=1e-12)
+    np.testing.assert_allclose(y.array, (x - running[0].array) / np.sqrt(running[1].array + 1e-5) * w + b, atol=1e-12)
 
 
 def test_mean_variance_norm_adds_eps_to_the_standard_deviation(rng):
     x = rng.standard_normal((4, 3, 5))
     y = F.mean_variance_norm(Tensor(x), (0, -1), 0.5)
     np.testing.assert_allclose(
-        y.data, (x - x.mean((0, 2), keepdims=True)) / (x.std((0, 2), keepdims=True) + 0.5), atol=1e-12
+        y.array, (x - x.mean((0, 2), keepdims=True)) / (x.std((0, 2), keepdims=True) + 0.5), atol=1e-12
     )
     constant = Tensor(np.full((2, 3, 4, 4), 5.0), True)
     y = F.mean_variance_norm(constant)
     y.sum().backward()
-    np.testing.assert_array_equal(y.data, 0)
-    np.testing.assert_allclose(constant.grad.data, 0, atol=1e-6)
+    np.testing.assert_array_equal(y.array, 0)
+    np.testing.assert_allclose(constant.grad.array, 0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_normalization_of_any_axes(axes, groups, scale, reduced, rng):
     else:
         expected = over(x.reshape(2, groups, -1), (2,))[0].reshape(x.shape)
         s, b = (np.repeat(p, 6 // p.shape[1], 1) for p in (s, b))
-    np.testing.assert_allclose(y.data, expected * s + b, atol=1e-12)
+    np.testing.assert_allclose(y.array, expected * s + b, atol=1e-12)
 
 
 # Running statistics
@@ -150,10 +150,10 @@ def test_running_statistics_are_onnx(rng):
     x = rng.standard_normal((4, 3, 5))
     mean, var, batches = mn.zeros(3), mn.ones(3), mn.zeros((), dtype=mn.int64)
     F.batch_norm(Tensor(x), mean.double(), var.double(), training=True)  # copies: nothing changes here
-    np.testing.assert_array_equal(mean.data, 0)
+    np.testing.assert_array_equal(mean.array, 0)
     F.batch_norm(Tensor(x.astype("f")), mean, var, None, None, True, 0.75, num_batches_tracked=batches)
-    np.testing.assert_allclose(mean.data, 0.25 * x.mean((0, 2)), rtol=1e-5)
-    np.testing.assert_allclose(var.data, 0.75 + 0.25 * x.var((0, 2)), rtol=1e-5)
+    np.testing.assert_allclose(mean.array, 0.25 * x.mean((0, 2)), rtol=1e-5)
+    np.testing.assert_allclose(var.array, 0.75 + 0.25 * x.var((0, 2)), rtol=1e-5)
     assert batches.item() == 1
 
 
@@ -162,8 +162,8 @@ def test_cumulative_average(rng):
     mean, var, batches = mn.zeros(2), mn.ones(2), mn.zeros((), dtype=mn.int64)
     for batch in x:
         F.batch_norm(Tensor(batch), mean, var, None, None, True, None, num_batches_tracked=batches)
-    np.testing.assert_allclose(mean.data, x.mean((0, 1, 3)), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(var.data, x.var((1, 3)).mean(0), rtol=1e-5)
+    np.testing.assert_allclose(mean.array, x.mean((0, 1, 3)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(var.array, x.var((1, 3)).mean(0), rtol=1e-5)
     assert batches.item() == 3
 
 
@@ -187,16 +187,16 @@ def test_running_statistics_stay(how):
             raise MemoryError
 
         with pytest.raises(MemoryError):
-            F.batch_norm(x, mean, var, training=True, backend=Pieces(apply=apply), **arguments)
+            F.batch_norm(x, mean, var, training=True, backend=PartialBackend(apply=apply), **arguments)
     elif how == "read-only variance":
-        var.data.flags.writeable = False
+        var.array.flags.writeable = False
         with pytest.raises(ValueError, match="running_var is read-only"):
             F.batch_norm(x, mean, var, training=True, **arguments)
     else:
         with pytest.raises(ValueError, match="weight"):
             F.batch_norm(x, mean, var, mn.ones(4), training=True, **arguments)
-    np.testing.assert_array_equal(mean.data, 0)
-    np.testing.assert_array_equal(var.data, 1)
+    np.testing.assert_array_equal(mean.array, 0)
+    np.testing.assert_array_equal(var.array, 1)
     assert batches.item() == 0
     assert mean.version.count == 0
 
@@ -213,10 +213,10 @@ def test_an_error_after_the_kernel_leaves_running_statistics(monkeypatch, rng):
         patch.setattr(CopiedLayout, "result", fail)
         with pytest.raises(MemoryError):
             F.instance_norm(Tensor(x), mean, var)
-    np.testing.assert_array_equal(mean.data, 0)
-    np.testing.assert_array_equal(var.data, 1)
+    np.testing.assert_array_equal(mean.array, 0)
+    np.testing.assert_array_equal(var.array, 1)
     F.instance_norm(Tensor(x), mean, var)
-    np.testing.assert_allclose(mean.data, 0.1 * x.mean((0, 2, 3, 4)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(mean.array, 0.1 * x.mean((0, 2, 3, 4)), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("step", [-1, 2])
@@ -226,24 +226,24 @@ def test_running_statistics_with_gaps_are_changed_where_they_lie(step, rng):
     memory[1] = 1
     mean, var = (Tensor(row[::step][:3]) for row in memory)
     F.batch_norm(Tensor(x), mean, var, training=True)
-    np.testing.assert_allclose(mean.data, 0.1 * x.mean((0, 2)))
-    np.testing.assert_allclose(var.data, 0.9 + 0.1 * x.var((0, 2)))
+    np.testing.assert_allclose(mean.array, 0.1 * x.mean((0, 2)))
+    np.testing.assert_allclose(var.array, 0.9 + 0.1 * x.var((0, 2)))
     assert (memory != [[0], [1]]).sum() == 6
     y = F.batch_norm(Tensor(x), mean, var)
     column = (3, 1)
-    expected = (x - mean.data.reshape(column)) / np.sqrt(var.data.reshape(column) + 1e-5)
-    np.testing.assert_allclose(y.data, expected, atol=1e-12)
+    expected = (x - mean.array.reshape(column)) / np.sqrt(var.array.reshape(column) + 1e-5)
+    np.testing.assert_allclose(y.array, expected, atol=1e-12)
 
 
 def test_integers_of_numpy_are_integers(rng):
     x = Tensor(rng.standard_normal((2, 6, 4, 5)))
     same = np.testing.assert_array_equal
-    same(F.group_norm(x, np.int64(3)).data, F.group_norm(x, 3).data)
-    same(F.layer_norm(x, np.int32(5)).data, F.layer_norm(x, 5).data)
-    same(F.layer_norm(x, np.array([4, 5])).data, F.layer_norm(x, (4, 5)).data)
+    same(F.group_norm(x, np.int64(3)).array, F.group_norm(x, 3).array)
+    same(F.layer_norm(x, np.int32(5)).array, F.layer_norm(x, 5).array)
+    same(F.layer_norm(x, np.array([4, 5])).array, F.layer_norm(x, (4, 5)).array)
     for axes in (np.int64(0b1100), np.array([2, 3]), [2, np.int64(3)], range(2, 4)):
-        same(F.normalization(x, axes=axes).data, F.normalization(x, axes=(2, 3)).data)
-    same(F.mean_variance_norm(x, np.array([0, 2, 3]), np.float32(0)).data, F.mean_variance_norm(x, eps=0).data)
+        same(F.normalization(x, axes=axes).array, F.normalization(x, axes=(2, 3)).array)
+    same(F.mean_variance_norm(x, np.array([0, 2, 3]), np.float32(0)).array, F.mean_variance_norm(x, eps=0).array)
 
 
 def test_what_used_the_old_statistics_knows_that_they_changed():
@@ -292,7 +292,7 @@ X, ONES = mn.randn(2, 6, 4, 4), mn.ones(6)
         (lambda: F.layer_norm(X, 4, eps=None), TypeError, "layer_norm: eps is None; expected a number"),
         (lambda: F.rms_norm(X, 4, eps=np.ones(4)), TypeError, "rms_norm: eps is array.*; expected a number"),
         (lambda: F.batch_norm(X.long(), None, None, training=True), TypeError, "x is int64; expected a float type"),
-        (lambda: F.batch_norm(X.data, None, None, training=True), TypeError, "x is ndarray; expected a Tensor"),
+        (lambda: F.batch_norm(X.array, None, None, training=True), TypeError, "x is ndarray; expected a Tensor"),
         (lambda: F.instance_norm(mn.randn(2, 3, 1)), ValueError, r"one position per channel.*\(2, 3, 1\)"),
         (lambda: F.instance_norm(mn.randn(2, 3)), ValueError, r"expected \(N, C, \*positions\)"),
         (lambda: F.instance_norm(X, use_input_stats=False), ValueError, "use_input_stats=False"),

@@ -127,7 +127,7 @@ def lay_out(x, last):
 def test_forward_at_any_offset(op, offset, last, rng):
     x = lay_out((rng.standard_normal(op.shape) + offset).astype(np.float32), last)
     w, b = np.ones(op.weight, np.float32), np.zeros(op.weight, np.float32)
-    assert np.abs(op.f(*map(Tensor, (x, w, b))).data - op.forward(x, w, b)).max() < 5e-6
+    assert np.abs(op.f(*map(Tensor, (x, w, b))).array - op.forward(x, w, b)).max() < 5e-6
 
 
 @both_layouts
@@ -139,7 +139,7 @@ def test_one_outlier_leaves_the_variance_exact(op, offset, outlier, last, rng):
     x = (rng.standard_normal(op.shape) + offset).astype(np.float32)
     x.reshape(-1)[0] = outlier
     w, b = np.ones(op.weight, np.float32), np.zeros(op.weight, np.float32)
-    y = op.f(*map(Tensor, (lay_out(x, last), w, b))).data.astype(np.float64).reshape(op.split)
+    y = op.f(*map(Tensor, (lay_out(x, last), w, b))).array.astype(np.float64).reshape(op.split)
     mean, var = op.statistics(x)
     kept = tuple(slice(None) if i not in op.axes else 0 for i in range(y.ndim))
     found = (y - y.mean(op.axes, keepdims=True) if op.centered else y)[kept] / (x.reshape(op.split) - mean)[kept]
@@ -161,7 +161,7 @@ def test_backward_at_any_offset(op, offset, last, rng):
         if name == "db" and not op.has_bias:
             assert tensor.grad is None
             continue
-        error = np.linalg.norm(tensor.grad.data - want) / np.linalg.norm(want)
+        error = np.linalg.norm(tensor.grad.array - want) / np.linalg.norm(want)
         assert error < 1e-6, (name, error)
 
 
@@ -181,7 +181,7 @@ def test_evaluation_is_exact_on_the_stored_statistics(shape, of_statistics, offs
         functions.append(lambda *a: F.instance_norm(*a, use_input_stats=False))
     for f in functions:
         y = f(*[Tensor(a) for a in (x, mean, var, w, b)])
-        assert (np.abs(y.data - expected) / (1 + np.abs(expected))).max() < 1e-6
+        assert (np.abs(y.array - expected) / (1 + np.abs(expected))).max() < 1e-6
 
 
 @both_layouts
@@ -191,9 +191,9 @@ def test_constant_input_gives_the_bias(op, value, last, rng):
     x = Tensor(lay_out(np.full(op.shape, value, np.float32), last), True)
     w, b = map(Tensor, op.parameters(rng))
     y = op.f(x, w, b)
-    np.testing.assert_array_equal(y.data, op.forward(np.zeros(op.shape), w.data, b.data).astype(np.float32))
+    np.testing.assert_array_equal(y.array, op.forward(np.zeros(op.shape), w.array, b.array).astype(np.float32))
     y.backward(rng.standard_normal(op.shape).astype(np.float32))
-    assert np.isfinite(x.grad.data).all()
+    assert np.isfinite(x.grad.array).all()
 
 
 @both_layouts
@@ -203,7 +203,7 @@ def test_magnitudes(op, magnitude, last, rng):
     """Squares that leave float32's range; 1e-40 is a denormal number itself, and must not be taken for 0."""
     x = lay_out((rng.standard_normal(op.shape) * magnitude).astype(np.float32), last)
     w, b = np.ones(op.weight, np.float32), np.zeros(op.weight, np.float32)
-    y = op.f(*map(Tensor, (x, w, b))).data
+    y = op.f(*map(Tensor, (x, w, b))).array
     assert np.isfinite(y).all()
     rstd = 1 / op.eps if op.f is mean_variance else 1 / np.sqrt(op.eps)
     smallest = 2.0**-149 * rstd if magnitude < 1e-38 else 0  # the last place of a mean that small
@@ -217,7 +217,7 @@ def test_nan_and_infinity_stay_in_their_statistic(op, bad, last, rng):
     x = rng.standard_normal(op.shape).astype(np.float32)
     x.reshape(-1)[7] = bad
     w, b = np.ones(op.weight, np.float32), np.zeros(op.weight, np.float32)
-    y = op.f(*map(Tensor, (lay_out(x, last), w, b))).data.reshape(op.split)
+    y = op.f(*map(Tensor, (lay_out(x, last), w, b))).array.reshape(op.split)
     with np.errstate(all="ignore"):
         expected = op.forward(x, w, b).reshape(op.split)
     touched = np.broadcast_to(~np.isfinite(x.reshape(op.split)).all(op.axes, keepdims=True), op.split)
@@ -253,13 +253,13 @@ def test_16_bit_results_are_within_one_unit_of_the_last_place(op, dtype, params,
     assert y.dtype == dtype
     exact = op.forward(x, w, b)
     terms = np.abs(exact - op.forward(x, w, 0 * b)) + np.abs(op.forward(x, w, 0 * b))
-    assert (np.abs(y.data.astype(np.float64) - exact) <= one_unit(exact, dtype) + 5e-7 * terms).all()
+    assert (np.abs(y.array.astype(np.float64) - exact) <= one_unit(exact, dtype) + 5e-7 * terms).all()
     y.backward(Tensor(dy))
     for want, tensor in zip(op.backward(dy, x, w), inputs, strict=True):
         if tensor.grad is None:
             continue
         assert tensor.grad.dtype == tensor.dtype
-        error = np.abs(tensor.grad.data.astype(np.float64) - want)
+        error = np.abs(tensor.grad.array.astype(np.float64) - want)
         assert (error <= 0.51 * one_unit(want, tensor.dtype) + 1e-5 * np.abs(want).max()).all()
 
 
@@ -274,7 +274,7 @@ def test_compute_dtype_is_honoured_forward_and_backward(op, last, rng):
         inputs = [Tensor(a, True) for a in (x, w, b)]
         y = op.f(*inputs, **options)
         y.backward(Tensor(dy))
-        return [y.data, *(t.grad.data for t in inputs if t.grad is not None)]
+        return [y.array, *(t.grad.array for t in inputs if t.grad is not None)]
 
     expected = [op.forward(x, w, b), *op.backward(dy, x, w)]
     for i, (narrow, wide, exact) in enumerate(zip(run(), run(compute_dtype=mn.float64), expected, strict=False)):
@@ -302,7 +302,7 @@ def test_compute_dtype_of_an_evaluation(statistic, rng):
         inputs = [Tensor(a, True) for a in arrays]
         y = function(*inputs, False, **options)
         y.backward(Tensor(dy.astype(y.dtype)))
-        found.append([y.data, *(t.grad.data for t in inputs)])
+        found.append([y.array, *(t.grad.array for t in inputs)])
     for narrow, asked, exact in zip(*found, strict=True):
         assert asked.dtype == np.float32
         np.testing.assert_array_equal(asked, exact.astype(np.float32))
@@ -318,8 +318,8 @@ def test_compute_dtype_of_mean_variance_norm(rng):
         tensor = Tensor(a, True)
         y.append(F.mean_variance_norm(tensor, **options))
         y[-1].backward(Tensor(np.cos(x).astype(a.dtype)))
-        dx.append(tensor.grad.data)
-    for narrow, asked, exact in ([t.data for t in y], dx):
+        dx.append(tensor.grad.array)
+    for narrow, asked, exact in ([t.array for t in y], dx):
         assert asked.dtype == np.float32
         assert (narrow != asked).mean() > 0.01
         np.testing.assert_array_equal(asked, exact.astype(np.float32))
@@ -331,7 +331,7 @@ def test_compute_dtype_of_16_bit_data(op, dtype, rng):
     """bfloat16 at an offset: y of float32 statistics and of float64 ones round alike nearly always, and to one unit."""
     x = (rng.standard_normal(op.shape) + 10).astype(dtype)
     w, b = op.parameters(rng)
-    y = op.f(*map(Tensor, (x, w, b)), compute_dtype="float64").data
+    y = op.f(*map(Tensor, (x, w, b)), compute_dtype="float64").array
     assert y.dtype == dtype
     exact = op.forward(x, w, b)
     assert (np.abs(y.astype(np.float64) - exact) <= 0.5000001 * one_unit(exact, dtype)).all()
@@ -363,7 +363,7 @@ def test_parameters_of_another_type_than_the_data(op, types, rng):
         if got is not None:
             assert got.dtype == dtype
             unit = max(float(ml_dtypes.finfo(of).eps) for of in (dtype, dtypes.compute_type(of_x)))
-            np.testing.assert_allclose(got.data.astype("d"), want, rtol=unit, atol=4 * unit * np.abs(want).max())
+            np.testing.assert_allclose(got.array.astype("d"), want, rtol=unit, atol=4 * unit * np.abs(want).max())
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
@@ -391,7 +391,7 @@ def test_data_parameters_and_statistics_of_three_types(types, training, rng):
         expected = (0.9 * m + 0.1 * batch_mean, 0.9 * v + 0.1 * batch_var)
         for found, want in zip(running, expected, strict=True):
             assert found.dtype == of_stats
-            np.testing.assert_allclose(found.data.astype("d"), want, atol=4 * float(ml_dtypes.finfo(of_stats).eps))
+            np.testing.assert_allclose(found.array.astype("d"), want, atol=4 * float(ml_dtypes.finfo(of_stats).eps))
     else:
         column = (16, 1, 1)
         rstd = 1 / np.sqrt(v + 1e-5)
@@ -403,9 +403,9 @@ def test_data_parameters_and_statistics_of_three_types(types, training, rng):
         for tensor, want in zip(running, statistics, strict=True):
             assert tensor.grad.dtype == of_stats
             scale = max(float(ml_dtypes.finfo(of_stats).eps), 1e-6)
-            np.testing.assert_allclose(tensor.grad.data.astype("d"), want, atol=4 * scale * np.abs(want).max())
-    assert (np.abs(y.data.astype("d") - exact) <= unit * np.maximum(np.abs(exact), 1)).all()
+            np.testing.assert_allclose(tensor.grad.array.astype("d"), want, atol=4 * scale * np.abs(want).max())
+    assert (np.abs(y.array.astype("d") - exact) <= unit * np.maximum(np.abs(exact), 1)).all()
     for tensor, want in zip(inputs, gradients, strict=True):
         assert tensor.grad.dtype == tensor.dtype
         scale = max(float(ml_dtypes.finfo(tensor.dtype).eps), 1e-6)
-        np.testing.assert_allclose(tensor.grad.data.astype("d"), want, atol=4 * scale * np.abs(want).max())
+        np.testing.assert_allclose(tensor.grad.array.astype("d"), want, atol=4 * scale * np.abs(want).max())

@@ -105,13 +105,13 @@ def test_every_setting_that_pytorch_takes_and_no_other(rank: int) -> None:
         y = getattr(F, name)(ours, **options)
         where = (name, options, size)
         assert y.shape == tuple(expected.shape), where
-        np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=1e-12, atol=1e-12, err_msg=str(where))
+        np.testing.assert_allclose(y.array, expected.detach().numpy(), rtol=1e-12, atol=1e-12, err_msg=str(where))
         dy = rng.standard_normal(y.shape)
         y.backward(dy)
-        assert np.isfinite(ours.grad.data).all(), where
-        if np.isfinite(y.data).all():
+        assert np.isfinite(ours.grad.array).all(), where
+        if np.isfinite(y.array).all():
             expected.backward(torch.from_numpy(dy))
-            np.testing.assert_allclose(ours.grad.data, theirs.grad.numpy(), 1e-11, 1e-11, err_msg=str(where))
+            np.testing.assert_allclose(ours.grad.array, theirs.grad.numpy(), 1e-11, 1e-11, err_msg=str(where))
         taken += 1
         k = options["kernel_size"]
         larger += any(n < m for n, m in zip(size, k if isinstance(k, tuple) else (k,) * rank, strict=True))
@@ -121,9 +121,9 @@ def test_every_setting_that_pytorch_takes_and_no_other(rank: int) -> None:
 def test_the_average_of_a_plane_far_smaller_than_the_window() -> None:
     for dtype in (mn.float64, mn.float32, mn.float16):
         x = mn.randn(2, 3, 7, 7).to(dtype).requires_grad_(True)
-        wide = x.data.astype(np.float64)
-        np.testing.assert_allclose(F.max_pool2d(x, 2560, ceil_mode=True).data, wide.max((2, 3), keepdims=True))
+        wide = x.array.astype(np.float64)
+        np.testing.assert_allclose(F.max_pool2d(x, 2560, ceil_mode=True).array, wide.max((2, 3), keepdims=True))
         y = F.avg_pool2d(x, 2560, ceil_mode=True)
-        np.testing.assert_allclose(y.data, wide.mean((2, 3), keepdims=True), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(y.array, wide.mean((2, 3), keepdims=True), rtol=1e-3, atol=1e-4)
         y.sum().backward()
-        np.testing.assert_allclose(x.grad.data, np.full(x.shape, 1 / 49), rtol=1e-3)
+        np.testing.assert_allclose(x.grad.array, np.full(x.shape, 1 / 49), rtol=1e-3)

@@ -19,7 +19,7 @@ def there_and_back(x: mn.Tensor, scale: mn.Tensor, zero: mn.Tensor, axis: int = 
 def test_half_way_goes_to_the_even_one_and_ends_hold() -> None:
     x = mn.tensor(np.array([0.5, 1.5, 2.5, -0.5, -1.5, 300, -300, np.inf, -np.inf, np.nan], np.float32))
     q = F.quantize(x, mn.tensor(np.float32(1)), dtype=mn.int8)
-    assert (q.dtype, q.data.tolist()) == (np.int8, [0, 2, 2, 0, -2, 127, -128, 127, -128, 0])
+    assert (q.dtype, q.array.tolist()) == (np.int8, [0, 2, 2, 0, -2, 127, -128, 127, -128, 0])
 
 
 @pytest.mark.parametrize("dtype", [mn.int8, mn.uint8, mn.int16, mn.uint16], ids=str)
@@ -28,8 +28,8 @@ def test_every_number_comes_back(dtype: Any) -> None:
     q = np.arange(ends.min, ends.max + 1, 7).astype(dtype)
     scale, zero = mn.tensor(np.float32(0.3)), mn.tensor(np.array(ends.min + 90, dtype))
     x = F.dequantize(mn.tensor(q), scale, zero)
-    np.testing.assert_allclose(x.data, (q.astype(np.float64) - ends.min - 90) * 0.3, rtol=1e-6)
-    np.testing.assert_array_equal(F.quantize(x, scale, zero).data, q)
+    np.testing.assert_allclose(x.array, (q.astype(np.float64) - ends.min - 90) * 0.3, rtol=1e-6)
+    np.testing.assert_array_equal(F.quantize(x, scale, zero).array, q)
 
 
 def test_large_integers_lose_nothing_before_the_product() -> None:
@@ -61,9 +61,9 @@ def test_gradients_as_pytorchs_fake_quantization(
     ours = [mn.Tensor(a, True) for a in (x, scale)]
     y = there_and_back(*ours, mn.tensor(zero.astype(dtype)))
     (y * mn.tensor(weights)).sum().backward()
-    np.testing.assert_allclose(y.data, want.detach().numpy(), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(ours[0].grad.data, theirs[0].grad.numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(ours[1].grad.data, theirs[1].grad.numpy(), rtol=2e-4)
+    np.testing.assert_allclose(y.array, want.detach().numpy(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ours[0].grad.array, theirs[0].grad.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours[1].grad.array, theirs[1].grad.numpy(), rtol=2e-4)
 
 
 @pytest.mark.parametrize("length", [5, 6])
@@ -77,20 +77,20 @@ def test_blocks(rng: np.random.Generator, length: int) -> None:
     z = np.repeat(zero.astype(np.int64), 2, 1)[:, :length]
     q = np.rint(x / wide) + z
     cut = np.clip(q, 0, 255)
-    np.testing.assert_allclose(y.data, (cut - z) * wide, rtol=1e-13)
+    np.testing.assert_allclose(y.array, (cut - z) * wide, rtol=1e-13)
     y.sum().backward()
     inside = cut == q
-    np.testing.assert_array_equal(given[0].grad.data, inside * 1.0)
+    np.testing.assert_array_equal(given[0].grad.array, inside * 1.0)
     each = cut - z - np.where(inside, x / wide, 0)  # Esser et al., equation 3
     np.testing.assert_allclose(
-        given[1].grad.data, np.add.reduceat(each, range(0, length, 2), 1), rtol=1e-12, atol=1e-12
+        given[1].grad.array, np.add.reduceat(each, range(0, length, 2), 1), rtol=1e-12, atol=1e-12
     )
 
 
 def test_a_block_beyond_any_length() -> None:
     x, scale = mn.ones(2, 3), mn.ones(2, 1)
     y = F.dequantize(F.quantize(x, scale, block_size=2**60), scale, block_size=2**60)
-    np.testing.assert_array_equal(y.data, x.data)
+    np.testing.assert_array_equal(y.array, x.array)
 
 
 def test_integers_alone_have_no_gradient() -> None:
@@ -109,7 +109,7 @@ def test_dynamic(x: Any) -> None:
     low, high = min(0, x.min(initial=0)), max(0, x.max(initial=0))
     assert scale.item() == pytest.approx((high - low) / 255 or 1)
     assert (q.dtype, zero.dtype) == (np.uint8, np.uint8)
-    np.testing.assert_allclose((q.data.astype(int) - int(zero.item())) * scale.item(), x, atol=scale.item() * 0.51)
+    np.testing.assert_allclose((q.array.astype(int) - int(zero.item())) * scale.item(), x, atol=scale.item() * 0.51)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_normal_and_uniform(dtype: Any) -> None:
     normal = F.drawn("normal", (MANY,), 2.0, 3.0, dtype)
     uniform = F.drawn_like(normal, "uniform", -1.0, 3.0)
     assert (normal.dtype, uniform.dtype, uniform.shape) == (dtype, dtype, (MANY,))
-    a, b = normal.data.astype(np.float64), uniform.data.astype(np.float64)
+    a, b = normal.array.astype(np.float64), uniform.array.astype(np.float64)
     assert (a.mean(), a.std()) == (pytest.approx(2, abs=0.06), pytest.approx(3, rel=0.02))
     assert (b.mean(), b.std()) == (pytest.approx(1, abs=0.03), pytest.approx(4 / 12**0.5, rel=0.02))
     assert b.min() >= -1
@@ -31,8 +31,8 @@ def test_bernoulli() -> None:
     p = mn.tensor(np.array([0, 0.1, 0.5, 0.9, 1], np.float32).repeat(MANY).reshape(5, MANY))
     ones = F.bernoulli(p)
     assert ones.dtype == np.float32
-    assert set(np.unique(ones.data)) == {0, 1}
-    np.testing.assert_allclose(ones.data.mean(1), [0, 0.1, 0.5, 0.9, 1], atol=0.01)
+    assert set(np.unique(ones.array)) == {0, 1}
+    np.testing.assert_allclose(ones.array.mean(1), [0, 0.1, 0.5, 0.9, 1], atol=0.01)
     assert F.bernoulli(p, mn.bool).dtype == bool
     assert F.bernoulli(mn.tensor(0.5), mn.int64).dtype == np.int64
 
@@ -42,7 +42,7 @@ def test_multinomial() -> None:
     with np.errstate(divide="ignore"):
         drawn = F.multinomial(mn.tensor(np.log(shares) + 1000), MANY)
     assert (drawn.dtype, drawn.shape) == (np.int32, (2, MANY))
-    counts = np.stack([np.bincount(row, minlength=3) for row in drawn.data]) / MANY
+    counts = np.stack([np.bincount(row, minlength=3) for row in drawn.array]) / MANY
     np.testing.assert_allclose(counts, shares, atol=0.01)
     assert counts[1, 0] == 0
     assert F.multinomial(mn.zeros(0, 3), 2).shape == (0, 2)
@@ -52,10 +52,10 @@ def test_the_seed_and_a_generator_repeat_the_draws() -> None:
     def all_of_them(generator: Any = None) -> list[Any]:
         like = mn.zeros(3)
         return [
-            F.drawn("normal", (3,), 0.0, 1.0, mn.float32, generator).data,
-            F.drawn_like(like, "uniform", 0.0, 1.0, generator=generator).data,
-            F.bernoulli(like + 0.5, generator=generator).data,
-            F.multinomial(mn.zeros(2, 50), 3, generator=generator).data,
+            F.drawn("normal", (3,), 0.0, 1.0, mn.float32, generator).array,
+            F.drawn_like(like, "uniform", 0.0, 1.0, generator=generator).array,
+            F.bernoulli(like + 0.5, generator=generator).array,
+            F.multinomial(mn.zeros(2, 50), 3, generator=generator).array,
         ]
 
     mn.manual_seed(5)

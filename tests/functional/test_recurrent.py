@@ -110,7 +110,7 @@ def test_against_a_step_at_a_time(kind: str, direction: str, lengths: Any) -> No
 
         given = [*a.values(), *([p] if peephole else [])]
         for got, formula in zip(run(*map(mn.tensor, given)), want, strict=True):
-            np.testing.assert_allclose(got.data, formula, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(got.array, formula, rtol=1e-12, atol=1e-12)
         if lengths == (2, 4, 1) and direction == "bidirectional" and peephole == (kind == "lstm"):
             gradcheck(run, *given)
 
@@ -121,9 +121,9 @@ def test_batch_first_turns_the_first_two_axes(kind: str) -> None:
     plain = called(kind, *map(mn.tensor, a.values()), direction="bidirectional")
     first = {k: v.transpose(1, 0, 2) if k in "xhc" else v for k, v in a.items()}
     y, *states = called(kind, *map(mn.tensor, first.values()), direction="bidirectional", batch_first=True)
-    np.testing.assert_array_equal(y.data.transpose(1, 2, 0, 3), plain[0].data)
+    np.testing.assert_array_equal(y.array.transpose(1, 2, 0, 3), plain[0].array)
     for got, want in zip(states, plain[1:], strict=True):
-        np.testing.assert_array_equal(got.data.transpose(1, 0, 2), want.data)
+        np.testing.assert_array_equal(got.array.transpose(1, 0, 2), want.array)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,7 +134,7 @@ def test_what_is_left_out_is_zero(kind: str) -> None:
     for got, want in zip(
         FUNCTIONS[kind](x, None, w, r), called(kind, x, zeros["h"], w, r, zeros["b"], zeros.get("c")), strict=True
     ):
-        np.testing.assert_array_equal(got.data, want.data)
+        np.testing.assert_array_equal(got.array, want.array)
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -150,7 +150,7 @@ def test_the_order_of_the_gates(kind: str) -> None:
         called(kind, *map(mn.tensor, a.values())),
         strict=True,
     ):
-        np.testing.assert_allclose(got.data, want.data, rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(got.array, want.array, rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -196,7 +196,7 @@ def test_against_pytorch(kind: str, both: bool, shape: Any) -> None:
     )
     turned = [ours[0].permute(0, 2, 1, 3).reshape(steps, batch, -1), *ours[1:]]
     for got, want in zip(turned, results, strict=True):
-        np.testing.assert_allclose(got.data, want.detach().numpy(), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(got.array, want.detach().numpy(), rtol=1e-12, atol=1e-12)
     total = mn.tensor(0.0, dtype=mn.float64)
     for result, weight in zip(turned, weights, strict=True):
         total = total + (result * weight).sum()
@@ -204,7 +204,7 @@ def test_against_pytorch(kind: str, both: bool, shape: Any) -> None:
     slopes = [*(t.grad.numpy() for t in theirs), both_of("weight_ih_l0", "grad"), both_of("weight_hh_l0", "grad")]
     slopes.append(np.concatenate([both_of("bias_ih_l0", "grad"), both_of("bias_hh_l0", "grad")], 1))
     for got, want in zip(given, slopes, strict=True):
-        np.testing.assert_allclose(got.grad.data, want, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(got.grad.array, want, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16], ids=str)
@@ -216,7 +216,7 @@ def test_narrow_floats_are_computed_in_float32(kind: str, dtype: Any) -> None:
     narrow = called(kind, *given)
     for got, want in zip(narrow, wide, strict=True):
         assert got.dtype == dtype
-        np.testing.assert_array_equal(got.data, want.data.astype(dtype))
+        np.testing.assert_array_equal(got.array, want.array.astype(dtype))
     narrow[0].sum().backward()
     assert all(x.grad is None or x.grad.dtype == dtype for x in given)
 
@@ -227,9 +227,9 @@ def test_no_steps_and_no_sequences() -> None:
         h, w, r = mn.Tensor(np.ones((1, batch, 2))), mn.Tensor(np.ones((1, 8, 4)), True), mn.Tensor(np.ones((1, 8, 2)))
         y, last, _ = F.lstm(x, (h, h), w, r)
         assert (y.shape, last.shape) == ((steps, 1, batch, 2), (1, batch, 2))
-        np.testing.assert_array_equal(last.data, h.data)
+        np.testing.assert_array_equal(last.array, h.array)
         (y.sum() + last.sum()).backward()
-        assert not w.grad.data.any()
+        assert not w.grad.array.any()
 
 
 def test_nothing_is_kept_without_gradients() -> None:

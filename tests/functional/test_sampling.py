@@ -33,9 +33,9 @@ def test_as_pytorch(rng: np.random.Generator, mode: str, padding_mode: str, alig
         ours = [mn.Tensor(a, True) for a in (x, grid)]
         y = F.grid_sample(*ours, mode, padding_mode, align_corners)
         (y * mn.tensor(weights)).sum().backward()
-        np.testing.assert_allclose(y.data, want.detach().numpy(), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(y.array, want.detach().numpy(), rtol=1e-12, atol=1e-12)
         for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(a.grad.data, b.grad.numpy(), rtol=1e-11, atol=1e-11)
+            np.testing.assert_allclose(a.grad.array, b.grad.numpy(), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("mode", F.MODES)
@@ -52,10 +52,12 @@ def test_the_identity_reads_x(rng: np.random.Generator, align_corners: bool) -> 
     theta = mn.tensor(np.broadcast_to(np.eye(2, 3), (2, 2, 3)).copy())
     grid = F.affine_grid(theta, x.shape, align_corners)
     for mode in F.MODES:
-        np.testing.assert_allclose(F.grid_sample(mn.tensor(x), grid, mode, "border", align_corners).data, x, atol=1e-12)
+        np.testing.assert_allclose(
+            F.grid_sample(mn.tensor(x), grid, mode, "border", align_corners).array, x, atol=1e-12
+        )
     turned = F.affine_grid(theta * mn.tensor(np.array([[-1.0], [1.0]])), x.shape, align_corners)
     np.testing.assert_allclose(
-        F.grid_sample(mn.tensor(x), turned, align_corners=align_corners, padding_mode="border").data,
+        F.grid_sample(mn.tensor(x), turned, align_corners=align_corners, padding_mode="border").array,
         x[..., ::-1],
         atol=1e-12,
     )
@@ -69,10 +71,10 @@ def test_positions_beyond_any_number() -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             y = F.grid_sample(x, grid, mode, padding_mode)
             y.sum().backward()
-        assert np.isfinite(y.data).all()
-        assert np.isfinite(x.grad.data).all()
+        assert np.isfinite(y.array).all()
+        assert np.isfinite(x.grad.array).all()
         if padding_mode == "zeros":
-            assert not y.data.any()
+            assert not y.array.any()
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 3, 3), (2, 0, 3, 3)])
@@ -90,7 +92,7 @@ def test_narrow_floats(rng: np.random.Generator, dtype: Any) -> None:
     wide = F.grid_sample(mn.tensor(x.astype(np.float32)), mn.tensor(grid.astype(np.float32)))
     given = mn.Tensor(x, True), mn.Tensor(grid, True)
     y = F.grid_sample(*given)
-    np.testing.assert_array_equal(y.data, wide.data.astype(dtype))
+    np.testing.assert_array_equal(y.array, wide.array.astype(dtype))
     y.sum().backward()
     assert [t.grad.dtype for t in given] == [dtype, dtype]
 
@@ -104,7 +106,7 @@ def test_affine_grid_as_pytorch(rng: np.random.Generator, align_corners: bool) -
         theta, size = rng.normal(size=(2, axes, axes + 1)), (2, 3, *lengths)
         want = torch.nn.functional.affine_grid(torch.tensor(theta), size, align_corners)
         y = F.affine_grid(mn.tensor(theta), size, align_corners)
-        np.testing.assert_allclose(y.data, want.numpy(), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(y.array, want.numpy(), rtol=1e-13, atol=1e-13)
         gradcheck(lambda t, size=size: F.affine_grid(t, size, align_corners), theta)
 
 

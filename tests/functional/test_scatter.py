@@ -55,7 +55,7 @@ def test_scatter(rng: np.random.Generator, reduction: str, shape: Any, indices: 
             np.argsort(rng.normal(size=shape), axis=dim)[tuple(map(slice, indices))] - rng.integers(0, 2, indices) * n
         )
     y = F.scatter(mn.tensor(x), dim, mn.tensor(index), mn.tensor(src), reduction)
-    np.testing.assert_allclose(y.data, by_loop(x, dim, index, src, reduction), rtol=1e-14)
+    np.testing.assert_allclose(y.array, by_loop(x, dim, index, src, reduction), rtol=1e-14)
     gradcheck(lambda x, src: F.scatter(x, dim, mn.tensor(index), src, reduction), x, src)
 
 
@@ -73,7 +73,7 @@ def test_scatter_nd(rng: np.random.Generator, reduction: str, shape: Any, indice
             return  # more updates than places
         index = np.stack(np.unravel_index(places, shape[:count]), -1).reshape(indices)
     y = F.scatter_nd(mn.tensor(x), mn.tensor(index), mn.tensor(src), reduction)
-    np.testing.assert_allclose(y.data, by_loop_nd(x, index, src, reduction), rtol=1e-14)
+    np.testing.assert_allclose(y.array, by_loop_nd(x, index, src, reduction), rtol=1e-14)
     gradcheck(lambda x, src: F.scatter_nd(x, mn.tensor(index), src, reduction), x, src)
 
 
@@ -89,9 +89,9 @@ def test_ties_and_zeros_as_pytorch(rng: np.random.Generator, reduction: str, the
     ours = mn.Tensor(x, True), mn.Tensor(src, True)
     y = F.scatter(ours[0], 0, mn.tensor(index), ours[1], reduction)
     (y * mn.tensor(weights)).sum().backward()
-    np.testing.assert_array_equal(y.data, want.detach().numpy())
+    np.testing.assert_array_equal(y.array, want.detach().numpy())
     for a, b in zip(ours, (tx, ts), strict=True):
-        np.testing.assert_allclose(a.grad.data, b.grad.numpy(), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(a.grad.array, b.grad.numpy(), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("reduction", F.REDUCTIONS)
@@ -101,7 +101,7 @@ def test_types(reduction: str, dtype: Any) -> None:
     y = F.scatter(mn.tensor(x), 0, mn.tensor([2, 0]), mn.tensor(src), reduction)
     assert y.dtype == dtype
     want = by_loop(x.astype(np.float64), 0, np.array([2, 0]), src.astype(np.float64), reduction)
-    np.testing.assert_array_equal(y.data.astype(np.float64), want)
+    np.testing.assert_array_equal(y.array.astype(np.float64), want)
 
 
 def test_16_bit_floats_are_added_up_in_float32() -> None:
@@ -114,7 +114,7 @@ def test_no_updates() -> None:
     x = mn.Tensor(np.ones((2, 3)), True)
     y = F.scatter_nd(x, mn.tensor(np.zeros((0, 1), np.int64)), mn.tensor(np.zeros((0, 3))), "max")
     y.sum().backward()
-    np.testing.assert_array_equal(x.grad.data, np.ones((2, 3)))
+    np.testing.assert_array_equal(x.grad.array, np.ones((2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The functions of the double of cupy, the module itself, and how it takes CuPy's place.
 
     with installed() as cupy:
-        x = minorm.ones(3).to("cuda")        # x.data is a cupy.ndarray
+        x = minorm.ones(3).to("cuda")        # x.array is a cupy.ndarray
         assert cupy.transfers.to_device == 1
 
 Names that minorm does not use are missing, and using them shows.
@@ -23,7 +23,8 @@ import shim
 from cupy_cuda import Current, Device, transfers
 from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, near, poison, view
 
-from minorm.kernels import driver, select
+from minorm import devices, driver
+from minorm.kernels import select
 
 Array = Any
 
@@ -291,13 +292,13 @@ def installed() -> Iterator[Any]:
     """The double in the place of cupy, and minorm as it is on a machine with two GPUs."""
     parent = sys.modules["minorm.kernels"]
     theirs = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("minorm.kernels.gpu")}
-    before = sys.modules.get("cupy"), dict(select._backends), list(select._found), parent.__dict__.pop("gpu", None)
+    before = sys.modules.get("cupy"), dict(select._backends), list(devices._found), parent.__dict__.pop("gpu", None)
     version, driver.version = driver.version, lambda: 12080
     sys.modules["cupy"] = module
     sys.modules.update(_gpu)
     if "minorm.kernels.gpu" in _gpu:
         parent.gpu = _gpu["minorm.kernels.gpu"]  # type: ignore[attr-defined]
-    select._found.clear()
+    devices._found.clear()
     transfers.clear()
     cupy_cuda.Current.index = 0
     try:
@@ -314,7 +315,7 @@ def installed() -> Iterator[Any]:
             parent.gpu = gpu  # type: ignore[attr-defined]
         select._backends.clear()
         select._backends.update(backends)
-        select._found[:] = found
+        devices._found[:] = found
         if cupy is None:
             del sys.modules["cupy"]
         else:

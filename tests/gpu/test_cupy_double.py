@@ -163,10 +163,11 @@ def test_devices_do_not_mix(cuda: Any) -> None:
 def test_everything_is_as_before_after_it() -> None:
     import sys
 
+    from minorm import devices
     from minorm.kernels import select
 
-    before = sys.modules.get("cupy"), dict(select._backends), list(select._found)
+    before = sys.modules.get("cupy"), dict(select._backends), list(devices._found)
     with cupy_functions.installed() as cupy:
         assert sys.modules["cupy"] is cupy
-        select.to_device(np.ones(2), "cuda")
-    assert (sys.modules.get("cupy"), select._backends, select._found) == before
+        devices.to_device(np.ones(2), "cuda")
+    assert (sys.modules.get("cupy"), select._backends, devices._found) == before

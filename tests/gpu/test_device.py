@@ -22,7 +22,7 @@ def test_there_and_back_keeps_the_bits(dtype: Any, cuda: Any) -> None:
     x = mn.tensor(np.random.default_rng(0).integers(0, 2, (3, 4)), dtype)
     y = x.to("cuda")
     assert (y.device, y.is_cuda, y.dtype, y.shape) == ("cuda:0", True, dtype, (3, 4))
-    assert isinstance(y.data, cuda.ndarray)
+    assert isinstance(y.array, cuda.ndarray)
     assert cuda.transfers.to_device == 1
     back = y.cpu()
     assert (back.device, back.is_cuda) == ("cpu", False)

@@ -104,10 +104,10 @@ def stepped(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) ->
 
 def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]:
     """Functions that a backend has and operations do not call, or not in 16 bits."""
-    a, b = x.detach().data, y.detach().data
+    a, b = x.detach().array, y.detach().array
     backend = select.backend(a)
-    loss, lse = backend.elementwise.cross_entropy(a, labels.data)
-    dx = backend.elementwise.cross_entropy_grad(loss, a, labels.data, lse)
+    loss, lse = backend.elementwise.cross_entropy(a, labels.array)
+    dx = backend.elementwise.cross_entropy_grad(loss, a, labels.array, lse)
     found = [loss, dx, backend.elementwise.sub(a, b), backend.elementwise.scale(a, 0.3)]
     backend.update.scale([b], 0.7)
     return [mn.Tensor(array) for array in (*found, b)]

@@ -14,9 +14,9 @@ from minorm import nn
 def test_around_an_array_of_cupy_without_a_copy(cuda: Any) -> None:
     array = cuda.ones((2, 3), np.float32)
     for x in (mn.Tensor(array), mn.as_tensor(array), nn.Parameter(array)):
-        assert x.data is array
+        assert x.array is array
     copied = mn.tensor(array)
-    assert (copied.device, copied.data is array) == ("cuda:0", False)
+    assert (copied.device, copied.array is array) == ("cuda:0", False)
     assert mn.tensor(array, mn.float64, "cpu").device == "cpu"
 
 
@@ -25,9 +25,9 @@ def test_dlpack_out_and_in(cuda: Any) -> None:
     assert x.__dlpack_device__() == (2, 0)
     y = mn.from_dlpack(x)
     assert y.device == "cuda:0"
-    assert y.data.data.ptr == x.data.data.ptr
+    assert y.array.data.ptr == x.array.data.ptr
     cuda.transfers.clear()
-    assert mn.from_dlpack(x.data[::-1].copy()).shape == (2, 3)
+    assert mn.from_dlpack(x.array[::-1].copy()).shape == (2, 3)
     with pytest.raises(BufferError, match="requires grad"):
         x.requires_grad_().__dlpack__()
     assert cuda.transfers.to_host == 0
@@ -47,7 +47,7 @@ def test_dlpack_says_whose_stream_waits(cuda: Any) -> None:
 def test_dlpack_of_a_device_that_is_not_the_current_one(cuda: Any) -> None:
     """A copy, which negative steps need, goes to the array's device, though CuPy copies to the current one."""
     x = mn.arange(3, device="cuda:1")
-    for array, expected in ((x.data, [0, 1, 2]), (x.data[::-1], [2, 1, 0])):
+    for array, expected in ((x.array, [0, 1, 2]), (x.array[::-1], [2, 1, 0])):
         y = mn.from_dlpack(mn.Tensor(array))
         assert y.device == "cuda:1"
         np.testing.assert_array_equal(y.cpu().numpy(), expected)

@@ -13,7 +13,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import nn, optim
+from minorm import devices, nn, optim
 from minorm.kernels import select
 from minorm.testing import gradcheck
 
@@ -111,7 +111,7 @@ def test_training_is_the_same_on_both_devices(make: Any) -> None:
         losses = train(net, optimizer, 4, device)
         results[device] = losses, {name: host(t) for name, t in net.state_dict().items()}
         for state in optimizer.state_dict()["state"].values():
-            assert {select.device_of(v) for v in state.values() if select.is_array(v)} <= {f"{device}:0", device}
+            assert {devices.device_of(v) for v in state.values() if select.is_array(v)} <= {f"{device}:0", device}
     np.testing.assert_allclose(results["cuda"][0], results["cpu"][0], rtol=1e-5)
     for name, value in results["cpu"][1].items():
         np.testing.assert_allclose(results["cuda"][1][name], value, rtol=1e-4, atol=1e-5)
@@ -193,7 +193,7 @@ def test_state_dicts_go_from_device_to_device(tmp_path: Path) -> None:
         for name, value in fresh.state_dict().items():
             assert value.device == device
             np.testing.assert_array_equal(host(value), host(net.state_dict()[name]))
-        assert {select.device_of(s["exp_avg"]) for s in resumed.state.values()} == {device}
+        assert {devices.device_of(s["exp_avg"]) for s in resumed.state.values()} == {device}
 
 
 def test_a_run_resumes_on_another_device(tmp_path: Path) -> None:

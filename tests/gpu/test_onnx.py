@@ -22,11 +22,11 @@ def test_a_model_on_a_gpu_is_exported_as_on_the_cpu(training: bool, cuda: Any, t
     net, x = models.build("resnet20", 3, 8, 10), mn.randn(2, 3, 8, 8)
     expected = minorm.onnx.export(net, x, training=training)
     net.to("cuda")
-    arrays = {name: value.data for name, value in net.state_dict().items()}
+    arrays = {name: value.array for name, value in net.state_dict().items()}
     found = minorm.onnx.export(net, x.to("cuda"), tmp_path / "model.onnx", training=training, verify=not training)
     assert found == expected
     for name, value in net.state_dict().items():
-        assert value.data is arrays[name]
+        assert value.array is arrays[name]
 
 
 def test_a_loaded_model_runs_and_trains_on_a_gpu(cuda: Any) -> None:

@@ -23,6 +23,7 @@ from minorm.equation import Equation
 from minorm.kernels import cpu, reference
 from minorm.kernels.protocol import NormBackend, Statistics
 from minorm.nest import plan
+from minorm.running import RunningStats
 
 LEVELS = minorm_ext.levels()
 
@@ -177,6 +178,24 @@ def check(problem, backend, equation):
         if needs[1]:
             parameter(ds, want.ds)
             parameter(db, want.db)
+
+
+@pytest.mark.parametrize("norm", [reference.norm, cpu.norm], ids=["reference", "cpu"])  # gpu: tests/gpu/test_norm.py
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_forward_updates_running_statistics(norm, unbiased):
+    x = (np.random.default_rng(0).standard_normal((9, 4, 5)) + 3).astype(np.float32)
+    mean, var, batches = np.full(4, 2, np.float32), np.full(4, 5, np.float32), np.zeros((), np.int64)
+    running = RunningStats(mean, var, 0.75, unbiased, batches)
+    nest = plan(x.shape, (0, 2), 1, (1,))
+    y, stats = norm.forward(nest, x, None, None, Equation(), running=running)
+    assert running.changed
+    assert batches == 1
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(mean, 2 * 0.75 + wide.mean((0, 2)) * 0.25, rtol=1e-6)
+    np.testing.assert_allclose(var, 5 * 0.75 + wide.var((0, 2), ddof=unbiased) * 0.25, rtol=1e-6)
+    without = norm.forward(nest, x, None, None, Equation())
+    np.testing.assert_array_equal(y, without[0])
+    np.testing.assert_array_equal(stats.block, without[1].block)
 
 
 def test_parity(backend):

@@ -1,4 +1,4 @@
-"""Pieces of Cython become one module, once; what compilers say comes back with the line they mean."""
+"""PartialBackend of Cython become one module, once; what compilers say comes back with the line they mean."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
         ([("    flat = rank.all_reduce(", "    flat = 1 / rank.size * rank.all_reduce(")], {SUMS, ODD, TRAINING}),
         # backward forgotten
         (
-            [("Pieces(moments=moments, grad_sums=grad_sums)", "Pieces(moments=moments)")],
+            [("PartialBackend(moments=moments, grad_sums=grad_sums)", "PartialBackend(moments=moments)")],
             {DX, UNEQUAL, MESSAGES, TRAINING},
         ),
         # the sums of all, divided by this rank's m

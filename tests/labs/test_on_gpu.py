@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.kernels import select
+from minorm import devices
 from minorm.labs import cuda, on_gpu
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
@@ -30,7 +30,7 @@ SCALE = "__global__ void scale(float* x, float factor, int n) { if (threadIdx.x 
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy where it works; else as much of it as is needed here."""
     try:
-        select.library()
+        devices.library()
     except RuntimeError:
         shim: Any = pytest.importorskip("shim")
         device = SimpleNamespace(synchronize=lambda: None)
@@ -40,7 +40,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
             asnumpy=np.asarray,
             **{name: getattr(np, name) for name in ("ones", "zeros", "float32", "asarray", "copyto")},
         )
-        monkeypatch.setattr(select, "library", lambda: found)
+        monkeypatch.setattr(devices, "library", lambda: found)
 
 
 def test_the_same_text_gives_the_same_bits() -> None:

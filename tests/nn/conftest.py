@@ -24,16 +24,16 @@ def twins() -> Callable[..., None]:
         their_inputs = [torch.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
         y, expected = ours(*inputs), theirs(*their_inputs)
         assert y.shape == tuple(expected.shape)
-        np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=rtol, atol=atol)
+        np.testing.assert_allclose(y.array, expected.detach().numpy(), rtol=rtol, atol=atol)
         gradient = np.asarray(np.random.default_rng(7).standard_normal(y.shape))
         y.backward(gradient)
         expected.backward(torch.tensor(gradient))
         for mine, other in zip(inputs, their_inputs, strict=True):
             if mine.requires_grad and other.grad is not None:
-                np.testing.assert_allclose(mine.grad.data, other.grad.numpy(), rtol=rtol, atol=atol)
+                np.testing.assert_allclose(mine.grad.array, other.grad.numpy(), rtol=rtol, atol=atol)
         theirs_by_name = dict(theirs.named_parameters())
         for name, parameter in ours.named_parameters():
-            np.testing.assert_allclose(parameter.grad.data, theirs_by_name[name].grad.numpy(), rtol=rtol, atol=atol)
+            np.testing.assert_allclose(parameter.grad.array, theirs_by_name[name].grad.numpy(), rtol=rtol, atol=atol)
         theirs.load_state_dict({k: torch.from_numpy(v.numpy()) for k, v in ours.state_dict().items()})
 
     return check

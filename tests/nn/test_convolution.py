@@ -54,7 +54,7 @@ def test_output_size_of_a_transposed_layer(size):
             ours(x, output_size=size)
         return
     y = ours(x, output_size=size)
-    expected = theirs(torch.from_numpy(x.data), output_size=size)
+    expected = theirs(torch.from_numpy(x.array), output_size=size)
     assert y.shape == tuple(expected.shape)
     assert mn.allclose(y, expected.detach().numpy(), atol=1e-6)
 

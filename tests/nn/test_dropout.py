@@ -10,12 +10,12 @@ from minorm import nn
 
 def test_modes():
     layer, x = nn.Dropout(0.5), mn.ones(1000)
-    assert (layer(x).data == 0).any()
+    assert (layer(x).array == 0).any()
     assert layer.eval()(x) is x
     layer.train()
     assert layer.freeze()(x) is x
     assert layer.train()(x) is x
-    assert (layer.unfreeze()(x).data == 0).any()
+    assert (layer.unfreeze()(x).array == 0).any()
     assert repr(layer) == "Dropout(p=0.5)"
 
 

@@ -20,7 +20,7 @@ def fails(error, message):
 def moments(f, shape=(200, 300), **options):
     w = mn.zeros(*shape)
     assert f(w, **options) is w
-    return float(w.data.mean()), float(w.data.std()), float(np.abs(w.data).max())
+    return float(w.array.mean()), float(w.array.std()), float(np.abs(w.array).max())
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_moments(f, options, std):
 
 def test_truncation_and_constants():
     w = init.trunc_normal_(mn.zeros(10_000), std=1.0, a=-0.5, b=1.0)
-    assert w.data.min() >= -0.5
-    assert w.data.max() <= 1.0
-    assert (init.zeros_(mn.ones(3)).data == 0).all()
-    assert (init.ones_(mn.zeros(3)).data == 1).all()
-    assert (init.constant_(mn.zeros(3), 0.25).data == 0.25).all()
+    assert w.array.min() >= -0.5
+    assert w.array.max() <= 1.0
+    assert (init.zeros_(mn.ones(3)).array == 0).all()
+    assert (init.ones_(mn.zeros(3)).array == 1).all()
+    assert (init.constant_(mn.zeros(3), 0.25).array == 0.25).all()
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
@@ -63,7 +63,7 @@ def test_every_type_gets_the_same_draws(dtype):
     mn.manual_seed(1)
     v = init.normal_(mn.zeros(50, dtype=dtype))
     assert v.dtype == dtype
-    np.testing.assert_allclose(v.data.astype(np.float64), w.data, rtol=1e-2)
+    np.testing.assert_allclose(v.array.astype(np.float64), w.array, rtol=1e-2)
 
 
 def test_the_seed_repeats_a_layer():
@@ -71,8 +71,8 @@ def test_the_seed_repeats_a_layer():
     a, b = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
     mn.manual_seed(4)
     c = nn.Conv2d(3, 4, 3)
-    np.testing.assert_array_equal(a.weight.data, c.weight.data)
-    assert (a.weight.data != b.weight.data).any()
+    np.testing.assert_array_equal(a.weight.array, c.weight.array)
+    assert (a.weight.array != b.weight.array).any()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_defaults_are_pytorch_s(layer, arguments):
     torch = pytest.importorskip("torch")
     ours, theirs = getattr(nn, layer)(*arguments), getattr(torch.nn, layer)(*arguments)
     for name in ("weight", "bias"):
-        a, b = getattr(ours, name).data, getattr(theirs, name).detach().numpy()
+        a, b = getattr(ours, name).array, getattr(theirs, name).detach().numpy()
         assert a.shape == b.shape
         tight = name == "weight" or b.size >= 100
         assert np.abs(a).max() == pytest.approx(

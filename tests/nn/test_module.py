@@ -110,7 +110,7 @@ def test_shared_parameters_and_modules_are_listed_once():
 def test_state_dict_shares_memory_and_is_detached():
     net = Net()
     state = net.state_dict()
-    assert state["head.fc.weight"].data is net.head.fc.weight.data
+    assert state["head.fc.weight"].array is net.head.fc.weight.array
     assert not state["head.fc.weight"].requires_grad
     assert type(state["head.fc.weight"]) is mn.Tensor
 
@@ -150,7 +150,7 @@ def test_zero_grad():
     net(mn.ones(1, 3, 4, 4)).sum().backward()
     assert all(p.grad is not None for p in net.parameters())
     net.zero_grad(set_to_none=False)
-    assert all((p.grad.data == 0).all() for p in net.parameters())
+    assert all((p.grad.array == 0).all() for p in net.parameters())
     net.zero_grad()
     assert all(p.grad is None for p in net.parameters())
 
@@ -186,8 +186,8 @@ def test_deepcopy_is_independent():
     net = Net()
     twin = copy.deepcopy(net)
     assert type(twin.head.fc.weight) is nn.Parameter
-    twin.head.fc.weight.data[...] = 7
-    assert not (net.head.fc.weight.data == 7).any()
+    twin.head.fc.weight.array[...] = 7
+    assert not (net.head.fc.weight.array == 7).any()
     assert list(twin.state_dict()) == list(net.state_dict())
 
 
@@ -195,15 +195,15 @@ def test_a_frozen_normalization_uses_and_keeps_its_running_statistics_also_in_tr
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(0.9))
     model(mn.randn(4, 1, 5, 5))
     x = mn.randn(4, 1, 5, 5)
-    expected = model.eval()(x).data
+    expected = model.eval()(x).array
     model.freeze().train()
-    before = {k: v.data.copy() for k, v in model.state_dict().items()}
-    np.testing.assert_array_equal(model(x).data, expected)
+    before = {k: v.array.copy() for k, v in model.state_dict().items()}
+    np.testing.assert_array_equal(model(x).array, expected)
     for key, value in model.state_dict().items():
-        np.testing.assert_array_equal(value.data, before[key])
+        np.testing.assert_array_equal(value.array, before[key])
     model.unfreeze()
-    assert (model(x).data != expected).any()
-    assert (model[1].running_mean.data != before["1.running_mean"]).any()
+    assert (model(x).array != expected).any()
+    assert (model[1].running_mean.array != before["1.running_mean"]).any()
 
 
 @pytest.mark.parametrize("model", ["digits_cnn", "lenet", "resnet20", "norms_cnn"])
@@ -219,4 +219,4 @@ def test_whole_models_exchange_states_with_pytorch(model):
     channels = 1 if size < 32 else 3
     x = np.random.default_rng(0).standard_normal((2, channels, size, size)).astype(np.float32)
     expected = theirs.eval()(torch.from_numpy(x)).detach().numpy()
-    np.testing.assert_allclose(ours.eval()(mn.tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours.eval()(mn.tensor(x)).array, expected, rtol=1e-4, atol=1e-5)

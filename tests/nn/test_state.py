@@ -27,31 +27,31 @@ class Net(nn.Module):
 
 def test_load_copies_in_place_and_takes_arrays_and_tensors():
     net, other = Net(), Net()
-    before, weight = net.head.fc.weight, net.head.fc.weight.data
+    before, weight = net.head.fc.weight, net.head.fc.weight.array
     version = before.version.count
     state = other.state_dict()
     result = net.load_state_dict({k: (v if "fc" in k else v.numpy()) for k, v in state.items()})
     assert result == ([], [])
     assert net.head.fc.weight is before
-    assert before.data is weight
+    assert before.array is weight
     assert before.version.count == version + 1
     for key, value in net.state_dict().items():
-        np.testing.assert_array_equal(value.data, state[key].data)
-        assert not np.shares_memory(value.data, state[key].data)
+        np.testing.assert_array_equal(value.array, state[key].array)
+        assert not np.shares_memory(value.array, state[key].array)
 
 
 def test_load_takes_pytorch_s_tensors_even_ones_that_require_grad():
     torch = pytest.importorskip("torch")
     theirs, ours = torch.nn.Linear(3, 2), nn.Linear(3, 2)
     ours.load_state_dict(theirs.state_dict())
-    np.testing.assert_array_equal(ours.weight.data, theirs.weight.detach().numpy())
+    np.testing.assert_array_equal(ours.weight.array, theirs.weight.detach().numpy())
     ours.load_state_dict(dict(theirs.named_parameters()))
     theirs.load_state_dict({k: torch.from_numpy(v.numpy()) for k, v in ours.state_dict().items()})
 
 
 def test_load_names_every_problem_and_changes_nothing():
     net = Net()
-    before = {k: v.data.copy() for k, v in net.state_dict().items()}
+    before = {k: v.array.copy() for k, v in net.state_dict().items()}
     state = {
         "gain": np.zeros(4, np.float32),
         "scale": np.zeros(1),
@@ -73,7 +73,7 @@ def test_load_names_every_problem_and_changes_nothing():
     ):
         assert line in message
     for key, value in net.state_dict().items():
-        np.testing.assert_array_equal(value.data, before[key])
+        np.testing.assert_array_equal(value.array, before[key])
 
 
 def test_load_not_strict_reports_what_it_left_out():
@@ -81,7 +81,7 @@ def test_load_not_strict_reports_what_it_left_out():
     result = net.load_state_dict({"head.fc.bias": np.array([5, 6], np.float32), "extra": np.zeros(1)}, strict=False)
     assert result.unexpected_keys == ["extra"]
     assert result.missing_keys == ["gain", "scale", "conv.weight", "head.fc.weight"]
-    np.testing.assert_array_equal(net.head.fc.bias.data, [5, 6])
+    np.testing.assert_array_equal(net.head.fc.bias.array, [5, 6])
     with fails(ValueError, "head.fc.bias: shape is (3,), expected (2,)"):
         net.load_state_dict({"head.fc.bias": np.zeros(3, np.float32)}, strict=False)
 

@@ -39,14 +39,14 @@ def test_clip_grad_norm_is_pytorchs(norm_type, max_norm, dtype, rng):
     assert norm.dtype == dtype
     assert norm.item() == pytest.approx(expected.item(), rel=1e-6)
     for p, q in zip(ours, theirs, strict=False):
-        np.testing.assert_allclose(p.grad.data, q.grad.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(p.grad.array, q.grad.numpy(), rtol=1e-6)
 
 
 def test_the_norm_is_taken_in_float64(rng):
     p = mn.tensor(np.zeros(1000, np.float32), requires_grad=True)
     p.grad = mn.tensor(np.full(1000, 1e30, np.float32))  # whose squares overflow float32
     assert nn.utils.clip_grad_norm_(p, 1.0).item() == pytest.approx(1e30 * math.sqrt(1000), rel=1e-6)
-    assert (p.grad.data.astype(np.float64) ** 2).sum() == pytest.approx(1, rel=1e-5)
+    assert (p.grad.array.astype(np.float64) ** 2).sum() == pytest.approx(1, rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -54,7 +54,7 @@ def test_sixteen_bits(dtype):
     p = mn.Tensor(np.zeros(4, dtype), requires_grad=True)
     p.grad = mn.Tensor(np.full(4, 2, dtype))
     assert nn.utils.clip_grad_norm_([p], 1.0).item() == 4
-    np.testing.assert_array_equal(p.grad.data.astype(np.float32), 0.5)
+    np.testing.assert_array_equal(p.grad.array.astype(np.float32), 0.5)
 
 
 def test_not_finite():
@@ -62,9 +62,9 @@ def test_not_finite():
     p.grad = mn.tensor([math.nan, 1.0])
     with pytest.raises(RuntimeError, match="clip_grad_norm_: the norm of the gradients is nan"):
         nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
-    assert p.grad.data[1] == 1.0
+    assert p.grad.array[1] == 1.0
     assert math.isnan(nn.utils.clip_grad_norm_([p], 1.0).item())
-    assert np.isnan(p.grad.data).all()  # as in PyTorch
+    assert np.isnan(p.grad.array).all()  # as in PyTorch
 
 
 def test_no_gradients_and_wrong_arguments():
@@ -85,17 +85,17 @@ def test_clip_grad_value():
     p = mn.tensor([1.0, 2.0, 3.0], requires_grad=True)
     p.grad = mn.tensor([-5.0, 0.25, 5.0])
     nn.utils.clip_grad_value_(p, 0.5)
-    np.testing.assert_array_equal(p.grad.data, [-0.5, 0.25, 0.5])
+    np.testing.assert_array_equal(p.grad.array, [-0.5, 0.25, 0.5])
     assert p.grad.version.count == 1
 
 
 def test_vector_of_parameters():
     a, b = mn.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), mn.tensor([5.0], requires_grad=True)
     vector = nn.utils.parameters_to_vector([a, b])
-    np.testing.assert_array_equal(vector.data, [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(vector.array, [1, 2, 3, 4, 5])
     nn.utils.vector_to_parameters(vector * 2, [a, b])
-    np.testing.assert_array_equal(a.data, [[2, 4], [6, 8]])
-    np.testing.assert_array_equal(b.data, [10])
+    np.testing.assert_array_equal(a.array, [[2, 4], [6, 8]])
+    np.testing.assert_array_equal(b.array, [10])
     assert (a.version.count, b.version.count) == (1, 1)
     with pytest.raises(ValueError, match=r"vector_to_parameters: vec.shape is \(5,\); expected \(4,\)"):
         nn.utils.vector_to_parameters(vector, [a])

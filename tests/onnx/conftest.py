@@ -26,7 +26,7 @@ from minorm.onnx.graph import versions  # noqa: E402
 
 NEWEST = min(versions.NEWEST, onnx.defs.onnx_opset_version())
 OPSETS = range(versions.OLDEST_EXPORT, NEWEST + 1)
-RUNS = versions.DEFAULT  # the newest opset onnxruntime runs
+RUNS = versions.DEFAULT  # the newest opset that every onnxruntime we allow runs
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
 
@@ -43,7 +43,7 @@ def with_batch(x: mn.Tensor, n: int) -> mn.Tensor:
     rng = np.random.default_rng(5)
     if x.ndim == 0:
         return x
-    picked = np.take(x.data, rng.integers(0, len(x.data), n), 0)
+    picked = np.take(x.array, rng.integers(0, len(x.array), n), 0)
     return mn.Tensor(np.ascontiguousarray(picked))
 
 
@@ -94,7 +94,7 @@ def compare(got: Sequence[Any], want: Sequence[Any], tolerance: float | None) ->
 
 def flat(result: Any) -> list[Any]:
     if isinstance(result, mn.Tensor):
-        return [result.data]
+        return [result.array]
     return [array for part in (result.values() if isinstance(result, dict) else result) for array in flat(part)]
 
 
@@ -126,7 +126,7 @@ def prove(
     assert run is not None or not must_run or asked > RUNS, "onnxruntime does not run it"
     for n in (None, *batches) if run is not None else ():
         inputs = args if n is None else tuple(with_batch(x, n) for x in args)
-        compare(run([x.data for x in inputs]), flat(model(*inputs)), tolerance)
+        compare(run([x.array for x in inputs]), flat(model(*inputs)), tolerance)
     for module, mode in modes.items():
         module.training = mode
     return proto
@@ -145,7 +145,7 @@ def lived_in() -> Callable[[Any], Any]:
         rng = np.random.default_rng(7)
         for tensor in layer.state_dict().values():
             floats = mn.dtypes.is_float(tensor.dtype)
-            tensor.data[...] = rng.uniform(0.5, 1.5, tensor.shape) if floats else 4
+            tensor.array[...] = rng.uniform(0.5, 1.5, tensor.shape) if floats else 4
         return layer
 
     return fill
@@ -233,7 +233,7 @@ def close() -> Callable[..., None]:
         want = np.asarray(want, np.float64)
         assert got.shape == want.shape
         allowed = factor * units[str(got.dtype)] * np.maximum(1.0, abs(want))
-        difference = abs(got.data.astype(np.float64) - want)
+        difference = abs(got.array.astype(np.float64) - want)
         assert (difference <= allowed).all(), difference.max()
 
     return check

@@ -30,7 +30,7 @@ def retyped(proto: Any, dtype: Any, module: Any = None, runnable: bool = False) 
     new = onnx.ModelProto()
     new.CopyFrom(proto)
     state = {} if module is None else module.state_dict()
-    held = {name: state[name].data for name in tensors(new) if name in state}
+    held = {name: state[name].array for name in tensors(new) if name in state}
     retype(new, np.dtype(dtype), {}, held, runnable)
     for name, array in held.items():
         tensor = tensors(new)[name]
@@ -62,7 +62,7 @@ def run(proto: Any, *arrays: Any) -> list[Any]:
 def results(module: Any, *arrays: Any) -> list[Any]:
     """What minorm computes."""
     y = module(*map(mn.Tensor, arrays))
-    return [t.data for t in (y if isinstance(y, tuple) else (y,))]
+    return [t.array for t in (y if isinstance(y, tuple) else (y,))]
 
 
 def cast(array: Any, dtype: Any) -> Any:

@@ -88,10 +88,10 @@ def test_training(version: int, dtype: Any, held: Any, one_node: Any, close: Any
     if 3 in held:
         assert [name for name, _ in model.named_buffers()] == ["i3", "i4"]
         close(dict(model.named_buffers())["i4"], expected[2])
-        first = results[1].data.copy()
+        first = results[1].array.copy()
         again = model(*inputs)
-        np.testing.assert_array_equal(results[1].data, first)  # a result is not the buffer that later calls change
-        assert (again[1].data != first).any()
+        np.testing.assert_array_equal(results[1].array, first)  # a result is not the buffer that later calls change
+        assert (again[1].array != first).any()
     else:
         assert not list(model.buffers())
 
@@ -219,14 +219,14 @@ def test_momentum_is_the_decimal_that_was_written_and_never_warns(one_node: Any)
         results = mo.load(one_node("BatchNormalization", arrays, 15, NAMES[:3], training_mode=1))(
             *map(mn.Tensor, arrays)
         )
-        np.testing.assert_allclose(results[1].data, formula(*arrays, trains=True)[1], rtol=1e-14)
+        np.testing.assert_allclose(results[1].array, formula(*arrays, trains=True)[1], rtol=1e-14)
         low = mo.load(
             one_node("BatchNormalization", arrays, 15, NAMES[:3], (3, 4), training_mode=1, momentum=0.1, epsilon=0.25)
         )
         results = low(*map(mn.Tensor, arrays[:3]))
     expected = formula(*arrays, trains=True, eps=0.25, momentum=0.1)
     for got, want in zip(results, expected, strict=False):
-        np.testing.assert_allclose(got.data, want, rtol=1e-13)
+        np.testing.assert_allclose(got.array, want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("held", [(), (1, 2, 3, 4)], ids=["computed", "owned"])
@@ -236,11 +236,11 @@ def test_one_value_a_channel_gives_the_bias(shape: tuple[int, ...], held: Any, o
     model = mo.load(one_node("BatchNormalization", arrays, 15, NAMES[:3], held, training_mode=1))
     inputs = [mn.tensor(a, requires_grad=True) for i, a in enumerate(arrays) if i not in held]
     y, mean, var = model(*inputs)
-    np.testing.assert_array_equal(y.data.reshape(3), arrays[2])
+    np.testing.assert_array_equal(y.array.reshape(3), arrays[2])
     close(mean, arrays[3] * MOMENTUM + arrays[0].reshape(3) * (1 - MOMENTUM))
     close(var, arrays[4] * MOMENTUM)
     y.sum().backward()
-    np.testing.assert_array_equal(inputs[0].grad.data, np.zeros(shape))
+    np.testing.assert_array_equal(inputs[0].grad.array, np.zeros(shape))
 
 
 @pytest.mark.parametrize("held", [(), (1, 2, 3, 4)], ids=["computed", "owned"])
@@ -250,8 +250,8 @@ def test_an_empty_batch_changes_nothing(shape: tuple[int, ...], held: Any, one_n
     model = mo.load(one_node("BatchNormalization", arrays, 15, NAMES[:3], held, training_mode=1))
     y, mean, var = model(*[mn.Tensor(a) for i, a in enumerate(arrays) if i not in held])
     assert y.shape == shape
-    np.testing.assert_array_equal(mean.data, arrays[3])
-    np.testing.assert_array_equal(var.data, arrays[4])
+    np.testing.assert_array_equal(mean.array, arrays[3])
+    np.testing.assert_array_equal(var.array, arrays[4])
 
 
 @pytest.mark.parametrize("trains", [False, True])
@@ -351,9 +351,9 @@ def test_there_and_back_again(training: bool, opset: int, lived_in: Any) -> None
     for loaded in (model, again):
         got = loaded(x)
         got = got if isinstance(got, tuple) else (got,)
-        np.testing.assert_allclose(got[0].data, want.data, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got[0].array, want.array, rtol=1e-5, atol=1e-6)
         for name, value in loaded.state_dict().items():
-            np.testing.assert_allclose(value.data, net.state_dict()[name].data, rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose(value.array, net.state_dict()[name].array, rtol=1e-6, atol=1e-7)
 
 
 def test_merged_initializers_of_a_fresh_model_do_not_share_statistics(close: Any) -> None:
@@ -384,7 +384,7 @@ def test_merged_initializers_of_a_fresh_model_do_not_share_statistics(close: Any
     _, m, n = model(mn.Tensor(x))
     close(m, x.mean(0, np.float64) * (1 - MOMENTUM), 2)
     close(n, np.full(4, 5 * (1 - MOMENTUM)), 2)
-    np.testing.assert_array_equal(dict(model.named_parameters())["zeros"].data, np.zeros(4))
+    np.testing.assert_array_equal(dict(model.named_parameters())["zeros"].array, np.zeros(4))
 
 
 MODE = {"training_mode": 1}
@@ -418,8 +418,8 @@ def test_statistics_that_a_tool_made_of_scale_and_bias_are_not_those(graph_of: A
     state = model.state_dict()
     close(state["bn.running_mean"], mean, 2)
     close(state["bn.running_var"], var, 2)
-    np.testing.assert_array_equal(state["bn.bias"].data, b)
-    np.testing.assert_array_equal(state["bn.weight"].data, s)
+    np.testing.assert_array_equal(state["bn.bias"].array, b)
+    np.testing.assert_array_equal(state["bn.weight"].array, s)
     again = mo.load(mo.export(model, mn.Tensor(x), None, training=None))
     assert set(again.state_dict()) == set(state)
     assert again.output_names == ["y"]
@@ -467,29 +467,29 @@ def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: An
                 y, *new = y
                 for name, value in zip(names[1:], new, strict=True):
                     key = name.removesuffix(".updated")
-                    np.testing.assert_allclose(value.data, state[key].data, rtol=1e-5, atol=1e-6, err_msg=name)
-            np.testing.assert_array_equal(y.data, want.data)
+                    np.testing.assert_allclose(value.array, state[key].array, rtol=1e-5, atol=1e-6, err_msg=name)
+            np.testing.assert_array_equal(y.array, want.array)
             # Only where somebody wants the new statistics as results do nodes blend them, with roundings of their own.
             exact = {"rtol": 1e-5, "atol": 1e-6} if loaded is whole else {"rtol": 0}
             for name, buffer in loaded.named_buffers():
-                np.testing.assert_allclose(buffer.data, state[name].data, **exact, err_msg=f"{name} {step}")
+                np.testing.assert_allclose(buffer.array, state[name].array, **exact, err_msg=f"{name} {step}")
         with mn.no_stats_update():
             model(x)
-    before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
-    blended = {name: buffer.data.copy() for name, buffer in whole.named_buffers()}
+    before = {name: buffer.array.copy() for name, buffer in model.named_buffers()}
+    blended = {name: buffer.array.copy() for name, buffer in whole.named_buffers()}
     model.eval()
     whole.eval()
     net.eval()
     y = model(x)
     _, *kept = whole(x)
     for name, value in zip(names[1:], kept, strict=True):
-        np.testing.assert_array_equal(value.data, blended[name.removesuffix(".updated")])
+        np.testing.assert_array_equal(value.array, blended[name.removesuffix(".updated")])
     inference = mo.export(model, x, opset_version=opset)
     assert [entry.name for entry in inference.graph.output] == ["output"]
-    np.testing.assert_allclose(mo.load(inference)(x).data, y.data, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(y.data, net(x).data)
+    np.testing.assert_allclose(mo.load(inference)(x).array, y.array, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(y.array, net(x).array)
     for name, buffer in model.named_buffers():
-        np.testing.assert_array_equal(buffer.data, before[name])
+        np.testing.assert_array_equal(buffer.array, before[name])
 
 
 def test_arithmetic_with_running_statistics_sees_them_as_they_were(graph_of: Any, close: Any) -> None:

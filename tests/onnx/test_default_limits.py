@@ -116,11 +116,11 @@ def test_networks_of_strangers(name: str) -> None:
     model = mo.load(file.getvalue())
     y, expected = model(mn.Tensor(x.numpy())), net(x)
     scale = expected.abs().max().item()
-    np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=0, atol=1e-4 * scale)
+    np.testing.assert_allclose(y.array, expected.detach().numpy(), rtol=0, atol=1e-4 * scale)
     (y * y).mean().backward()
     (expected * expected).mean().backward()
     wanted = sum(float((p.grad.double() ** 2).sum()) for p in net.parameters())
-    got = sum(float((p.grad.data.astype(np.float64) ** 2).sum()) for p in model.parameters() if p.grad is not None)
+    got = sum(float((p.grad.array.astype(np.float64) ** 2).sum()) for p in model.parameters() if p.grad is not None)
     np.testing.assert_allclose(got, wanted, rtol=1e-3)
 
 
@@ -150,12 +150,12 @@ def test_a_loop_over_a_long_sequence_trains() -> None:
         torch.onnx.export(torch.jit.script(net), (x,), file, opset_version=17, dynamo=False)
     model = mo.load(file.getvalue())
     y, expected = model(mn.Tensor(x.numpy())), net(x)
-    np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(y.array, expected.detach().numpy(), rtol=0, atol=1e-10)
     (y * y * y).mean().backward()
     (expected * expected * expected).mean().backward()
     theirs = dict(net.named_parameters())
     for name, p in model.named_parameters():
         if name in theirs and theirs[name].shape == p.shape:
             want = theirs[name].grad.numpy()
-            np.testing.assert_allclose(p.grad.data, want, rtol=0, atol=1e-9 * abs(want).max(), err_msg=name)
-    assert sum(p.data.size for p in model.parameters()) == sum(p.numel() for p in net.parameters())
+            np.testing.assert_allclose(p.grad.array, want, rtol=0, atol=1e-9 * abs(want).max(), err_msg=name)
+    assert sum(p.array.size for p in model.parameters()) == sum(p.numel() for p in net.parameters())

@@ -146,7 +146,7 @@ def test_what_was_read_can_be_written_and_read_again() -> None:
 
 
 def arrays(results: Any) -> list[Any]:
-    return [result.data for result in (results if isinstance(results, tuple) else (results,))]
+    return [result.array for result in (results if isinstance(results, tuple) else (results,))]
 
 
 def test_the_documentation_says_how_many() -> None:

@@ -65,7 +65,7 @@ def test_instance(version: int, shape: tuple[int, ...], dtype: Any, one_node: An
 def test_an_instance_of_one_position_is_its_bias(shape: tuple[int, ...], one_node: Any) -> None:
     arrays = [draw(shape, np.float32), draw((3,), np.float32), draw((3,), np.float32, 1)]
     y = run(one_node("InstanceNormalization", arrays, 22), *arrays)
-    np.testing.assert_array_equal(y.data, np.broadcast_to(arrays[2].reshape(3, *(1,) * (len(shape) - 2)), shape))
+    np.testing.assert_array_equal(y.array, np.broadcast_to(arrays[2].reshape(3, *(1,) * (len(shape) - 2)), shape))
 
 
 def test_instance_epsilon_gradients_and_errors(one_node: Any, close: Any) -> None:
@@ -246,7 +246,7 @@ def test_mean_variance(version: int, axes: Any, dtype: Any, one_node: Any, close
 def test_mean_variance_of_constants_is_0_and_far_from_0_it_is_exact(one_node: Any, close: Any) -> None:
     proto = one_node("MeanVarianceNormalization", [draw((2, 3, 4, 5), np.float32)], 13)
     constant = np.full((2, 3, 4, 5), 12345.678, np.float32)
-    np.testing.assert_array_equal(run(proto, constant).data, np.zeros_like(constant))
+    np.testing.assert_array_equal(run(proto, constant).array, np.zeros_like(constant))
     far = draw((2, 3, 4, 5), np.float32, 1e6)
     x = far.astype(np.float64)
     close(run(proto, far), (x - x.mean((0, 2, 3), keepdims=True)) / x.std((0, 2, 3), keepdims=True), 10)
@@ -279,7 +279,7 @@ def test_lp_defaults_tiny_vectors_gradients_and_errors(one_node: Any, close: Any
     y = mo.load(proto)(x)
     close(y, [[0.6, -0.8, 0], [0, 0, 0]])
     y.sum().backward()
-    np.testing.assert_array_equal(x.grad.data[1], np.zeros(3))
+    np.testing.assert_array_equal(x.grad.array[1], np.zeros(3))
     gradcheck(mo.load(proto), draw((2, 3)))
     gradcheck(mo.load(one_node("LpNormalization", [draw((2, 3))], 1, p=1, axis=0)), draw((2, 3)))
     with pytest.raises(mo.LoadError, match="p is 3; expected 1 or 2"):

@@ -527,7 +527,7 @@ def test_versions(one_node: Any, given: Case) -> None:
         y = result[0] if given.outputs > 1 else result
         want = np.asarray(given.want)
         assert (y.dtype, y.shape) == (want.dtype, want.shape), version
-        np.testing.assert_allclose(y.data, want, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(y.array, want, rtol=1e-11, atol=1e-11)
         assert not (y.requires_grad and want.dtype.kind != "f")
     if given.slope and any(a.dtype == np.float64 for a in inputs):
         gradcheck(model, *[a if a.dtype == np.float64 else mn.Tensor(a) for a in inputs])
@@ -546,7 +546,7 @@ def test_narrow_types_follow_float64(one_node: Any, dtype: Any) -> None:
         held = [i for i, a in enumerate(arrays) if i and a is not None]
         model = mo.load(one_node(given.operator, arrays, version, outputs, held=held, **given.attributes))
         y = model(mn.Tensor(arrays[0]))
-        return (y[0] if given.outputs > 1 else y).data
+        return (y[0] if given.outputs > 1 else y).array
 
     for given in CASES:
         arrays = [None if a is None else np.asarray(a) for a in given.inputs]

@@ -91,13 +91,13 @@ def test_outputs(kind: Any, dynamo: bool, optimise: bool, free: bool) -> None:
     for batch in (x, torch.randn(5, 3, 16, 16)) if free else (x,):
         [want] = session.run(None, {proto.graph.input[0].name: batch.numpy()})
         y = loaded(Tensor(batch.numpy()))
-        np.testing.assert_allclose(y.data, want, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(y.array, want, rtol=1e-4, atol=1e-4)
     y.sum().backward()
     assert all(p.grad is not None for p in loaded.parameters())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again = mo.load(mo.export(loaded, (Tensor(batch.numpy()),), None))
-    np.testing.assert_allclose(again(Tensor(batch.numpy())).data, y.data, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(again(Tensor(batch.numpy())).array, y.array, rtol=1e-5, atol=1e-5)
     assert (again.input_names, again.output_names) == (loaded.input_names, loaded.output_names)
     assert set(again.state_dict()) == set(loaded.state_dict())
 
@@ -137,6 +137,6 @@ def test_training_goes_on_as_in_pytorch() -> None:
         assert abs(loss.item() - want.item()) <= 1e-3 * abs(want.item())
         for name, p in loaded.named_parameters():
             expected = names[name].grad.numpy()
-            assert np.abs(p.grad.data - expected).max() <= 1e-3 * max(np.abs(expected).max(), 1e-3), name
+            assert np.abs(p.grad.array - expected).max() <= 1e-3 * max(np.abs(expected).max(), 1e-3), name
         theirs.step()
         optimizer.step()

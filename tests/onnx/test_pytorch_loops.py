@@ -241,15 +241,15 @@ def trains_alike(model: Any, loaded: Any, args: tuple[Any, ...], bound: float) -
     for _ in range(2):  # the second loss is that of what the first step moved
         want, got = forward(*args), loaded(*[mn.Tensor(np.asarray(a)) for a in args])
         for y, z in zip(*(r if isinstance(r, tuple) else (r,) for r in (want, got)), strict=True):
-            np.testing.assert_allclose(z.data, y.detach().numpy(), rtol=bound, atol=bound)
+            np.testing.assert_allclose(z.array, y.detach().numpy(), rtol=bound, atol=bound)
         squares(want).backward()
         squares(got).backward()
         gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
         parameters = dict(loaded.named_parameters())
         for name, p in parameters.items():
             if name in gradients and gradients[name].shape == p.shape:
-                np.testing.assert_allclose(p.grad.data, gradients[name], rtol=bound, atol=bound, err_msg=name)
-        assert sum(p.data.size for p in parameters.values()) == sum(p.numel() for p in model.parameters())
+                np.testing.assert_allclose(p.grad.array, gradients[name], rtol=bound, atol=bound, err_msg=name)
+        assert sum(p.array.size for p in parameters.values()) == sum(p.numel() for p in model.parameters())
         for optimizer in (theirs, ours):
             optimizer.step()
             optimizer.zero_grad()
@@ -264,7 +264,7 @@ def test_scripted_loops_run_and_train_as_in_pytorch(name: str) -> None:
     trains_alike(model, loaded, args, 1e-12)
     if name == "nested":
         buffers = dict(loaded.named_buffers())
-        np.testing.assert_allclose(buffers["norm.running_mean"].data, model.norm.running_mean, rtol=1e-12)
+        np.testing.assert_allclose(buffers["norm.running_mean"].array, model.norm.running_mean, rtol=1e-12)
 
 
 def test_a_loop_runs_for_as_long_as_its_data_say() -> None:
@@ -272,7 +272,7 @@ def test_a_loop_runs_for_as_long_as_its_data_say() -> None:
     loaded = mo.load(scripted(model, args))
     for length in (1, 9):
         want = model(args[0], length).detach().numpy()
-        np.testing.assert_allclose(loaded(mn.tensor([1, 3]), mn.tensor(length)).data, want, rtol=1e-12)
+        np.testing.assert_allclose(loaded(mn.tensor([1, 3]), mn.tensor(length)).array, want, rtol=1e-12)
 
 
 @pytest.mark.parametrize("folded", [False, True])

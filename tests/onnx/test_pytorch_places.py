@@ -164,7 +164,7 @@ def test_learning_rates_by_layer_are_those_of_pytorch(name: str) -> None:
     (net(x) ** 2).sum().backward()
     theirs.step()
     for path in paths:
-        mine = sorted(float(p.data.sum()) for p in model.get_submodule(path).parameters())
+        mine = sorted(float(p.array.sum()) for p in model.get_submodule(path).parameters())
         np.testing.assert_allclose(
             mine, sorted(float(p.detach().sum()) for p in net.get_submodule(path).parameters()), rtol=1e-9
         )

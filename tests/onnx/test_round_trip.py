@@ -46,13 +46,13 @@ LOOSE = {
 
 def run(module: Any, arrays: Any) -> list[Any]:
     """The outputs; running statistics are put back."""
-    before = [(buffer, buffer.data.copy()) for buffer in module.buffers()]
+    before = [(buffer, buffer.array.copy()) for buffer in module.buffers()]
     mn.manual_seed(0)
     with mn.no_grad():
         results = module(*[Tensor(array.copy()) for array in arrays])
     for buffer, contents in before:
-        np.copyto(buffer.data, contents)
-    return [np.array(y.data) for y in (results if isinstance(results, tuple) else (results,))]
+        np.copyto(buffer.array, contents)
+    return [np.array(y.array) for y in (results if isinstance(results, tuple) else (results,))]
 
 
 def there_and_back(first: Any, arrays: Any, opset: int, strict: bool = True, **options: Any) -> Any:
@@ -172,7 +172,7 @@ def test_float_types_are_those_of_the_file() -> None:
         layer = mn.nn.Sequential(mn.nn.Conv1d(2, 4, 1), mn.nn.GroupNorm(2, 4), mn.nn.BatchNorm1d(4)).to(dtype)
         x = mn.randn(3, 2, 5).to(dtype)
         first = mo.load(mo.export(layer, x, None))
-        proto = there_and_back(first, [x.data], 26)
+        proto = there_and_back(first, [x.array], 26)
         assert {tensor.data_type for tensor in proto.graph.initializer} & {1, 10, 11, 16} == {
             kind for kind, own in DTYPES.items() if own == dtype
         }

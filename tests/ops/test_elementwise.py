@@ -40,7 +40,7 @@ def test_binary_values_and_gradients(name: str, shapes) -> None:
     ours, theirs = BINARY[name]
     rng = np.random.default_rng(1)
     a, b = (rng.uniform(0.5, 2.0, s) for s in shapes.input_shapes)
-    np.testing.assert_allclose(ours(mn.tensor(a), mn.tensor(b)).data, theirs(a, b), rtol=1e-15)
+    np.testing.assert_allclose(ours(mn.tensor(a), mn.tensor(b)).array, theirs(a, b), rtol=1e-15)
     gradcheck(ours, np.asarray(a), np.asarray(b))
 
 
@@ -49,7 +49,7 @@ def test_unary_values_and_gradients(name: str, rng) -> None:
     ours, theirs = UNARY[name]
     x = rng.uniform(0.5, 2.0, (3, 4))
     units = 1 if name in ("exp", "log") else 0  # of the last place: these two are kernels of ours
-    np.testing.assert_array_max_ulp(ours(mn.tensor(x)).data, theirs(x), units)
+    np.testing.assert_array_max_ulp(ours(mn.tensor(x)).array, theirs(x), units)
     gradcheck(ours, x)
 
 
@@ -57,15 +57,15 @@ def test_pow_at_zero_has_finite_gradients() -> None:
     base = mn.tensor([0.0, 0.0, 2.0], requires_grad=True)
     power = mn.tensor([0.0, 2.0, 0.0], requires_grad=True)
     (base**power).sum().backward()
-    np.testing.assert_array_equal(base.grad.data, [0, 0, 0])
-    assert np.isfinite(power.grad.data).all()
+    np.testing.assert_array_equal(base.grad.array, [0, 0, 0])
+    assert np.isfinite(power.grad.array).all()
 
 
 def test_ties_share_the_gradient() -> None:
     a, b = mn.tensor([1.0, 2.0], requires_grad=True), mn.tensor([1.0, 3.0], requires_grad=True)
     mn.maximum(a, b).sum().backward()
-    np.testing.assert_array_equal(a.grad.data, [0.5, 0])
-    np.testing.assert_array_equal(b.grad.data, [0.5, 1])
+    np.testing.assert_array_equal(a.grad.array, [0.5, 0])
+    np.testing.assert_array_equal(b.grad.array, [0.5, 1])
 
 
 def test_where_sends_each_gradient_home(rng) -> None:
@@ -115,7 +115,7 @@ def test_a_large_broadcast_gradient_is_summed_in_blocks(shape, full, rng, monkey
 def test_half_sums_are_taken_in_float32() -> None:
     b = mn.zeros(1, dtype=mn.bfloat16, requires_grad=True)
     (mn.ones(10_000, dtype=mn.bfloat16) + b).sum().backward()
-    assert float(b.grad.data[0]) == pytest.approx(10_000, rel=2**-8)
+    assert float(b.grad.array[0]) == pytest.approx(10_000, rel=2**-8)
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float32, mn.int8, mn.uint64])
@@ -124,4 +124,4 @@ def test_clip_keeps_the_type(dtype) -> None:
     for low, high in ((1, 6), (1, None), (None, 6)):
         y = mn.Tensor(x).clip(low, high)
         assert y.dtype == dtype
-        np.testing.assert_array_equal(y.data.astype(float), np.clip(x.astype(float), low, high))
+        np.testing.assert_array_equal(y.array.astype(float), np.clip(x.astype(float), low, high))

@@ -26,14 +26,14 @@ INDICES = {
 @pytest.mark.parametrize("name", INDICES)
 def test_values_and_gradients(name, rng) -> None:
     index, x = INDICES[name], rng.standard_normal((3, 4))
-    np.testing.assert_array_equal(mn.tensor(x)[index].data, x[index])
+    np.testing.assert_array_equal(mn.tensor(x)[index].array, x[index])
     gradcheck(lambda t: t[index], x)
 
 
 def test_tensors_index_too(rng) -> None:
     x = mn.tensor(rng.standard_normal((3, 4)))
-    np.testing.assert_array_equal(x[mn.tensor([2, 0])].data, x.data[[2, 0]])
-    np.testing.assert_array_equal(x[x > 0].data, x.data[x.data > 0])
+    np.testing.assert_array_equal(x[mn.tensor([2, 0])].array, x.array[[2, 0]])
+    np.testing.assert_array_equal(x[x > 0].array, x.array[x.array > 0])
 
 
 def test_a_position_read_twice_gets_both_gradients() -> None:
@@ -52,7 +52,7 @@ def test_gather_is_torchs(axis, rng) -> None:
     torch = pytest.importorskip("torch")
     x, index = rng.standard_normal((3, 4)), rng.integers(0, 3, (2, 3))
     np.testing.assert_array_equal(
-        mn.tensor(x).gather(axis, index).data, torch.tensor(x).gather(axis, torch.tensor(index)).numpy()
+        mn.tensor(x).gather(axis, index).array, torch.tensor(x).gather(axis, torch.tensor(index)).numpy()
     )
     gradcheck(lambda t: t.gather(axis, index), x)
 

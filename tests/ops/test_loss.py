@@ -35,13 +35,13 @@ def twin(name, x, target, gradient_of_target, **options):
         theirs, their_target, **options | {k: torch.tensor(v) for k, v in arrays.items()}
     )
     assert y.shape == tuple(expected.shape)
-    np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(y.array, expected.detach().numpy(), rtol=1e-10, atol=1e-13)
     gradient = np.random.default_rng(1).standard_normal(y.shape)
     y.backward(gradient)
     expected.backward(torch.tensor(gradient))
-    np.testing.assert_allclose(ours.grad.data, theirs.grad.numpy(), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(ours.grad.array, theirs.grad.numpy(), rtol=1e-10, atol=1e-13)
     if gradient_of_target:
-        np.testing.assert_allclose(our_target.grad.data, their_target.grad.numpy(), rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(our_target.grad.array, their_target.grad.numpy(), rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -130,11 +130,11 @@ def test_cross_entropy_is_log_softmax_then_nll(rows, classes, inner):
     for reduction in REDUCTIONS:
         fused = F.cross_entropy(x, labels, reduction=reduction)
         np.testing.assert_allclose(
-            fused.data, F.nll_loss(F.log_softmax(x, 1), labels, reduction=reduction).data, rtol=1e-12, atol=1e-14
+            fused.array, F.nll_loss(F.log_softmax(x, 1), labels, reduction=reduction).array, rtol=1e-12, atol=1e-14
         )
-        one_hot = (np.arange(classes).reshape(-1, *(1,) * len(inner)) == labels.data[:, None]).astype(np.float64)
+        one_hot = (np.arange(classes).reshape(-1, *(1,) * len(inner)) == labels.array[:, None]).astype(np.float64)
         soft = F.cross_entropy(x, mn.tensor(one_hot), reduction=reduction)
-        np.testing.assert_allclose(fused.data, soft.data, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(fused.array, soft.array, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -144,13 +144,13 @@ def test_saturated_logits(dtype):
     loss = F.cross_entropy(x, mn.tensor([0, 1]))
     loss.backward()
     assert loss.item() == 0
-    np.testing.assert_array_equal(x.grad.data, 0)
+    np.testing.assert_array_equal(x.grad.array, 0)
 
     z = mn.tensor(np.array([-1000, 1000, -1000, 1000], dtype), requires_grad=True)
     loss = F.binary_cross_entropy_with_logits(z, mn.tensor(np.array([0, 1, 1, 0], dtype)), reduction="none")
-    np.testing.assert_array_equal(loss.data, [0, 0, 1000, 1000])
+    np.testing.assert_array_equal(loss.array, [0, 0, 1000, 1000])
     loss.sum().backward()
-    np.testing.assert_array_equal(z.grad.data, [0, 0, -1, 1])
+    np.testing.assert_array_equal(z.grad.array, [0, 0, -1, 1])
 
 
 def test_a_masked_class_that_is_not_the_target_costs_nothing():
@@ -160,7 +160,7 @@ def test_a_masked_class_that_is_not_the_target_costs_nothing():
         loss = F.cross_entropy(x, mn.tensor([0]), weight)
         loss.backward()
         assert loss.item() == pytest.approx(np.log(2))
-        np.testing.assert_allclose(x.grad.data, [[-0.5, 0, 0.5]], atol=1e-7)
+        np.testing.assert_allclose(x.grad.array, [[-0.5, 0, 0.5]], atol=1e-7)
 
 
 @pytest.mark.parametrize("weight", [None, mn.tensor([1.0, 2.0, 3.0])])
@@ -170,7 +170,7 @@ def test_all_ignored_is_nan_as_in_pytorch_with_zero_gradients(weight):
     for loss in (F.cross_entropy(x, ignored, weight), F.nll_loss(x, ignored, weight)):
         assert np.isnan(loss.item())
     F.nll_loss(x, ignored, weight).backward()
-    np.testing.assert_array_equal(x.grad.data, 0)
+    np.testing.assert_array_equal(x.grad.array, 0)
     assert F.cross_entropy(x, ignored, weight, reduction="sum").item() == 0
 
 
@@ -197,7 +197,7 @@ def test_half_types_are_reduced_in_float32(name, dtype, rng):
     else:
         target = mn.tensor(rng.uniform(0, 1, (4096, 4)).astype(dtype))
         wide_target = target.detach().double()
-    wide = mn.tensor(x.data.astype(np.float64), requires_grad=True)
+    wide = mn.tensor(x.array.astype(np.float64), requires_grad=True)
     loss, exact = getattr(F, name)(x, target), getattr(F, name)(wide, wide_target)
     epsilon = 2.0**-11 if dtype == mn.float16 else 2.0**-8
     assert loss.dtype == dtype
@@ -205,7 +205,7 @@ def test_half_types_are_reduced_in_float32(name, dtype, rng):
     loss.backward(np.asarray(2048, dtype))  # as a scaled loss: the gradients stay in the type's range
     exact.backward(np.float64(2048))
     assert x.grad.dtype == dtype
-    np.testing.assert_allclose(x.grad.data.astype(np.float64), wide.grad.data, rtol=1.1 * epsilon, atol=1e-4)
+    np.testing.assert_allclose(x.grad.array.astype(np.float64), wide.grad.array, rtol=1.1 * epsilon, atol=1e-4)
 
 
 def test_mean_over_many_is_exact_to_float32(rng):

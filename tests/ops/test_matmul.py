@@ -27,7 +27,7 @@ SHAPES = [
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 def test_values_and_gradients(a, b, rng) -> None:
     x, y = rng.standard_normal(a), rng.standard_normal(b)
-    np.testing.assert_allclose((mn.tensor(x) @ mn.tensor(y)).data, x @ y, rtol=1e-13)
+    np.testing.assert_allclose((mn.tensor(x) @ mn.tensor(y)).array, x @ y, rtol=1e-13)
     gradcheck(lambda p, q: p @ q, x, y)
 
 
@@ -36,7 +36,7 @@ def test_16_bit_floats_are_multiplied_in_float32(dtype) -> None:
     a = mn.ones(1, 10_000, dtype=dtype)
     product = a @ a.T
     assert product.dtype == a.dtype
-    assert float(product.data[0, 0]) == pytest.approx(10_000, rel=2**-8)
+    assert float(product.array[0, 0]) == pytest.approx(10_000, rel=2**-8)
 
 
 def test_scalars_are_refused() -> None:

@@ -62,9 +62,9 @@ def test_any_memory_order_gives_the_same_and_keeps_its_order(case, order, rng):
     for array in (x, np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))):
         inputs = [Tensor(a, requires_grad=True) for a in (array, s, b)]
         y = Normalize.apply(*inputs, axes=axes, num_groups=groups, param=param, equation=Equation())
-        assert y.data.strides == array.strides
+        assert y.array.strides == array.strides
         y.backward(dy)
-        results.append([y.data, *[t.grad.data for t in inputs]])
+        results.append([y.array, *[t.grad.array for t in inputs]])
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
@@ -109,8 +109,8 @@ def test_compute_dtype(rng):
         assert y.dtype == np.float32
         x.grad = None
         y.backward(np.arange(4000, dtype=np.float32).reshape(4, 1000))
-        outputs.append((y.data, x.grad.data))
-    wide = x.data.astype(np.float64)
+        outputs.append((y.array, x.grad.array))
+    wide = x.array.astype(np.float64)
     exact = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     np.testing.assert_array_equal(outputs[1][0], exact.astype(np.float32))
     assert (outputs[0][0] != outputs[1][0]).any()
@@ -124,11 +124,11 @@ def test_empty(shape):
     y = Normalize.apply(x, s, s, axes=(0,), param=(1,), equation=Equation(), observe=pytest.fail)
     assert y.shape == shape
     y.backward(np.ones(shape))
-    np.testing.assert_array_equal(s.grad.data, 0)
+    np.testing.assert_array_equal(s.grad.array, 0)
     mean = Tensor(np.ones([n for i, n in enumerate(shape) if i != 0]), True)
     y = NormalizeWith.apply(x, mean, mean, None, None, axes=(0,), equation=Equation())
     y.backward(np.ones(shape))
-    np.testing.assert_array_equal(mean.grad.data, 0)
+    np.testing.assert_array_equal(mean.grad.array, 0)
 
 
 def test_a_backend_of_ones_own():
@@ -146,7 +146,7 @@ def test_a_backend_of_ones_own():
 
     x = Tensor(np.array([[1.0, 3.0]]), True)
     y = Normalize.apply(x, None, None, axes=(1,), equation=Equation(0.0), backend=Doubling())
-    np.testing.assert_allclose(y.data, [[-2, 2]])
+    np.testing.assert_allclose(y.array, [[-2, 2]])
     y.sum().backward()
 
 
@@ -158,7 +158,7 @@ def test_one_scale_for_all_of_data_that_must_be_copied(shape, rng):
     assert gradcheck(lambda *t: mn.functional.normalization(*t, axes=(0, 2, 4)), x, scale, bias) < 1e-6
     y = mn.functional.normalization(Tensor(x), Tensor(scale), Tensor(bias), axes=(0, 2, 4))
     axes = {"axis": (0, 2, 4), "keepdims": True}
-    np.testing.assert_allclose(y.data, (x - x.mean(**axes)) / np.sqrt(x.var(**axes) + 1e-5) * scale + bias, atol=1e-12)
+    np.testing.assert_allclose(y.array, (x - x.mean(**axes)) / np.sqrt(x.var(**axes) + 1e-5) * scale + bias, atol=1e-12)
 
 
 def test_one_repeated_bias_is_widened_for_data_that_must_be_copied() -> None:

@@ -73,7 +73,7 @@ def test_the_gradient_passes_when_indices_are_asked_for() -> None:
     x = Tensor(distinct((1, 2, 4, 4)), True)
     y, _ = F.max_pool2d(x, 2, return_indices=True)
     y.sum().backward()
-    assert x.grad.numpy().sum() == y.data.size
+    assert x.grad.numpy().sum() == y.array.size
 
 
 def test_the_global_average_is_the_mean() -> None:

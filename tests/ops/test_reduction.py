@@ -21,7 +21,7 @@ def test_sum_mean_amax_amin(dim, keepdim, rng) -> None:
     t = mn.tensor(x)
     for ours, theirs in ((t.sum, x.sum), (t.mean, x.mean), (t.amax, x.max), (t.amin, x.min)):
         axis = None if dim == () else dim  # no axis is every axis, as in PyTorch
-        np.testing.assert_allclose(ours(dim, keepdim).data, theirs(axis=axis, keepdims=keepdim), rtol=1e-13)
+        np.testing.assert_allclose(ours(dim, keepdim).array, theirs(axis=axis, keepdims=keepdim), rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "var", "std"])
@@ -40,8 +40,8 @@ def test_var_divides_by_n_minus_1_unless_told() -> None:
 def test_max_with_dim_gives_values_and_indices(rng) -> None:
     x = rng.standard_normal((3, 5))
     values, indices = mn.tensor(x).max(1)
-    np.testing.assert_array_equal(values.data, x.max(1))
-    np.testing.assert_array_equal(indices.data, x.argmax(1))
+    np.testing.assert_array_equal(values.array, x.max(1))
+    np.testing.assert_array_equal(indices.array, x.argmax(1))
     assert mn.tensor(x).min(0, keepdim=True).indices.shape == (1, 5)
     gradcheck(lambda t: t.max(1).values, x)
 
@@ -52,13 +52,13 @@ def test_equal_maxima_share_the_gradient_as_in_torch() -> None:
     ours, theirs = mn.tensor(data, requires_grad=True), torch.tensor(data, requires_grad=True)
     ours.amax(1).sum().backward()
     theirs.amax(1).sum().backward()
-    np.testing.assert_array_equal(ours.grad.data, theirs.grad.numpy())
+    np.testing.assert_array_equal(ours.grad.array, theirs.grad.numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_floats_are_summed_in_float32(dtype) -> None:
-    assert float(mn.ones(10_000, dtype=dtype).sum().data) == pytest.approx(10_000, rel=2**-8)
-    assert float(mn.ones(70_000, dtype=dtype).mean().data) == 1.0
+    assert float(mn.ones(10_000, dtype=dtype).sum().array) == pytest.approx(10_000, rel=2**-8)
+    assert float(mn.ones(70_000, dtype=dtype).mean().array) == 1.0
 
 
 def test_integers_sum_to_int64() -> None:
@@ -117,7 +117,7 @@ def test_prod_also_with_zeros(rng, axes, keepdims):
     def product(x):
         return reduction.Prod.apply(x, axes=axes, keepdims=keepdims)
 
-    np.testing.assert_allclose(product(mn.Tensor(x)).data, x.prod(axes, keepdims=keepdims))
+    np.testing.assert_allclose(product(mn.Tensor(x)).array, x.prod(axes, keepdims=keepdims))
     gradcheck(product, x)
 
 
@@ -129,8 +129,8 @@ def test_log_sum_exp(rng, axes, keepdims):
     def function(x):
         return reduction.LogSumExp.apply(x, axes=axes, keepdims=keepdims)
 
-    np.testing.assert_allclose(function(mn.Tensor(x)).data, np.log(np.exp(x).sum(axes, keepdims=keepdims)))
-    np.testing.assert_allclose(function(mn.Tensor(x + 5000)).data, 5000 + function(mn.Tensor(x)).data)
+    np.testing.assert_allclose(function(mn.Tensor(x)).array, np.log(np.exp(x).sum(axes, keepdims=keepdims)))
+    np.testing.assert_allclose(function(mn.Tensor(x + 5000)).array, 5000 + function(mn.Tensor(x)).array)
     gradcheck(function, x)
 
 
@@ -153,7 +153,7 @@ def test_cumulative_sums(rng, axis, exclusive, reverse):
 
     ordered = np.flip(x, axis) if reverse else x
     want = np.cumsum(ordered, axis) - (ordered if exclusive else 0)
-    np.testing.assert_allclose(function(mn.Tensor(x)).data, np.flip(want, axis) if reverse else want, atol=1e-12)
+    np.testing.assert_allclose(function(mn.Tensor(x)).array, np.flip(want, axis) if reverse else want, atol=1e-12)
     gradcheck(function, x)
 
 
@@ -162,5 +162,5 @@ def test_cumulative_sums(rng, axis, exclusive, reverse):
 def test_the_best_places_and_of_equals_the_first(rng, largest, dtype):
     x = rng.integers(0, 4, (5, 9)).astype(dtype)
     places = reduction.TopPlaces.apply(mn.Tensor(x), count=4, axis=1, largest=largest)
-    for row, found in zip(x.astype(int), places.data, strict=True):
+    for row, found in zip(x.astype(int), places.array, strict=True):
         assert found.tolist() == sorted(range(9), key=lambda i: (-row[i] if largest else row[i], i))[:4]

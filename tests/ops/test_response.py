@@ -26,7 +26,7 @@ def lrn(x, size, alpha, beta, k):
 def test_lrn_is_its_formula_and_its_gradient_too(size, shape, rng) -> None:
     x = rng.standard_normal(shape)
     got = F.local_response_norm(mn.tensor(x), size, 0.5, 0.75, 2.0)
-    np.testing.assert_allclose(got.data, lrn(x, size, 0.5, 0.75, 2.0), rtol=1e-13)
+    np.testing.assert_allclose(got.array, lrn(x, size, 0.5, 0.75, 2.0), rtol=1e-13)
     gradcheck(lambda t: F.local_response_norm(t, size, 0.5, 0.6, 1.5), x)
 
 
@@ -39,8 +39,8 @@ def test_lrn_is_torchs(size, rng) -> None:
     b = torch.nn.functional.local_response_norm(theirs, size, alpha=0.1)
     a.sum().backward()
     b.sum().backward()
-    np.testing.assert_allclose(a.data, b.detach().numpy(), rtol=1e-5)
-    np.testing.assert_allclose(ours.grad.data, theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(a.array, b.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(ours.grad.array, theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.5])
@@ -48,26 +48,26 @@ def test_lrn_is_torchs(size, rng) -> None:
 def test_lp_is_its_formula_torchs_and_differentiable(p, dim, rng) -> None:
     x = rng.standard_normal((3, 4, 5))
     expected = x / (np.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
-    np.testing.assert_allclose(F.normalize(mn.tensor(x), p, dim).data, expected, rtol=1e-13)
+    np.testing.assert_allclose(F.normalize(mn.tensor(x), p, dim).array, expected, rtol=1e-13)
     gradcheck(lambda t: F.normalize(t, p, dim), x)
     torch = pytest.importorskip("torch")
     theirs = torch.nn.functional.normalize(torch.tensor(x), p, dim).numpy()
-    np.testing.assert_allclose(F.normalize(mn.tensor(x), p, dim).data, theirs, rtol=1e-13)
+    np.testing.assert_allclose(F.normalize(mn.tensor(x), p, dim).array, theirs, rtol=1e-13)
 
 
 def test_lp_of_zeros_is_zero_and_below_eps_divides_by_eps() -> None:
     x = mn.tensor([[0.0, 0.0], [1e-3, 0.0]], dtype=mn.float64, requires_grad=True)
     y = F.normalize(x, 2.0, 1, eps=0.1)
-    np.testing.assert_allclose(y.data, [[0, 0], [0.01, 0]], rtol=1e-12)
+    np.testing.assert_allclose(y.array, [[0, 0], [0.01, 0]], rtol=1e-12)
     y.sum().backward()
-    np.testing.assert_allclose(x.grad.data, np.full((2, 2), 10.0))
+    np.testing.assert_allclose(x.grad.array, np.full((2, 2), 10.0))
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 def test_lp_of_any_magnitude_has_norm_one(p, size, rng) -> None:
     x = (rng.standard_normal((4, 9)) * size).astype(np.float32)
-    y = F.normalize(mn.tensor(x), p, 1, eps=0.0).data.astype(np.float64)
+    y = F.normalize(mn.tensor(x), p, 1, eps=0.0).array.astype(np.float64)
     np.testing.assert_allclose((np.abs(y) ** p).sum(1), 1, rtol=1e-6)
 
 
@@ -87,8 +87,8 @@ def test_lp_of_long_vectors_keeps_float32s_digits(shape, dim, offset, p, rng) ->
     exact = wide / norm
     slope = np.sign(exact) * np.abs(exact) ** (p - 1)
     dx = (dy - slope * (dy * exact).sum(dim, keepdims=True)) / norm
-    np.testing.assert_allclose(y.data, exact, rtol=1e-6)
-    assert np.linalg.norm(tensor.grad.data - dx) < 1e-6 * np.linalg.norm(dx)
+    np.testing.assert_allclose(y.array, exact, rtol=1e-6)
+    assert np.linalg.norm(tensor.grad.array - dx) < 1e-6 * np.linalg.norm(dx)
 
 
 @pytest.mark.parametrize("size", [4, 5])
@@ -98,21 +98,21 @@ def test_lrn_of_any_magnitude(magnitude, size, rng) -> None:
     x[0, 0, 0, 0] = 1e6
     tensor = mn.tensor(x, requires_grad=True)
     y = F.local_response_norm(tensor, size)
-    np.testing.assert_allclose(y.data, lrn(x.astype(np.float64), size, 1e-4, 0.75, 1.0), rtol=2e-6, atol=2**-149)
+    np.testing.assert_allclose(y.array, lrn(x.astype(np.float64), size, 1e-4, 0.75, 1.0), rtol=2e-6, atol=2**-149)
     y.sum().backward()
     wide = mn.tensor(x.astype(np.float64), requires_grad=True)
     F.local_response_norm(wide, size).sum().backward()  # held against finite differences above
-    largest = np.abs(wide.grad.data).max()
-    np.testing.assert_allclose(tensor.grad.data, wide.grad.data, rtol=1e-5, atol=1e-6 * largest + 2**-149)
+    largest = np.abs(wide.grad.array).max()
+    np.testing.assert_allclose(tensor.grad.array, wide.grad.array, rtol=1e-5, atol=1e-6 * largest + 2**-149)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_infinity_reach_their_own_vector_or_window_alone(bad, rng) -> None:
     x = rng.standard_normal((4, 9, 3)).astype(np.float32)
-    clean = [F.normalize(mn.tensor(x)).data, F.local_response_norm(mn.tensor(x), 3).data]
+    clean = [F.normalize(mn.tensor(x)).array, F.local_response_norm(mn.tensor(x), 3).array]
     x[1, 4, 2] = bad
     with np.errstate(invalid="ignore"):
-        y, z = F.normalize(mn.tensor(x)).data, F.local_response_norm(mn.tensor(x), 3).data
+        y, z = F.normalize(mn.tensor(x)).array, F.local_response_norm(mn.tensor(x), 3).array
     assert np.isnan(y[1, 4, 2])
     assert np.isnan(z[1, 4, 2])
     y[1, :, 2], z[1, 3:6, 2] = clean[0][1, :, 2], clean[1][1, 3:6, 2]
@@ -124,11 +124,11 @@ def test_nan_and_infinity_reach_their_own_vector_or_window_alone(bad, rng) -> No
 @pytest.mark.parametrize("f", [F.normalize, lambda t: F.local_response_norm(t, 3)], ids=["lp", "lrn"])
 def test_16_bit_floats_are_rounded_once(dtype, f, rng) -> None:
     x = mn.tensor(rng.standard_normal((4, 6, 3)).astype(np.float32)).to(dtype)
-    np.testing.assert_array_equal(f(x).data, f(x.float()).to(dtype).data)
+    np.testing.assert_array_equal(f(x).array, f(x.float()).to(dtype).array)
     half, whole = x.detach().requires_grad_(), x.float().requires_grad_()
     f(half).backward(np.ones(x.shape, dtype))
     f(whole).backward(np.ones(x.shape, np.float32))
-    np.testing.assert_array_equal(half.grad.data, whole.grad.to(dtype).data)
+    np.testing.assert_array_equal(half.grad.array, whole.grad.to(dtype).array)
 
 
 def test_errors() -> None:

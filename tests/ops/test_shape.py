@@ -39,7 +39,7 @@ MOVES = {
 def test_values_and_gradients(name, rng) -> None:
     ours, theirs = MOVES[name]
     x = rng.standard_normal((2, 3, 4))
-    np.testing.assert_array_equal(ours(mn.tensor(x)).data, theirs(x))
+    np.testing.assert_array_equal(ours(mn.tensor(x)).array, theirs(x))
     gradcheck(ours, x)
 
 
@@ -77,8 +77,8 @@ def test_unbind_of_an_operator_makes_one_gradient_of_those_of_its_slices(rng) ->
     for axis in range(3):
         slices = shape.Unbind.apply(mn.tensor(x), axis=axis)
         for i, part in enumerate(slices):
-            np.testing.assert_array_equal(part.data, x.take(i, axis))
-            assert not np.shares_memory(part.data, x)
+            np.testing.assert_array_equal(part.array, x.take(i, axis))
+            assert not np.shares_memory(part.array, x)
 
         def product(x, axis=axis):
             first, *_, last = shape.Unbind.apply(x, axis=axis)
@@ -86,5 +86,5 @@ def test_unbind_of_an_operator_makes_one_gradient_of_those_of_its_slices(rng) ->
 
         gradcheck(product, x)
     numbers = shape.Unbind.apply(mn.tensor([1.0, 2.0]), axis=0)
-    assert [(type(y.data), y.shape, y.item()) for y in numbers] == [(np.ndarray, (), 1), (np.ndarray, (), 2)]
+    assert [(type(y.array), y.shape, y.item()) for y in numbers] == [(np.ndarray, (), 1), (np.ndarray, (), 2)]
     gradcheck(lambda x: shape.Unbind.apply(x, axis=0)[1], rng.standard_normal(3))

@@ -17,7 +17,7 @@ def test_steps(step, dtype):
     x = np.array([-2.5, -1.5, -0.2, 0.0, 0.5, 1.5, np.inf, np.nan]).astype(dtype)
     y = Stepwise.apply(mn.Tensor(x, requires_grad=True), step=step)
     assert not y.requires_grad
-    np.testing.assert_array_equal(y.data.astype(float), getattr(np, step)(x.astype(np.float64)).astype(float))
+    np.testing.assert_array_equal(y.array.astype(float), getattr(np, step)(x.astype(np.float64)).astype(float))
     assert y.dtype == (mn.bool if step.startswith("is") else dtype)
 
 
@@ -28,7 +28,7 @@ def test_quotients_are_rounded_towards_zero(dtype):
     y = Quotient.apply(mn.Tensor(a.astype(dtype)), mn.Tensor(b.astype(dtype)))
     assert y.dtype == dtype
     exact = [int(Fraction(int(p), int(q))) for p, q in zip(a.flat, b.flat, strict=True)]
-    np.testing.assert_array_equal(y.data.ravel(), exact)
+    np.testing.assert_array_equal(y.array.ravel(), exact)
 
 
 def test_division_by_zero_is_no_error():

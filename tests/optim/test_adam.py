@@ -34,7 +34,7 @@ def test_steps_are_pytorchs(name, options, amsgrad, dtype, rng):
         their_optimizer.step()
         for p, q in zip(ours, theirs, strict=True):
             tolerance = 2e-6 if dtype == np.float32 else 1e-13
-            np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(p.array, q.detach().numpy(), rtol=tolerance, atol=tolerance)
     for p, q in zip(ours, theirs, strict=True):
         for key in ("exp_avg", "exp_avg_sq"):
             np.testing.assert_allclose(
@@ -47,7 +47,7 @@ def test_the_first_step_is_lr_in_the_direction_of_the_sign():
     optimizer = optim.Adam([p], lr=0.5)
     p.grad = mn.tensor([1e-3, -4.0, 100.0], dtype=mn.float64)
     optimizer.step()
-    np.testing.assert_allclose(p.data, [0.5, 1.5, 0.5], rtol=1e-4)
+    np.testing.assert_allclose(p.array, [0.5, 1.5, 0.5], rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16])
@@ -58,7 +58,7 @@ def test_sixteen_bits(dtype):
     optimizer.step()
     assert p.dtype == dtype
     assert optimizer.state[p]["exp_avg"].dtype == dtype
-    np.testing.assert_allclose(p.data.astype(np.float32), [0.75, 1.25, 0.75], rtol=4e-3)
+    np.testing.assert_allclose(p.array.astype(np.float32), [0.75, 1.25, 0.75], rtol=4e-3)
 
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW"])

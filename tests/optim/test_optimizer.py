@@ -46,13 +46,13 @@ def test_state_comes_back_to_the_same_bits(make, tmp_path):
     run(optimizer, 3, seed=2)
     run(resumed, 3, seed=2)
     for p, q in zip(a, b, strict=True):
-        np.testing.assert_array_equal(p.data, q.data)
+        np.testing.assert_array_equal(p.array, q.array)
 
 
 def test_state_dict_has_pytorchs_structure():
     torch = pytest.importorskip("torch")
     ours = parameters((3, 4), (5,), (2,))
-    theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
+    theirs = [torch.tensor(p.array, requires_grad=True) for p in ours]
 
     def groups(p):
         return [{"params": p[:1], "lr": 0.5}, {"params": p[1:]}]
@@ -133,7 +133,7 @@ def test_zero_grad():
     kept = p.grad
     optimizer.zero_grad(set_to_none=False)
     assert p.grad is kept
-    assert not kept.data.any()
+    assert not kept.array.any()
     assert kept.version.count == 1
     assert q.grad is None
     optimizer.zero_grad()
@@ -142,12 +142,12 @@ def test_zero_grad():
 
 def test_a_step_changes_in_place_and_counts():
     (p, q) = parameters()
-    data, before = p.data, p.data.copy()
+    data, before = p.array, p.array.copy()
     optimizer = optim.SGD([p, q], lr=0.1)
     p.grad = mn.tensor(np.ones(p.shape, np.float32))
     assert optimizer.step() is None
-    assert p.data is data
-    np.testing.assert_allclose(p.data, before - 0.1, rtol=1e-6)
+    assert p.array is data
+    np.testing.assert_allclose(p.array, before - 0.1, rtol=1e-6)
     assert (p.version.count, q.version.count) == (1, 0)
 
 
@@ -182,7 +182,7 @@ def test_downhill(make):
         optimizer.zero_grad()
         ((p - mn.tensor([1.0, 2.0])) ** 2).sum().backward()
         optimizer.step()
-    np.testing.assert_allclose(p.data, [1, 2], atol=0.05)
+    np.testing.assert_allclose(p.array, [1, 2], atol=0.05)
 
 
 def test_wrong_parameters():
@@ -191,7 +191,7 @@ def test_wrong_parameters():
     cases = [
         (lambda: SGD([]), ValueError, "SGD: params is empty; expected at least one parameter"),
         (lambda: SGD(p), TypeError, "SGD: params is a Tensor; expected a list"),
-        (lambda: SGD([p.data]), TypeError, r"SGD: params\[0\] is a ndarray; expected a Tensor"),
+        (lambda: SGD([p.array]), TypeError, r"SGD: params\[0\] is a ndarray; expected a Tensor"),
         (lambda: SGD([p, p]), ValueError, r"SGD: params\[1\] of shape \(3, 4\) appears twice"),
         (lambda: SGD([{"params": [p]}, {"params": [q, p]}]), ValueError, r"params\[1\] .*appears twice"),
         (lambda: SGD([{"params": []}]), ValueError, "a parameter group has no parameters"),

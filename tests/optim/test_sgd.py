@@ -39,7 +39,7 @@ def test_steps_are_pytorchs(options, dtype, rng):
         their_optimizer.step()
         for p, q in zip(ours, theirs, strict=True):
             tolerance = 2e-6 if dtype == np.float32 else 1e-14
-            np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(p.array, q.detach().numpy(), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16])
@@ -51,7 +51,7 @@ def test_sixteen_bits(dtype):
         p.grad = mn.tensor([1.0, 1.0, 1.0]).to(dtype)
         optimizer.step()
     assert p.dtype == dtype
-    np.testing.assert_array_equal(p.data.astype(np.float32), [-0.25, -3.25, 1.75])
+    np.testing.assert_array_equal(p.array.astype(np.float32), [-0.25, -3.25, 1.75])
 
 
 def test_groups_have_their_own_settings():

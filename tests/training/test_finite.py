@@ -64,7 +64,7 @@ def test_then_the_targets() -> None:
     y = values()
     y[2, 1] = np.nan
     model = network()
-    model[1].weight.data[0, 0] = np.nan
+    model[1].weight.array[0, 0] = np.nan
     assert message(model, images(), y) == (
         "the loss is nan after 0 images of this epoch; the targets of this batch hold 1 NaN, the first at [2, 1]; look "
         "at the data and at what transforms them"
@@ -83,8 +83,8 @@ def test_a_batch_that_is_ignored_as_a_whole(ignore_index: int) -> None:
 
 def test_then_the_parameters() -> None:
     model = network()
-    model[1].weight.data[2, 3] = np.nan
-    model[3].bias.data[:] = np.inf
+    model[1].weight.array[2, 3] = np.nan
+    model[3].bias.array[:] = np.inf
     assert message(model, images(), values()) == (
         "the loss is nan after 0 images of this epoch; the data are finite, but the parameter '1.weight' holds 1 NaN, "
         f"the first at [2, 3], the first of 2 such: an earlier step ruined it; {CURE}"
@@ -93,17 +93,17 @@ def test_then_the_parameters() -> None:
 
 def test_then_the_buffers_in_evaluation() -> None:
     model = network()
-    model[2].running_mean.data[1] = np.nan
+    model[2].running_mean.array[1] = np.nan
     text = message(model, images(), values(), training=False)
     assert "the data are finite, but the buffer '2.running_mean' holds 1 NaN, the first at [1]: an earlier step" in text
     model = network()
-    model[1].bias.data[0] = np.nan  # the forward pass writes it into the statistics; they are not to blame
+    model[1].bias.array[0] = np.nan  # the forward pass writes it into the statistics; they are not to blame
     assert "the parameter '1.bias' holds" in message(model, images(), values())
 
 
 def test_the_learning_rate_last() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
-    model[1].weight.data[:] = 1e30
+    model[1].weight.array[:] = 1e30
     assert message(model, images() * np.float32(1e30), values()).endswith(
         f"; inputs, targets and parameters are finite, so the model's own numbers overflow; {CURE}"
     )

@@ -49,7 +49,7 @@ def test_the_schedule_moves_once_a_batch() -> None:
 
 def test_evaluation_is_right_and_changes_nothing() -> None:
     model, dataset = small_model(), blobs(50)
-    model[1].running_mean.data[:] = 0.5
+    model[1].running_mean.array[:] = 0.5
     before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
     score = evaluate(model, data.DataLoader(dataset, 16), nn.CrossEntropyLoss())
     assert model.training

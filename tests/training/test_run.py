@@ -113,7 +113,7 @@ def test_a_loss_that_is_no_number_names_the_epoch_and_keeps_the_checkpoint(tmp_p
     run = Run(Settings(epochs=3, schedule="constant"), str(tmp_path))
 
     def poison(row: dict[str, float]) -> None:
-        next(run.model.parameters()).data[:] = np.inf
+        next(run.model.parameters()).array[:] = np.inf
 
     with pytest.raises(NonFiniteLoss, match="epoch 2: the loss is nan"), np.errstate(invalid="ignore"):
         run.fit(after_epoch=poison)

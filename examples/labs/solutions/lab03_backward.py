@@ -186,7 +186,7 @@ plt.show()
 # below fetch it.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference.norm import four, kept, like, parameter_sums, parameters
 
 
@@ -209,8 +209,9 @@ def backward(nest, dy, x, stats, s, equation, needs=(True, True)):
 check("3.4")
 
 # %% [markdown]
-# `Pieces(backward=backward)` is a backend with your backward and the reference's forward. If you have lab 1's
-# forward, paste it above and write `Pieces(forward=forward, backward=backward)`: then the normalization is all yours.
+# `PartialBackend(backward=backward)` is a backend with your backward and the reference's forward. If you have lab 1's
+# forward, paste it above and write `PartialBackend(forward=forward, backward=backward)`: then the normalization is all
+# yours.
 # Two epochs on the digits, in float64. (Why not float32? Training is unstable to rounding: two right programs are
 # apart in the second digit after twenty steps. `minorm/labs/digits.py` has the loop.)
 
@@ -218,7 +219,7 @@ check("3.4")
 from minorm.labs import digits
 
 STEPS = 46
-library, mine = digits.losses(None, STEPS), digits.losses(Pieces(backward=backward), STEPS)
+library, mine = digits.losses(None, STEPS), digits.losses(PartialBackend(backward=backward), STEPS)
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.2), layout="constrained")
 left.plot(range(1, STEPS + 1), library, color=GREY, linewidth=5, alpha=0.6, label="the library's kernels")
 left.plot(range(1, STEPS + 1), mine, "--", color=BLUE, linewidth=1.8, label="your backward")

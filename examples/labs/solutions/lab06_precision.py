@@ -260,7 +260,7 @@ plt.show()
 # takes four flat float64 vectors, k, d, var and rstd, where the mean is k + d.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import four, like, parameters
 

@@ -231,12 +231,12 @@ check("9.4")
 # One message each. ds and db need nothing: they are gradients of parameters, which `sum_gradients` sums.
 
 # %%
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference import norm
 
 
 def sync_backend(rank):
-    """Pieces whose statistics and sums are those of all ranks."""
+    """PartialBackend whose statistics and sums are those of all ranks."""
 
     # SOLUTION 9.5: a backend that speaks with the other ranks
     def moments(nest, x, centered):
@@ -250,7 +250,7 @@ def sync_backend(rank):
         m, sum_g, sum_gx = rank.all_reduce(np.stack([here, *norm.grad_sums(nest, dy, x, stats, s)]))
         return sum_g * (here / m), sum_gx * (here / m)
 
-    return Pieces(moments=moments, grad_sums=grad_sums)
+    return PartialBackend(moments=moments, grad_sums=grad_sums)
     # END
 
 

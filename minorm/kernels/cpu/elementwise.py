@@ -15,6 +15,7 @@ import numpy as np
 
 import minorm_ext
 from minorm import dtypes
+from minorm.kernels.activations import Activations
 from minorm.kernels.cpu import memory
 from minorm.kernels.cpu.operands import STORAGE, is_plain, plain
 from minorm.kernels.cpu.softmax import (
@@ -164,86 +165,14 @@ def power(a: Any, b: Any) -> Any:
 
 # Activations.
 
-
-def relu(x: Any) -> Any:
-    return _map("relu", reference.relu, x)
-
-
-def relu_grad(dy: Any, y: Any) -> Any:
-    return _map("relu_grad", reference.relu_grad, dy, y)
-
-
-def relu6(x: Any) -> Any:
-    return _map("relu6", reference.relu6, x)
-
-
-def relu6_grad(dy: Any, y: Any) -> Any:
-    return _map("relu6_grad", reference.relu6_grad, dy, y)
-
-
-def leaky_relu(x: Any, slope: float = 0.01) -> Any:
-    return _map("leaky_relu", reference.leaky_relu, x, None, slope)
-
-
-def leaky_relu_grad(dy: Any, x: Any, slope: float = 0.01) -> Any:
-    return _map("leaky_relu_grad", reference.leaky_relu_grad, dy, x, slope)
-
-
-def hardswish(x: Any) -> Any:
-    return _map("hardswish", reference.hardswish, x)
-
-
-def hardswish_grad(dy: Any, x: Any) -> Any:
-    return _map("hardswish_grad", reference.hardswish_grad, dy, x)
-
-
-def sigmoid(x: Any) -> Any:
-    return _map("sigmoid", reference.sigmoid, x)
-
-
-def sigmoid_grad(dy: Any, y: Any) -> Any:
-    return _map("sigmoid_grad", reference.sigmoid_grad, dy, y)
-
-
-def tanh(x: Any) -> Any:
-    return _map("tanh", reference.tanh, x)
-
-
-def tanh_grad(dy: Any, y: Any) -> Any:
-    return _map("tanh_grad", reference.tanh_grad, dy, y)
-
-
-def silu(x: Any) -> Any:
-    return _map("silu", reference.silu, x)
-
-
-def silu_grad(dy: Any, x: Any) -> Any:
-    return _map("silu_grad", reference.silu_grad, dy, x)
-
-
-def elu(x: Any, alpha: float = 1.0) -> Any:
-    return _map("elu", reference.elu, x, None, alpha)
-
-
-def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
-    return _map("elu_grad", reference.elu_grad, dy, x, alpha)
-
-
-_gelu_names = {"none": "gelu", "tanh": "gelu_tanh"}
-
-
-def gelu(x: Any, approximate: str = "none") -> Any:
-    return _map(_gelu_names[approximate], functools.partial(reference.gelu, approximate=approximate), x)
-
-
-def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
-    fallback = functools.partial(reference.gelu_grad, approximate=approximate)
-    return _map(_gelu_names[approximate] + "_grad", fallback, dy, x)
-
-
-def erf(x: Any) -> Any:
-    return _map("erf", reference.erf, x)
-
-
-def erf_grad(dy: Any, x: Any) -> Any:
-    return _map("erf_grad", reference.erf_grad, dy, x)
+_activations = Activations(_map)
+relu, relu_grad = _activations.relu, _activations.relu_grad
+relu6, relu6_grad = _activations.relu6, _activations.relu6_grad
+leaky_relu, leaky_relu_grad = _activations.leaky_relu, _activations.leaky_relu_grad
+hardswish, hardswish_grad = _activations.hardswish, _activations.hardswish_grad
+sigmoid, sigmoid_grad = _activations.sigmoid, _activations.sigmoid_grad
+tanh, tanh_grad = _activations.tanh, _activations.tanh_grad
+silu, silu_grad = _activations.silu, _activations.silu_grad
+elu, elu_grad = _activations.elu, _activations.elu_grad
+gelu, gelu_grad = _activations.gelu, _activations.gelu_grad
+erf, erf_grad = _activations.erf, _activations.erf_grad

@@ -16,7 +16,7 @@ from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels.cpu.memory import empty, empty_like
 from minorm.kernels.cpu.operands import STORAGE
-from minorm.kernels.protocol import Statistics
+from minorm.kernels.protocol import Running, Statistics
 from minorm.nest import Nest
 
 Array = Any
@@ -24,7 +24,6 @@ _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
-UPDATES_RUNNING = True  # forward takes running statistics
 
 
 def forward(
@@ -34,9 +33,9 @@ def forward(
     b: Array | None,
     equation: Equation,
     dtype: Any = None,
-    running: Any = None,
+    running: Running | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics; `running` (minorm/running.py) is updated when they are there."""
+    """y and the statistics; `running` is updated when they are there."""
     y = empty_like(x)
     block = empty((4, nest.rows), _FLOAT64)
     _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype)
@@ -45,7 +44,7 @@ def forward(
         _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
         if running.batches is not None:
             running.batches += 1
-        running.updated()
+        running.changed = True
     return y, Statistics(block)
 
 

@@ -6,13 +6,13 @@ arrays of one layout, one launch a function; 16-bit floats are widened in regist
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import cupy
 
 from minorm import dtypes
+from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.program import Program
@@ -46,6 +46,8 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     """A new array in the layout of the last argument: operation `name` on float arrays of one shape and type."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
+        if name.startswith(("erf", "gelu")):  # CuPy's arrays have no erf in the reference's way
+            return _no_integers(name, a, b)
         return fallback(*[argument for argument in (a, b, option) if argument is not None])
     if b is None:
         a = dense(a)
@@ -53,8 +55,17 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
         b = dense(b)
         a = arranged(a, b)
     out = cupy.empty_like(a)
-    _run(name, a, b, out, option or 0.0)
+    _run(f"op::{name.removesuffix('_grad')}", a, b, out, option or 0.0)
     return out
+
+
+def _no_integers(name: str, a: Any, b: Any) -> Any:
+    """What is left for these two without floats: nothing, or an error."""
+    x = a if b is None else b
+    if a.size:
+        operation = name.partition("_")[0]
+        raise TypeError(f"{operation}: x has dtype {x.dtype} on a GPU; expected a float type: x.astype(np.float32)")
+    return cupy.empty_like(x)
 
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
@@ -72,19 +83,19 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
 
 
 def add(a: Any, b: Any) -> Any:
-    return _map("op::add", reference.add, a, b)
+    return _map("add", reference.add, a, b)
 
 
 def sub(a: Any, b: Any) -> Any:
-    return _map("op::sub", reference.sub, a, b)
+    return _map("sub", reference.sub, a, b)
 
 
 def mul(a: Any, b: Any) -> Any:
-    return _map("op::mul", reference.mul, a, b)
+    return _map("mul", reference.mul, a, b)
 
 
 def scale(x: Any, factor: float) -> Any:
-    return _map("op::scale", reference.scale, x, None, factor)
+    return _map("scale", reference.scale, x, None, factor)
 
 
 def copy(x: Any) -> Any:
@@ -101,92 +112,14 @@ def accumulate(total: Any, x: Any) -> None:
 
 # Activations.
 
-
-def relu(x: Any) -> Any:
-    return _map("op::relu", reference.relu, x)
-
-
-def relu_grad(dy: Any, y: Any) -> Any:
-    return _map("op::relu", reference.relu_grad, dy, y)
-
-
-def relu6(x: Any) -> Any:
-    return _map("op::relu6", reference.relu6, x)
-
-
-def relu6_grad(dy: Any, y: Any) -> Any:
-    return _map("op::relu6", reference.relu6_grad, dy, y)
-
-
-def leaky_relu(x: Any, slope: float = 0.01) -> Any:
-    return _map("op::leaky_relu", reference.leaky_relu, x, None, slope)
-
-
-def leaky_relu_grad(dy: Any, x: Any, slope: float = 0.01) -> Any:
-    return _map("op::leaky_relu", reference.leaky_relu_grad, dy, x, slope)
-
-
-def hardswish(x: Any) -> Any:
-    return _map("op::hardswish", reference.hardswish, x)
-
-
-def hardswish_grad(dy: Any, x: Any) -> Any:
-    return _map("op::hardswish", reference.hardswish_grad, dy, x)
-
-
-def sigmoid(x: Any) -> Any:
-    return _map("op::sigmoid", reference.sigmoid, x)
-
-
-def sigmoid_grad(dy: Any, y: Any) -> Any:
-    return _map("op::sigmoid", reference.sigmoid_grad, dy, y)
-
-
-def tanh(x: Any) -> Any:
-    return _map("op::tanh", reference.tanh, x)
-
-
-def tanh_grad(dy: Any, y: Any) -> Any:
-    return _map("op::tanh", reference.tanh_grad, dy, y)
-
-
-def silu(x: Any) -> Any:
-    return _map("op::silu", reference.silu, x)
-
-
-def silu_grad(dy: Any, x: Any) -> Any:
-    return _map("op::silu", reference.silu_grad, dy, x)
-
-
-def elu(x: Any, alpha: float = 1.0) -> Any:
-    return _map("op::elu", reference.elu, x, None, alpha)
-
-
-def elu_grad(dy: Any, x: Any, alpha: float = 1.0) -> Any:
-    return _map("op::elu", reference.elu_grad, dy, x, alpha)
-
-
-_gelu_names = {"none": "op::gelu", "tanh": "op::gelu_tanh"}
-
-
-def gelu(x: Any, approximate: str = "none") -> Any:
-    return _map(_gelu_names[approximate], functools.partial(_no_integers, "gelu", x.dtype), x)
-
-
-def gelu_grad(dy: Any, x: Any, approximate: str = "none") -> Any:
-    return _map(_gelu_names[approximate], functools.partial(_no_integers, "gelu", x.dtype), dy, x)
-
-
-def erf(x: Any) -> Any:
-    return _map("op::erf", functools.partial(_no_integers, "erf", x.dtype), x)
-
-
-def erf_grad(dy: Any, x: Any) -> Any:
-    return _map("op::erf", functools.partial(_no_integers, "erf", x.dtype), dy, x)
-
-
-def _no_integers(operation: str, dtype: Any, *arrays: Any) -> Any:
-    """What is left for these two without floats: CuPy's arrays have no erf in the reference's way."""
-    if arrays[0].size:
-        raise TypeError(f"{operation}: x has dtype {dtype} on a GPU; expected a float type: x.astype(np.float32)")
-    return cupy.empty_like(arrays[-1])
+_activations = Activations(_map)
+relu, relu_grad = _activations.relu, _activations.relu_grad
+relu6, relu6_grad = _activations.relu6, _activations.relu6_grad
+leaky_relu, leaky_relu_grad = _activations.leaky_relu, _activations.leaky_relu_grad
+hardswish, hardswish_grad = _activations.hardswish, _activations.hardswish_grad
+sigmoid, sigmoid_grad = _activations.sigmoid, _activations.sigmoid_grad
+tanh, tanh_grad = _activations.tanh, _activations.tanh_grad
+silu, silu_grad = _activations.silu, _activations.silu_grad
+elu, elu_grad = _activations.elu, _activations.elu_grad
+gelu, gelu_grad = _activations.gelu, _activations.gelu_grad
+erf, erf_grad = _activations.erf, _activations.erf_grad

@@ -20,7 +20,7 @@ from minorm.equation import Equation
 from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.launch import blocks, index_type, is_aligned
 from minorm.kernels.gpu.program import Program
-from minorm.kernels.protocol import Statistics
+from minorm.kernels.protocol import Running, Statistics
 from minorm.nest import Nest
 
 Array = Any
@@ -34,7 +34,6 @@ _float64 = dtypes.float64
 
 THREADS, FORWARD_PACKS, BACKWARD_PACKS = 512, 8, 4  # the most that one row may take: registers
 COLUMN_SUMS = 64  # bytes of a thread's sums for scale, and as many for bias
-UPDATES_RUNNING = True  # forward takes running statistics
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
 NO_RUNNING = np.dtype([("mean", "u8"), ("var", "u8"), ("batches", "u8"), ("rates", "f8", 3)])  # running.cuh
 
@@ -46,16 +45,16 @@ def forward(
     b: Array | None,
     equation: Equation,
     dtype: Any = None,
-    running: Any = None,
+    running: Running | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics; `running` (minorm/running.py) is updated in the same launch."""
+    """y and the statistics; `running` is updated in the same launch."""
     compute, s, b, of_parameters = _types(x, s, b, dtype)
     y, stats = cupy.empty_like(x), cupy.empty((4, nest.rows), _float64)
     kept, of_running = _running(running, nest.columns)
     run = _forward(nest, x.dtype, compute, of_parameters, of_running, is_aligned(x), equation)
     run(x, s, b, y, stats, kept)
     if running is not None:
-        running.updated()
+        running.changed = True
     return y, Statistics(stats)
 
 
@@ -159,7 +158,7 @@ def _nobody() -> Any:
     return np.zeros((), NO_RUNNING)
 
 
-def _running(running: Any, count: int) -> tuple[Any, Type]:
+def _running(running: Running | None, count: int) -> tuple[Any, Type]:
     """The struct Running, and the type that running statistics have."""
     if running is None:
         return _nobody(), dtypes.float32

@@ -15,7 +15,7 @@ from typing import Any
 
 import cupy
 
-from minorm.kernels import driver
+from minorm import driver
 from minorm.kernels.gpu.source import expression, source
 
 OPTIONS = ("-std=c++17",)

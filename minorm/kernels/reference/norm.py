@@ -13,7 +13,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.equation import Equation
-from minorm.kernels.protocol import Statistics
+from minorm.kernels.protocol import Running, Statistics
 from minorm.nest import Loop, Nest
 
 Array = Any
@@ -78,13 +78,28 @@ def grad_input(
 
 
 def forward(
-    nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, dtype: Any = None
+    nest: Nest,
+    x: Array,
+    s: Array | None,
+    b: Array | None,
+    equation: Equation,
+    dtype: Any = None,
+    running: Running | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics."""
+    """y and the statistics; `running` is updated when they are there."""
     k, d, var = moments(nest, x, equation.centered, dtype)
     with np.errstate(divide="ignore"):
         stats = Statistics.of(k, d, var, equation.rstd(var))
-    return apply(nest, x, stats, s, b, dtype), stats
+    y = apply(nest, x, stats, s, b, dtype)
+    if running is not None:
+        update(running, nest, stats)
+    return y, stats
+
+
+def update(running: Running, nest: Nest, stats: Statistics) -> None:
+    """running = running * momentum + batch * (1 - momentum)."""
+    shape = running.mean.shape
+    running.update(stats.mean.reshape(shape), stats.var.reshape(shape), nest.columns)
 
 
 def backward(

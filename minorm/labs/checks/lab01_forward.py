@@ -8,7 +8,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 
@@ -155,7 +155,7 @@ LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", 
 
 def plugged(module: Any, layer: str, x: Any, s: Any, b: Any) -> tuple[Any, ...]:
     """y, mean and var of a functional that runs with the student's forward, and dx of the reference's backward."""
-    return _run(layer, x, s, b, Pieces(forward=module.forward))
+    return _run(layer, x, s, b, PartialBackend(forward=module.forward))
 
 
 def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
@@ -176,7 +176,7 @@ def _run(layer: str, x: Any, s: Any, b: Any, backend: Any) -> tuple[Any, ...]:
     else:
         y = F.mean_variance_norm(from_x, backend=backend)
     y.backward(tensor(np.cos(np.arange(x.size, dtype=x.dtype)).reshape(x.shape)))
-    return y.data, mean.data, var.data, from_x.grad.data if from_x.grad is not None else None
+    return y.array, mean.array, var.array, from_x.grad.array if from_x.grad is not None else None
 
 
 def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], shape: tuple[int, ...]) -> None:

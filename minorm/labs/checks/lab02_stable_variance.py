@@ -9,7 +9,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 
@@ -128,15 +128,15 @@ def shifted_error(student: Any, rng: np.random.Generator) -> None:
 
 def plugged(module: Any, x: Any, function: str) -> Any:
     """y of a normalization with the student's moments."""
-    return _run(x, function, Pieces(moments=module.moments))
+    return _run(x, function, PartialBackend(moments=module.moments))
 
 
 def _run(x: Any, function: str, backend: Any) -> Any:
     if function == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).array
     if function == "layer_norm":
-        return F.layer_norm(tensor(x), x.shape[2:], backend=backend).data
-    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[2:], backend=backend).array
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).array
 
 
 def _layer(student: Any, rng: np.random.Generator, function: str, offset: float) -> None:

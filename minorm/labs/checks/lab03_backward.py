@@ -9,7 +9,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import digits
 from minorm.labs.comparing import at_most, close, numbers, parts
 from minorm.labs.lab import Lab
@@ -97,7 +97,7 @@ LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_n
 
 def plugged(module: Any, layer: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """dx, ds and db of a functional that runs with the student's backward."""
-    return _run(layer, arrays, Pieces(backward=module.backward))
+    return _run(layer, arrays, PartialBackend(backward=module.backward))
 
 
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
     else:
         y = F.mean_variance_norm(x, eps=0.1, backend=backend) * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
     y.backward(dy)
-    return tuple(leaf.grad.data for leaf in (x, s, b) if leaf.grad is not None)
+    return tuple(leaf.grad.array for leaf in (x, s, b) if leaf.grad is not None)
 
 
 def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
@@ -149,7 +149,7 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
 
 def trained(module: Any, steps: int, seed: int) -> Any:
     """The losses of the digits network with the student's backward."""
-    return digits.losses(Pieces(backward=module.backward), steps, seed)
+    return digits.losses(PartialBackend(backward=module.backward), steps, seed)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import numpy as np
 import minorm.functional as F
 from minorm import dtypes
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, equal, numbers, true
 from minorm.labs.lab import Lab
 
@@ -200,14 +200,14 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
 
 def plugged(module: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
     """y of a layer with the student's forward."""
-    backend, dtype = Pieces(forward=module.forward), None if compute is None else np.dtype(compute)
+    backend, dtype = PartialBackend(forward=module.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
     if layer == "layer_norm":
         weight, bias = tensor(s), tensor(b)
-        return F.layer_norm(tensor(x), x.shape[1:], weight, bias, compute_dtype=dtype, backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[1:], weight, bias, compute_dtype=dtype, backend=backend).array
     weight, bias = tensor(s), tensor(b)
-    return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).data
+    return F.group_norm(tensor(x), 2, weight, bias, compute_dtype=dtype, backend=backend).array
 
 
 def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, compute: str | None) -> None:

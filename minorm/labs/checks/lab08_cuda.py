@@ -8,7 +8,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import wrong_kernels
 from minorm.labs.comparing import at_most, close, equal, numbers, true
 from minorm.labs.cuda import COMPILERS, KernelError, Program, without_barrier
@@ -237,17 +237,17 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
 
 def plugged(module: Any, layer: str, x: Any) -> Any:
     """y of a layer with the student's moments."""
-    return _run(layer, x, Pieces(moments=module.moments))
+    return _run(layer, x, PartialBackend(moments=module.moments))
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":
-        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).data
+        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).array
     if layer == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).data
-    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).data
+        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).array
+    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).array
 
 
 def _plug(student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float) -> None:

@@ -212,7 +212,7 @@ def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any 
     y = F.batch_norm(inputs[0], None, None, inputs[1], inputs[2], training=True, backend=backend)
     there = rank.messages if rank else 0
     y.backward(tensor(dy))
-    return [y.data, *[value.grad.data for value in inputs]], [there, rank.messages - there if rank else 0]
+    return [y.array, *[value.grad.array for value in inputs]], [there, rank.messages - there if rank else 0]
 
 
 def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], dtype: Any = np.float64) -> Any:

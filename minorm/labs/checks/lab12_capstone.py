@@ -16,7 +16,7 @@ import minorm.functional as F
 from minorm import config, dtypes, nn, random
 from minorm.autograd import no_grad
 from minorm.creation import tensor
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import capstone, gap
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
@@ -45,10 +45,10 @@ def onnx() -> Any:
 
 def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
     """y, dx, ds, db and the running statistics of a BatchNorm layer with the student's kernels."""
-    layer: Any = nn.BatchNorm2d(x.shape[1], backend=Pieces(forward=module.forward, backward=module.backward)).to(
-        dtype=x.dtype
-    )
-    layer.weight.data[...], layer.bias.data[...] = s, b
+    layer: Any = nn.BatchNorm2d(
+        x.shape[1], backend=PartialBackend(forward=module.forward, backward=module.backward)
+    ).to(dtype=x.dtype)
+    layer.weight.array[...], layer.bias.array[...] = s, b
     data: Any = tensor(x, requires_grad=True)
     y = layer(data)
     y.backward(tensor(dy))
@@ -136,7 +136,7 @@ def single(function: Any, *args: Any) -> Any:
 
 def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str, Any]:
     """The student's losses, and the state of the model afterwards; mine: with the student's kernels, in float64."""
-    backend = Pieces(forward=module.forward, backward=module.backward) if mine else None
+    backend = PartialBackend(forward=module.forward, backward=module.backward) if mine else None
     run = capstone.Run(seed, backend, dtypes.float64 if mine else dtypes.float32)
     if not mine:
         run.model.eval()

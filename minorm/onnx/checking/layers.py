@@ -59,10 +59,10 @@ Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> what it is, how many nu
 
 def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
     """The float tensors of a loaded graph: parameters, statistics, fixed numbers; but no single ones (an eps)."""
-    found = {n: ("fixed", c.data.size, False) for n, c in module.constants.items() if dtypes.is_float(c.dtype)}
+    found = {n: ("fixed", c.array.size, False) for n, c in module.constants.items() if dtypes.is_float(c.dtype)}
     found = {name: entry for name, entry in found.items() if entry[1] > 1}
-    found |= {name: ("statistics", b.data.size, False) for name, b in module.named_buffers()}
-    return found | {name: ("parameters", p.data.size, p.requires_grad) for name, p in module.named_parameters()}
+    found |= {name: ("statistics", b.array.size, False) for name, b in module.named_buffers()}
+    return found | {name: ("parameters", p.array.size, p.requires_grad) for name, p in module.named_parameters()}
 
 
 def of(nodes: Sequence[Node], inputs: Iterable[str], held: Sizes, seen: Seen) -> list[LayerRow]:

@@ -68,7 +68,7 @@ def verify(
         proto = encoding.read(model, "verify")
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
-    arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in feeds.items()}
+    arrays = {name: np.asarray(value) for name, value in feeds.items()}
     random = training and any(node.op_type == "Dropout" for node in proto.graph.node)
     answer = sandbox.ask(model, None if random else arrays, checker=how_to_check(proto), seconds=seconds, memory=memory)
     if answer.failure is not None:
@@ -79,8 +79,7 @@ def verify(
     runtime = sandbox.version("onnxruntime")
     if answer.outputs is None:
         return Report(checker, f"{runtime} loads it; dropout is random: not compared")
-    outputs = answer.outputs[: len(proto.graph.output)]
-    return Report(checker, runtime, *compare(proto, outputs, expected, tolerance), outputs)
+    return Report(checker, runtime, *compare(proto, answer.outputs, expected, tolerance), answer.outputs)
 
 
 def compare(
@@ -88,7 +87,7 @@ def compare(
 ) -> tuple[float, float]:
     """The largest difference, and that over max(1, max |expected|); VerifyError where it is too large."""
     runtime = sandbox.version("onnxruntime")
-    wanted = [np.asarray(getattr(value, "data", value)) for value in expected]
+    wanted = [np.asarray(value) for value in expected]
     worst, relative = 0.0, 0.0
     wrong = wrong_in_onnxruntime(proto)
     for entry, got, want in zip(proto.graph.output, outputs, wanted, strict=False):

@@ -11,7 +11,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import no_grad
-from minorm.onnx.exporting.recording import same_random_numbers_after, untouched
+from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.graph.lengths import NAMELESS, Shapes, listed, settle
 from minorm.onnx.loading.graph_module import GraphModule, Input
 from minorm.tensor import Tensor

@@ -14,7 +14,7 @@ from minorm.nn import Module
 from minorm.onnx.exporting import fusing, verifying
 from minorm.onnx.exporting.inputs import Axes
 from minorm.onnx.exporting.restoring import NeedsExample
-from minorm.onnx.exporting.tracing import trace
+from minorm.onnx.exporting.translating import translate
 from minorm.onnx.exporting.writing_back import write_back
 from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
@@ -40,10 +40,12 @@ def export(
     """Write `model(*args)` as ONNX to `path` (a file name, a binary file, or None for no file); returns the model.
 
     model          an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was.
-                   What `load` returned is not run but written back: the nodes, names and free axes of its file
+                   What `load` returned is written back, the nodes, names and free axes of its file, and run only
+                   where a tensor has another shape than there
     args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for
                    what `load` returned, which needs no example
-    opset_version  7 to the newest; default: the newest that onnxruntime runs, or that of the loaded file
+    opset_version  7 to the newest; default: 26, which every onnxruntime from 1.25 on runs, or that of the loaded
+                   file
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
@@ -90,7 +92,7 @@ def export(
         )
     weights = _weights(path, external_data)
     with _on_the_cpu(model):
-        traced = trace(
+        translated = translate(
             model,
             tuple(map(_host, args)) if isinstance(args, tuple) else _host(args),
             opset_version=opset_version,
@@ -101,10 +103,10 @@ def export(
             weights=weights,
         )
         if fuse_norms:
-            fusing.fuse(traced.proto)
-        comparison = verifying.against(traced) if verify else None
-        external.write(traced.proto, path, weights, comparison.check if comparison else None)
-    return traced.proto
+            fusing.fuse(translated.proto)
+        comparison = verifying.against(translated) if verify else None
+        external.write(translated.proto, path, weights, comparison.check if comparison else None)
+    return translated.proto
 
 
 def _weights(path: Path, asked: bool | None) -> Weights:
@@ -119,9 +121,9 @@ def _write_back(
     if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
         external_data = True
     weights = _weights(path, external_data)
-    examples = None if args is None else model.check(args if isinstance(args, tuple) else (args,))
-    proto = write_back(model, examples, weights=weights, **options)
+    examples = None if args is None else [*map(_host, model.check(args if isinstance(args, tuple) else (args,)))]
     with _on_the_cpu(model):
+        proto = write_back(model, examples, weights=weights, **options)
         names = options["output_names"] or model.output_names
         comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
         if comparison is not None and not weights.arrays:
@@ -134,9 +136,9 @@ def _write_back(
 def _on_the_cpu(model: Any) -> Iterator[None]:
     """Inside, what a module keeps on a GPU is on the CPU."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
-    there = [(tensor, tensor.data) for tensor in kept if tensor.is_cuda]
+    there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:
-        tensor.set_array(tensor.detach().cpu().data)
+        tensor.set_array(tensor.detach().cpu().array)
     try:
         yield
     finally:

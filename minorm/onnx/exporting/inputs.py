@@ -89,7 +89,7 @@ def inputs_of(
     if not places:
         raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
     # Tensors of our own: the same one may be passed twice, or be a parameter of the model too.
-    args = tuple(Tensor(arg.data.copy()) if isinstance(arg, Tensor) else arg for arg in args)
+    args = tuple(Tensor(arg.array.copy()) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
     inputs = Inputs(args, places, _names(model, places) if names is None else list(names))
@@ -172,7 +172,7 @@ def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
 
 def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
     """`tensor` repeated along some axes to other lengths."""
-    array = tensor.data
+    array = tensor.array
     for axis, length in lengths.items():
         array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)
     return Tensor(np.ascontiguousarray(array).reshape(array.shape))  # of a scalar, NumPy makes a vector
@@ -180,5 +180,5 @@ def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
 
 def disturbed(tensor: Tensor) -> Tensor:
     """Other values that are as plausible: in reverse order, floats 0.9 times what they were."""
-    array = np.ascontiguousarray(np.flip(tensor.data)).reshape(tensor.shape)
+    array = np.ascontiguousarray(np.flip(tensor.array)).reshape(tensor.shape)
     return Tensor((array * array.dtype.type(0.9)).astype(array.dtype) if dtypes.is_float(array.dtype) else array)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minorm.onnx.exporting.inputs import Inputs
-from minorm.onnx.exporting.recording import Run, tensors_of
+from minorm.onnx.exporting.runs import Run, tensors_of
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.tensor import Tensor
 from minorm.trace import Call

@@ -54,20 +54,22 @@ class Functions:
     def __contains__(self, key: Key) -> bool:
         return key in self.originals
 
-    def variant(self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], guarded: bool) -> Variant:
+    def variant(
+        self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool
+    ) -> Variant:
         """The function for calls with such values and attributes; written if it is not there yet."""
         passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
         says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
-        kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, guarded)
+        kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
         if kind not in self.variants:
             if key in self.stack or len(self.stack) > MAX_DEPTH:
                 raise ExportError(f"export: function {key[1]!r} calls itself, or others more than {MAX_DEPTH} deep")
             self.stack.append(key)
-            self.variants[kind] = self._body(key, inputs, passed, guarded)
+            self.variants[kind] = self._body(key, inputs, passed, conditional)
             self.stack.pop()
         return self.variants[kind]
 
-    def _body(self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], guarded: bool) -> Variant:
+    def _body(self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool) -> Variant:
         original = self.originals[key]
         self.copied += len(original.node)
         if self.copied > MAX_NODES:
@@ -75,7 +77,7 @@ class Functions:
         function = onnx.FunctionProto()
         function.CopyFrom(original)
         what = f"function {key[1]!r}"
-        scope = Scope(function, ":".join(key), self.opset(function.opset_import, what), None, guarded, passed)
+        scope = Scope(function, ":".join(key), self.opset(function.opset_import, what), None, conditional, passed)
         formal = []
         for i, name in enumerate(function.input):
             value = inputs[i] if i < len(inputs) else None

@@ -63,8 +63,8 @@ class Value:
 class Scope:
     """One graph, or the body of a function, and the values that its nodes make.
 
-    guarded    whether it depends on data if it runs at all
-    passed     the attributes that the function around was called with
+    conditional  whether it depends on data if it runs at all
+    passed       the attributes that the function around was called with
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Scope:
         path: str,
         opset: int,
         around: Scope | None = None,
-        guarded: bool = False,
+        conditional: bool = False,
         passed: Mapping[str, Any] | None = None,
     ) -> None:
-        self.holder, self.path, self.opset, self.around, self.guarded = holder, path, opset, around, guarded
+        self.holder, self.path, self.opset, self.around, self.conditional = holder, path, opset, around, conditional
         self.passed = passed or {}
         self.values: dict[str, Value] = {}
         self.inner: list[Scope] = []

@@ -170,7 +170,7 @@ class Retyper:
         elif self._is_state(scope, elem):
             scope.make(name, elem, place=place)
         else:
-            scope.make(name, elem, silent=not scope.guarded, place=place, free=node if literal else None)
+            scope.make(name, elem, silent=not scope.conditional, place=place, free=node if literal else None)
 
     def _plain(self, scope: Scope, place: int, node: Any) -> None:
         schema = _schema(node.op_type, scope.opset)
@@ -179,7 +179,7 @@ class Retyper:
         steady = steady and node.op_type not in LAYERS
         named = named_type(node, scope.passed)
         given = [Given() if value is None else value.given for value in inputs]
-        silent = node.op_type in MEASURES or (steady and not scope.guarded)
+        silent = node.op_type in MEASURES or (steady and not scope.conditional)
         free = self._is_free(node, named, given) if steady else None
         wanted = 0 if silent or free else self.goal
         guess = functools.partial(self._kind, scope)
@@ -222,7 +222,7 @@ class Retyper:
         if not branches:
             around = {n for n in reads_of([node]) if n} - {n for _, g in graphs for n in _own(g)}
             seen += [value for value in map(scope.find, sorted(around)) if value is not None]
-        silent = not scope.guarded and all(value.silent for value in seen)
+        silent = not scope.conditional and all(value.silent for value in seen)
         data = self.goal if self.goal in nameable(_schema(node.op_type, scope.opset)) else TensorProto.FLOAT
         for i, value in enumerate(inputs):
             if value is not None and value.elem in FLOATS:
@@ -231,8 +231,8 @@ class Retyper:
                 scope.read(node.input, i, value)
         results: list[list[Value]] = []
         for name, graph in graphs:
-            guarded = scope.guarded or (branches and not silent)
-            inner = Scope(graph, f"{scope.path}/{place}.{name}", scope.opset, scope, guarded, scope.passed)
+            conditional = scope.conditional or (branches and not silent)
+            inner = Scope(graph, f"{scope.path}/{place}.{name}", scope.opset, scope, conditional, scope.passed)
             given = {e.name: v for e, v in zip(graph.input, inputs, strict=False) if v is not None}
             self._graph(inner, given, silent, data)
             self._nodes(inner)
@@ -265,7 +265,7 @@ class Retyper:
             outer = scope.passed.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
             if outer is not None:
                 passed[attribute.name] = outer
-        variant = self.functions.variant(key, inputs, passed, scope.guarded)
+        variant = self.functions.variant(key, inputs, passed, scope.conditional)
         node.op_type = variant.name
         for i, value in enumerate(inputs):
             if value is not None:

@@ -61,11 +61,11 @@ class State:
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
         for tensor in self.graph.initializer:
             if tensor.name in held and is_large(tensor):
-                encoding.fill([(tensor, held[tensor.name].data)])
+                encoding.fill([(tensor, held[tensor.name].array)])
         for node in self.graph.node:
             here = node.op_type == "Constant" and node.output[0] in held and node.attribute[0].HasField("t")
             if here and is_large(node.attribute[0].t):
-                encoding.fill([(node.attribute[0].t, held[node.output[0]].data)])
+                encoding.fill([(node.attribute[0].t, held[node.output[0]].array)])
 
     def _set_state(self, names: Values) -> None:
         own = {tensor.name: tensor for tensor in self.graph.initializer}
@@ -145,7 +145,7 @@ def same(x: Any, y: Any) -> bool:
 
 
 def _present(tensor: Any) -> Any:
-    return np.ascontiguousarray(tensor.detach().cpu().data).reshape(tensor.shape)
+    return np.ascontiguousarray(tensor.detach().cpu().array).reshape(tensor.shape)
 
 
 def _widened(array: Any, shape: tuple[int, ...]) -> Any:

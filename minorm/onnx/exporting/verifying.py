@@ -14,8 +14,8 @@ from minorm.onnx.checking.sandbox import Trial
 from minorm.onnx.checking.trying import Size
 from minorm.onnx.conversion.comparing import inputs_of, labels_of
 from minorm.onnx.exporting.lengths import REFUSALS
-from minorm.onnx.exporting.recording import results, same_random_numbers_after
-from minorm.onnx.exporting.tracing import Traced
+from minorm.onnx.exporting.runs import results, same_random_numbers_after
+from minorm.onnx.exporting.translating import Translated
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.onnx.graph.graph import ELEMENT_TYPES
 from minorm.onnx.loading.graph_module import GraphModule
@@ -24,25 +24,27 @@ from minorm.onnx.loading.updates import ENDING
 from minorm.tensor import Tensor
 
 
-class TracedModel:
+class TranslatedModel:
     """What a traced model computes."""
 
     name = "the model"
     looks_inside = True
 
-    def __init__(self, traced: Traced) -> None:
-        self.traced, self.training = traced, traced.training
+    def __init__(self, translated: Translated) -> None:
+        self.translated, self.training = translated, translated.training
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
         """In this process; the example's results are known."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor]:
-        traced = self.traced
-        return traced.results if size.exact else results(traced.model, self._args(size), traced.mode, traced.became)
+        translated = self.translated
+        if size.exact:
+            return translated.results
+        return results(translated.model, self._args(size), translated.mode, translated.became)
 
     def _args(self, size: Size) -> tuple[Any, ...]:
-        return self.traced.example.given([Tensor(array) for array in size.arrays().values()])
+        return self.translated.example.given([Tensor(array) for array in size.arrays().values()])
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
         """The node where the file leaves what the model does at this size.
@@ -50,16 +52,16 @@ class TracedModel:
         The model is traced again beside the runs that made the file. Where a length or a number is not what the file
         has, that is the place; else results differ, and onnxruntime's are held against the model's, node by node.
         """
-        traced = self.traced
+        translated = self.translated
         try:
-            follower = traced.follow(self._args(size), size.bound)
+            follower = translated.follow(self._args(size), size.bound)
         except (Unstable, ExportError) as error:
             return f"; {str(error).removeprefix('export: ')}"
-        if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, traced.nodes, strict=False)):
+        if any(a.operator != b.operator for a, b in zip(follower.graph.nodes, translated.nodes, strict=False)):
             return ""  # it was written in another way this time, so that places mean nothing
         written = {node.name for node in new.graph.node}
         for place, how in follower.strays:
-            node = traced.nodes[place]
+            node = translated.nodes[place]
             if node.name:
                 where = f"node {node.name!r} ({node.operator})" if node.name in written else node.scope
                 return f"; in {where} {how}"
@@ -68,11 +70,11 @@ class TracedModel:
         tensors = {
             id(value): tensor
             for value, tensor in follower.followed
-            if not any(np.may_share_memory(tensor.data, array) for array in changed)
+            if not any(np.may_share_memory(tensor.array, array) for array in changed)
         }
         right = {
-            name.name: tensors[id(value)].data
-            for theirs, ours in zip(follower.graph.nodes, traced.nodes, strict=False)
+            name.name: tensors[id(value)].array
+            for theirs, ours in zip(follower.graph.nodes, translated.nodes, strict=False)
             for value, name in zip(theirs.outputs, ours.outputs, strict=True)
             if value is not None and name is not None and ours.name and name.name and id(value) in tensors
         }
@@ -84,26 +86,28 @@ def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]])
     errors: list[str] = []
     for place, size in enumerate(group):
         try:
-            return Trial(place, errors, tuple(None if tensor is None else tensor.data for tensor in run(size)))
+            return Trial(place, errors, tuple(None if tensor is None else tensor.array for tensor in run(size)))
         except (*REFUSALS, MemoryError) as error:
-            errors.append(" ".join(f"{type(error).__name__}: {error}".split())[:1000])
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            errors.append(" ".join(f"{kind}{error}".split())[:1000])
     return Trial(None, errors)
 
 
-def against(traced: Traced) -> Comparison:
+def against(translated: Translated) -> Comparison:
     """What a traced model computes: of the example, and at other lengths of every free axis."""
-    example, symbols = traced.example, traced.example.symbols
+    example, symbols = translated.example, translated.example.symbols
     labels: dict[str, list[int | str]] = {
         name: [symbols.names[axes[i]] if i in axes else n for i, n in enumerate(tensor.shape)]
         for name, tensor, axes in zip(example.names, example.tensors, example.axes, strict=True)
     }
-    names = [entry.name for entry in traced.proto.graph.input]
-    return of(TracedModel(traced), dict(zip(names, labels.values(), strict=True)), example.tensors, traced.training)
+    names = [entry.name for entry in translated.proto.graph.input]
+    inputs = dict(zip(names, labels.values(), strict=True))
+    return of(TranslatedModel(translated), inputs, example.tensors, translated.training)
 
 
 def of(source: Any, labels: trying.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
     """What is right around an example; labels: of each input, its lengths, free ones by their names."""
-    arrays: Mapping[str, Any] = {name: tensor.data for name, tensor in zip(labels, example, strict=True)}
+    arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trying.around(labels, elems, arrays, 2 if training else 1), "export")
 
@@ -144,7 +148,7 @@ class LoadedGraph:
         except (*REFUSALS, MemoryError):
             return ""
         values = found if isinstance(found, tuple) else (found,)
-        right = dict(zip(names, (value.data for value in values), strict=True))
+        right = dict(zip(names, (value.array for value in values), strict=True))
         return first_difference(new, size, right, folder, self.training)
 
 

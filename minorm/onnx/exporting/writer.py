@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm.onnx.exporting import embedding
 from minorm.onnx.exporting.agreement import Agreement, same
-from minorm.onnx.exporting.recording import Run, name_of, tensors_of
+from minorm.onnx.exporting.runs import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.errors import Decline, ExportError, Unstable
 from minorm.onnx.graph.graph import Result, Value
@@ -204,17 +204,17 @@ class Writer:
         for run, tensor in enumerate(tensors):
             self.known[run][id(tensor)] = value
             if changed:
-                self.arrays[run][id(tensor.data)] = value
-                self.known[run].update(dict.fromkeys(self.holders[run].get(id(tensor.data), ()), value))
+                self.arrays[run][id(tensor.array)] = value
+                self.known[run].update(dict.fromkeys(self.holders[run].get(id(tensor.array), ()), value))
             else:
-                self.arrays[run].setdefault(id(tensor.data), value)
+                self.arrays[run].setdefault(id(tensor.array), value)
 
     def _shape(self, tensors: Sequence[Tensor]) -> Shape:
         return self.agreement.shape(tensors, f"of a result of {self.operation}" if self.operation else "of an input")
 
     def _find(self, tensors: Sequence[Tensor]) -> Value | None:
         found = [
-            self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.data))
+            self.known[run].get(id(tensor)) or self.arrays[run].get(id(tensor.array))
             for run, tensor in enumerate(tensors)
         ]
         which = ["one" if value is found[0] else "another" for value in found]
@@ -227,22 +227,22 @@ class Writer:
             found = self._constant(tensors, what)
             self._bind(found, tensors)
             for run, tensor in enumerate(tensors):
-                self.holders[run].setdefault(id(tensor.data), []).append(id(tensor))
+                self.holders[run].setdefault(id(tensor.array), []).append(id(tensor))
         why = self.unwritten.get(id(found))
         if why is not None:
             (self.failures if self.spoilt is None else self.spoilt).append(why)
         return found
 
     def _constant(self, tensors: Sequence[Tensor], what: str) -> Value:
-        arrays = [self.originals[run].get(id(t.data), (None, t.data))[1] for run, t in enumerate(tensors)]
-        base = tensors[0].data
+        arrays = [self.originals[run].get(id(t.array), (None, t.array))[1] for run, t in enumerate(tensors)]
+        base = tensors[0].array
         home = self.homes.get(id(base))
         if home is not None:
             return Value(base.shape, base.dtype, home, base, home)
         base = arrays[0]
         if self.agreement.constant(arrays, what):
             scope = f"{self.graph.scope}." if self.graph.scope else ""
-            value = Value(base.shape, base.dtype, self.labels.get(id(tensors[0].data), f"{scope}constant"), base)
+            value = Value(base.shape, base.dtype, self.labels.get(id(tensors[0].array), f"{scope}constant"), base)
             value.trained = any(tensor.requires_grad for tensor in tensors)
             return value
         return self._filled(arrays, what)

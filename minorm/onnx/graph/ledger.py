@@ -94,7 +94,7 @@ class Ledger:
         """
         for x in values:
             if isinstance(x, Tensor):
-                self._hold(x.data, given)
+                self._hold(x.array, given)
         self.expect(0, "what the graph holds")
 
     def before(self, arguments: Sequence[Any]) -> None:
@@ -102,13 +102,13 @@ class Ledger:
         self.worked = 0
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
-        asked = [x for x in tensors if id(x) not in self.weights or x.data.size == 0]
-        sizes = [_size(x.data) * max(4, x.dtype.itemsize) for x in asked]
+        asked = [x for x in tensors if id(x) not in self.weights or x.array.size == 0]
+        sizes = [_size(x.array) * max(4, x.dtype.itemsize) for x in asked]
         room = max(sizes, default=0)
         self.expect(room * ROOM, "what it computes")
         if self.loops:
             lists = sum(len(x) for x in arguments if isinstance(x, list))
-            self.works(max(TURN, WORK * max((x.data.size for x in tensors), default=0)) + lists * TURN // 100)
+            self.works(max(TURN, WORK * max((x.array.size for x in tensors), default=0)) + lists * TURN // 100)
 
     def after(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
         """Count what a node has made: its results, and what backward needs."""
@@ -121,10 +121,10 @@ class Ledger:
         for x in fresh:
             if x.ndim > MAX_RANK:
                 raise ValueError(f"the result has {x.ndim} axes; expected at most {MAX_RANK}")
-            self._hold(x.data, given)
+            self._hold(x.array, given)
             waiting.append(x.creator)
             if self.loops:
-                self.works(WORK * x.data.size)
+                self.works(WORK * x.array.size)
         while waiting:
             function = waiting.pop()
             if function is None or id(function) in known:
@@ -135,7 +135,7 @@ class Ledger:
                     self._hold(array, given)
             for source, _, array in (edge for edge in function.edges or () if edge is not None):
                 if isinstance(source, Tensor):
-                    self._hold(source.data, given)
+                    self._hold(source.array, given)
                 else:
                     self._hold(array, given)
                     waiting.append(source)
@@ -163,7 +163,7 @@ class Ledger:
 
 def arrays_of(values: Iterable[Any]) -> set[int]:
     """What id() says of the arrays that hold the numbers of Tensors."""
-    return {id(_owner(x.data)) for x in _flat(values)}
+    return {id(_owner(x.array)) for x in _flat(values)}
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
@@ -217,7 +217,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
     weights    what id() says of the Tensors that the file holds
     """
     outer = _active.ledger
-    _active.ledger = Ledger(limit, limit - taken + INPUTS * sum(x.data.nbytes for x in inputs), weights)
+    _active.ledger = Ledger(limit, limit - taken + INPUTS * sum(x.array.nbytes for x in inputs), weights)
     try:
         yield _active.ledger
     finally:

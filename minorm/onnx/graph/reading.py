@@ -42,7 +42,7 @@ class Node:
     types: Mapping[str, Any] = field(default_factory=dict)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
-    guards: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
+    conditions: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     module: str = ""  # the path of the module that it comes from, as far as the file says so: paths.py
     body: Body | None = None  # of a Loop or Scan: the graph that it repeats
     enters: bool = False  # whether it begins that graph; else it ends it
@@ -113,7 +113,7 @@ def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
         raise ValueError(f"{name} has shape {given.shape}; expected a vector")
     if given.numel() > most:
         raise ValueError(f"{name} has {given.numel()} elements; expected at most {most}")
-    numbers = given.data.reshape(-1).tolist()
+    numbers = given.array.reshape(-1).tolist()
     if not all(n == n // 1 for n in numbers):
         raise ValueError(f"{name} is {numbers}; expected whole numbers")
     return [int(n) for n in numbers]

@@ -21,7 +21,7 @@ from minorm.onnx.graph.layer import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights
+from minorm.onnx.loading import places, roles, standing, weights
 from minorm.onnx.loading.graph_module import GraphModule, Input, Step
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
@@ -47,7 +47,7 @@ class Builder:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         self.ends = [*outputs, *(name for name in updated.values() if name not in set(outputs))]
         self.used = frozenset(
-            name for node in nodes for name in (*node.inputs, *(guard for guard, _ in node.guards))
+            name for node in nodes for name in (*node.inputs, *(condition for condition, _ in node.conditions))
         ) | set(self.ends)
         declared = {entry.name: entry.dtype for entry in inputs}
         types = kinds.types(nodes, {**declared, **{name: array.dtype for name, array in initializers.items()}})
@@ -64,7 +64,7 @@ class Builder:
                 budget.take(array.nbytes, f"the parameter {name!r}")
             self.parameters[name] = Parameter(np.array(array) if name in held else array)
         self.expanded = {name: (other, initializers[name].shape) for name, other in self.roles.spread.items()}
-        begins = weights.states(nodes)
+        begins = standing.states(nodes)
         for name, array in self.roles.parameters.items() if trainable is None else ():
             axis = weights.expanded(name, array, source, begins)
             if axis is not None:
@@ -146,8 +146,8 @@ class Builder:
                 self.starts[name] = Start(start, self.constants[start])
                 self.buffers[name] = Tensor(np.array(self.constants[start]))
                 self.constants.pop(name, None)
-        guards = [(name, value) for name, value in node.guards if name not in self.constants]
-        if any(bool(self.constants[name]) != value for name, value in node.guards if name in self.constants):
+        conditions = [(name, value) for name, value in node.conditions if name not in self.constants]
+        if any(bool(self.constants[name]) != value for name, value in node.conditions if name in self.constants):
             self.idle = node.body  # in a branch that is never taken
             return
         if node.enters:
@@ -155,7 +155,7 @@ class Builder:
             return
         names = [self._read(name) for name in node.inputs]
         if node.body is not None:
-            self._leave(node, names, guards)
+            self._leave(node, names, conditions)
             return
         if node.operator == "If" and names[0] in self.constants:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
@@ -163,10 +163,10 @@ class Builder:
             names[place] = name
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
-        fixed = known and not guards and all(name in self.constants for name in names if name)
+        fixed = known and not conditions and all(name in self.constants for name in names if name)
         if fixed and self._compute(node, operation, names):
             return
-        read = [name for name in (*names, *(guard for guard, _ in guards)) if name]
+        read = [name for name in (*names, *(condition for condition, _ in conditions)) if name]
         silent = known and (node.operator in ("Shape", "Size") or all(name in self.shapes for name in read))
         if silent:
             self.shapes.update(node.outputs)
@@ -176,10 +176,10 @@ class Builder:
         outputs = [self._slot(name) if name in self.used else None for name in made]
         if not any(made):
             return
-        conditions = [(self._slot(name), value) for name, value in guards]
+        by_slot = [(self._slot(name), value) for name, value in conditions]
         scope = Scope(node.scope) if node.scope else None
         step = Step(
-            operation, inputs, outputs, str(node), silent, scope, conditions,
+            operation, inputs, outputs, str(node), silent, scope, by_slot,
             precise=_precise(node), operator=_checked(node), names=node.outputs, casts=_casts(node),
         )  # fmt: skip
         self.frames[-1].steps.append(step)
@@ -204,7 +204,7 @@ class Builder:
         self.frames.append(frame)
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
-    def _leave(self, node: Node, names: Sequence[str], guards: Sequence[tuple[str, bool]]) -> None:
+    def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
         """The nodes of a body are steps now: the step that repeats them."""
         body = node.body
         assert body is not None
@@ -217,10 +217,10 @@ class Builder:
             self.shapes.update(node.outputs)
         inputs = [self._slot(name) if name else None for name in (*own, *captured)]
         outputs = [self._slot(name) if name in self.used else None for name in node.outputs]
-        conditions = [(self._slot(name), value) for name, value in guards]
+        by_slot = [(self._slot(name), value) for name, value in conditions]
         scope = Scope(node.scope) if node.scope else None
         counts = (*own[: body.before], *results[: body.heads[1]])
-        step = Repetition(operation, inputs, outputs, str(node), silent, scope, conditions, turns=turns)
+        step = Repetition(operation, inputs, outputs, str(node), silent, scope, by_slot, turns=turns)
         step.precise = [len(own) + place for place in turns.unconverted]
         step.counted = all(name in self.shapes for name in counts if name)
         self.frames[-1].steps.append(step)
@@ -250,9 +250,9 @@ class Builder:
             return False
         for name, value in zip(node.outputs, values[first:], strict=True):
             if name in self.used and value is not None:
-                self.budget.take(value.data.nbytes, f"the result of {node}")
-                self.budget.computed += value.data.nbytes
-                self.constants[name] = value.data
+                self.budget.take(value.array.nbytes, f"the result of {node}")
+                self.budget.computed += value.array.nbytes
+                self.constants[name] = value.array
                 self.shapes.add(name)
         return True
 

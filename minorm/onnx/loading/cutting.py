@@ -22,12 +22,12 @@ def values(
     missed = {id(node) for node in missing}
     good: list[Node] = []
     for node in nodes:
-        read = [*node.inputs, *(guard for guard, _ in node.guards)]
+        read = [*node.inputs, *(condition for condition, _ in node.conditions)]
         if id(node) in missed or not lost.isdisjoint(read):
             lost.update(filter(None, node.outputs))
         else:
             good.append(node)
-            if node.operator not in _SIZES and not node.guards and not live.isdisjoint(node.inputs):
+            if node.operator not in _SIZES and not node.conditions and not live.isdisjoint(node.inputs):
                 live.update(filter(None, node.outputs))
     ends = {name for node in nodes for name in node.inputs if not lost.isdisjoint(node.outputs)} | set(outputs)
     found: list[str] = []

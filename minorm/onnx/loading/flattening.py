@@ -1,9 +1,9 @@
 """One flat list of nodes: functions that a model brings along, and the branches of If, are written out in place.
 
 Values inside a call are named after it, `call/value`. The nodes of a branch carry the condition under which they run
-(`guards`), and behind them stands an If that picks the results of one branch. The body of a Loop or Scan stands between
-two nodes (`Body`). How deep all this nests and how many nodes it makes is bounded, so that a small file cannot ask for
-billions of them.
+(`conditions`), and behind them stands an If that picks the results of one branch. The body of a Loop or Scan stands
+between two nodes (`Body`). How deep all this nests and how many nodes it makes is bounded, so that a small file cannot
+ask for billions of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Place:
     names: dict[str, str] | None  # formal name -> name outside; None in the model itself
     attributes: Mapping[str, Any]  # what the call gives for the function's attributes, as AttributeProtos
     stack: tuple[Key, ...]
-    guards: tuple[tuple[str, bool], ...] = ()
+    conditions: tuple[tuple[str, bool], ...] = ()
     around: _Place | None = None  # of a branch or a Loop: it sees the names there
     branches: int = 0  # that it lies in
     loops: int = 0
@@ -179,7 +179,7 @@ class Flattener:
         self.layout.around[label] = place.label
         stack, path = (*place.stack, key), path_of(function)
         depth = (place.branches, place.loops)
-        inside = _Place(label, path, opsets, names, given, stack, place.guards, None, *depth, module)
+        inside = _Place(label, path, opsets, names, given, stack, place.conditions, None, *depth, module)
         self._write(function.node, inside)
         for formal, actual in passed:  # the body hands an input on
             if actual:
@@ -208,9 +208,9 @@ class Flattener:
                     f"load: a branch of node {label!r} (If) has {len(body.input)} inputs and {len(body.output)} "
                     f"outputs; expected none and {len(outputs)}"
                 )
-            guards = (*place.guards, (inputs[0], taken))
+            conditions = (*place.conditions, (inputs[0], taken))
             path = f"{place.path}/{index}.{attribute.name}"  # type: ignore[union-attr]
-            results += self._graph(body, inside, path, place, module, guards, place.branches + 1, place.loops)
+            results += self._graph(body, inside, path, place, module, conditions, place.branches + 1, place.loops)
         self.flat.append(self._node("If", label, (*inputs, *results), outputs, {}, place, module))
 
     def _repeat(
@@ -249,7 +249,7 @@ class Flattener:
         path: str,
         around: _Place,
         module: str,
-        guards: tuple[tuple[str, bool], ...],
+        conditions: tuple[tuple[str, bool], ...],
         branches: int,
         loops: int,
     ) -> list[str]:
@@ -258,7 +258,7 @@ class Flattener:
         own += [entry.name for entry in (*graph.initializer, *graph.input)]
         names = {text(name, "a name in a branch or a loop"): f"{label}/{name}" for name in own}
         known = (around.opsets, names, around.attributes, around.stack)
-        place = _Place(label, path, *known, guards, around, branches, loops, module)
+        place = _Place(label, path, *known, conditions, around, branches, loops, module)
         self.layout.around[label] = around.label
         for tensor in graph.initializer:
             self.layout.homes[names[tensor.name]] = Home(path, tensor.name, label)
@@ -280,7 +280,7 @@ class Flattener:
     ) -> Node:
         return Node(
             operator, domain, name, place.opsets.get(domain, 0), inputs, outputs, attributes,
-            budget=self.budget, guards=place.guards, module=module,
+            budget=self.budget, conditions=place.conditions, module=module,
         )  # fmt: skip
 
     def _unique(self, label: str, place: _Place, index: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, running, trace
+from minorm import devices, dtypes, running, trace
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
@@ -71,7 +71,7 @@ class Step:
     label: str
     silent: bool  # computes with shapes alone: export sees the integers, not how they came about
     scope: Scope | None = None  # the path that the node's name begins with
-    guards: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
+    conditions: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
     dropped: Sequence[int] = ()  # slots that nobody reads after this step
     precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
@@ -84,7 +84,7 @@ class Step:
 
         dtype    of the float inputs, where the graph was converted after loading
         """
-        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.guards):
+        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
             self._compute(values, None if self.silent else dtype)
         for slot in self.dropped:
             values[slot] = None
@@ -127,7 +127,7 @@ class Step:
         if not self.together:
             try:
                 return _as_tuple(compute(*arguments))
-            except trace.DeviceError:
+            except devices.DeviceError:
                 self.together = True
         device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
@@ -281,7 +281,7 @@ def unconverted(steps: Sequence[Step]) -> set[int | None]:
 def mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
     seen = set(kept)
     for step in reversed(steps):
-        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.guards))
+        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.conditions))
         used = {slot for slot in slots if slot is not None}
         step.dropped = sorted(used - seen)
         seen |= used

@@ -84,7 +84,7 @@ def _node(norm: Norm) -> Node:
     attributes |= {"num_groups": norm.groups[1]} if norm.groups else {"axis": norm.axes[0]}
     node = Recognised(
         operator, "", last.name, last.opset, tuple(inputs), (norm.result,), attributes, since,
-        budget=last.budget, guards=last.guards, module=last.module,
+        budget=last.budget, conditions=last.conditions, module=last.module,
     )  # fmt: skip
     weight, bias = (None if held is None else held.shape for held in (norm.weight, norm.bias))
     parts = tuple((part.operator, part.outputs[0]) for part in norm.nodes)

@@ -50,7 +50,7 @@ class Wiring:
         types: Mapping[str, Any],
     ) -> None:
         self.arrays, self.learned, self.ranks, self.types = arrays, learned, ranks, types
-        self.ends = {*ends, *(guard for node in nodes for guard, _ in node.guards)}
+        self.ends = {*ends, *(condition for node in nodes for condition, _ in node.conditions)}
         self.makers = {name: node for node in nodes for name in node.outputs if name}
         self.readers: dict[str, list[Node]] = {}
         for node in nodes:
@@ -87,7 +87,7 @@ class Wiring:
         """Whether nobody but these nodes reads what they make, their result apart; all under the same conditions."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
-        return len({node.guards for node in nodes}) == 1 and all(
+        return len({node.conditions for node in nodes}) == 1 and all(
             name not in self.ends and all(id(reader) in inside for reader in self.readers.get(name, []))
             for name in made
         )
@@ -189,8 +189,8 @@ def _is_one_of(node: Node, operators: Collection[str]) -> bool:
 def _are_alike(a: Node, b: Node) -> bool:
     """Whether two nodes do the same with their inputs."""
     return (
-        (a.operator, a.domain, a.since, len(a.inputs), len(a.outputs), a.guards)
-        == (b.operator, b.domain, b.since, len(b.inputs), len(b.outputs), b.guards)
+        (a.operator, a.domain, a.since, len(a.inputs), len(a.outputs), a.conditions)
+        == (b.operator, b.domain, b.since, len(b.inputs), len(b.outputs), b.conditions)
         and a.operator in REPEATED
         and a.attributes.keys() == b.attributes.keys()
         and all(np.array_equal(value, b.attributes[name]) for name, value in a.attributes.items())

@@ -103,7 +103,7 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     """a ** b in the type of a."""
     if dtypes.is_float(a.dtype):
         return a ** b.to(a.dtype)
-    if dtypes.is_float(b.dtype) or (b.data < 0).any():
+    if dtypes.is_float(b.dtype) or (b.array < 0).any():
         return (a.double() ** b.double()).to(a.dtype)
     return (a**b).to(a.dtype)
 

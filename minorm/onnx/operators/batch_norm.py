@@ -14,6 +14,7 @@ Before 7, `is_test` said the mode; its absence means training.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import minorm.functional as F
@@ -39,110 +40,70 @@ from minorm.onnx.operators.statistics import (
 from minorm.tensor import Tensor
 
 
+@dataclass(frozen=True)
+class Call:
+    """The arguments of F.batch_norm. One that is not listed makes export fail: none is left out unseen."""
+
+    x: Value
+    running_mean: Value | None
+    running_var: Value | None
+    weight: Value | None
+    bias: Value | None
+    training: bool
+    momentum: float | None
+    eps: float
+    num_batches_tracked: Value | None
+    unbiased_running_var: bool
+    compute_dtype: Any
+    backend: Any  # computes the same, and so does a file
+
+
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
-def write_14(
-    g: Graph,
-    x: Value,
-    running_mean: Value | None,
-    running_var: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: float | None,
-    eps: float,
-    num_batches_tracked: Value | None,
-    unbiased_running_var: bool,
-    compute_dtype: Any,
-    backend: Any,
-) -> Value:
-    return _write(
-        g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
-        unbiased_running_var, compute_dtype, 3,
-    )  # fmt: skip
+def write_14(g: Graph, **arguments: Any) -> Value:
+    return _write(g, Call(**arguments), outputs=3)
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(7, 9))
-def write_7(
-    g: Graph,
-    x: Value,
-    running_mean: Value | None,
-    running_var: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: float | None,
-    eps: float,
-    num_batches_tracked: Value | None,
-    unbiased_running_var: bool,
-    compute_dtype: Any,
-    backend: Any,
-) -> Value:
-    return _write(
-        g, x, running_mean, running_var, weight, bias, training, momentum, eps, num_batches_tracked,
-        unbiased_running_var, compute_dtype, 5,
-    )  # fmt: skip
+def write_7(g: Graph, **arguments: Any) -> Value:
+    return _write(g, Call(**arguments), outputs=5)
 
 
-def _write(
-    g: Graph,
-    x: Value,
-    running_mean: Value | None,
-    running_var: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: float | None,
-    eps: float,
-    batches: Value | None,
-    unbiased: bool,
-    compute_dtype: Any,
-    outputs: int,
-) -> Value:
+def _write(g: Graph, call: Call, outputs: int) -> Value:
+    """The node, with this many outputs in training."""
+    x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
         raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
-    data, mean, var = x, g.current(running_mean), g.current(running_var)
-    if not is_usual(x, compute_dtype):
-        data, weight, bias, mean, var = cast_all(g, compute_dtype, x, weight, bias, mean, var)
-    if not training:
-        return g.cast(node(g, data, weight, bias, mean, var, momentum, eps, outputs=1)[0], x.dtype)
-    if momentum is not None and not unbiased:
-        y, new_mean, new_var = node(g, data, weight, bias, mean, var, momentum, eps, outputs)
+    given = x, call.weight, call.bias, g.current(running_mean), g.current(running_var)
+    if not is_usual(x, call.compute_dtype):
+        given = cast_all(g, call.compute_dtype, *given)
+    if not call.training:
+        return g.cast(node(g, *given, momentum, call.eps, outputs=1)[0], x.dtype)
+    if momentum is not None and not call.unbiased_running_var:
+        y, new_mean, new_var = node(g, *given, momentum, call.eps, outputs)
         g.update(running_mean, g.cast(new_mean, running_mean.dtype))
         g.update(running_var, g.cast(new_var, running_var.dtype))
         return g.cast(y, x.dtype)
-    y, batch_mean, batch_var = node(g, data, weight, bias, mean, var, 0.0, eps, outputs)
-    lengths = (x.known_shape[0],) if mean.ndim > 1 else (x.known_shape[0], *x.known_shape[2:])
-    factor = correction(g, lengths, running_var) if unbiased else None
-    blend(g, running_mean, batch_mean, momentum, batches)
-    blend(g, running_var, batch_var, momentum, batches, factor)
-    if momentum is None and batches is not None:
-        count_up(g, batches)
+    y, batch_mean, batch_var = node(g, *given, 0.0, call.eps, outputs)
+    lengths = (x.known_shape[0],) if running_mean.ndim > 1 else (x.known_shape[0], *x.known_shape[2:])
+    factor = correction(g, lengths, running_var) if call.unbiased_running_var else None
+    blend(g, running_mean, batch_mean, momentum, call.num_batches_tracked)
+    blend(g, running_var, batch_var, momentum, call.num_batches_tracked, factor)
+    if momentum is None and call.num_batches_tracked is not None:
+        count_up(g, call.num_batches_tracked)
     return g.cast(y, x.dtype)
 
 
 @lowers(F.batch_norm)
-def lower(
-    g: Graph,
-    x: Value,
-    running_mean: Value | None,
-    running_var: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: float | None,
-    eps: float,
-    num_batches_tracked: Value | None,
-    unbiased_running_var: bool,
-    compute_dtype: Any,
-    backend: Any,
-) -> Value:
+def lower(g: Graph, **arguments: Any) -> Value:
     """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
-    if running_mean is not None:
+    call = Call(**arguments)
+    x, weight, bias = call.x, call.weight, call.bias
+    if call.running_mean is not None:
         raise Decline("running statistics that only BatchNormalization updates")
     spread = [p for p in (weight, bias) if p is not None and p.ndim > 1]
     axes = (0,) if spread else (0, *range(2, x.ndim))
-    data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
-    y = standardize(g, data, axes, eps)
+    data, scale, shift = cast_all(g, computed(x, call.compute_dtype), x, weight, bias)
+    y = standardize(g, data, axes, call.eps)
     scale, shift = (p if p is None or p.ndim > 1 else channels(g, x, p) for p in (scale, shift))
     return g.cast(affine(g, y, scale, shift), x.dtype)
 

@@ -57,7 +57,7 @@ def put(buffer: Tensor, value: Tensor) -> Tensor:
     """Change a buffer in place; a graph gives its new value as an output. Returns the buffer, as another Tensor."""
     if running.is_updating():
         buffer.copy_(value)
-    return Tensor(buffer.data)
+    return Tensor(buffer.array)
 
 
 # Writing

@@ -205,10 +205,10 @@ def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
                 f"indices have shape {indices.shape}, x {x.shape}; expected no longer ones but along {axis}"
             )
         n = x.shape[axis]
-        outside = (indices.data < -n) | (indices.data >= n)
+        outside = (indices.array < -n) | (indices.array >= n)
         if outside.any():
             raise ValueError(
-                f"indices hold {indices.data[outside][0]}; expected {-n} to {n - 1}; x has shape {x.shape}"
+                f"indices hold {indices.array[outside][0]}; expected {-n} to {n - 1}; x has shape {x.shape}"
             )
         return x.gather(node["axis"], indices)
 

@@ -212,7 +212,7 @@ def read_resize_11(node: Node) -> Callable[..., Tensor]:
 def _numbers(given: Tensor, name: str) -> list[float]:
     if given.numel() > 2 * MAX_RANK:
         raise ValueError(f"{name} has {given.numel()} elements; expected at most {2 * MAX_RANK}")
-    return [float(n) for n in given.data.reshape(-1)]
+    return [float(n) for n in given.array.reshape(-1)]
 
 
 @reads("Upsample", since=(1,))

@@ -107,7 +107,7 @@ def read_gather_nd(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
                 f"batch_dims is {batch}, indices have shape {indices.shape}, data {x.shape}; they disagree"
             )
         node.fits((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
-        places = [indices.data[..., i] for i in range(depth)]
+        places = [indices.array[..., i] for i in range(depth)]
         rank = indices.ndim - 1
         rows = [np.arange(n).reshape(-1, *(1,) * (rank - i - 1)) for i, n in enumerate(x.shape[:batch])]
         return x[(*rows, *places)] if rows or places else x

@@ -42,7 +42,7 @@ def test_every_node_with_version_parameters_and_gradient(tmp_path: Path) -> None
     assert [row.parameters for row in found.rows] == [40, 8, 0, 0, 4 * 36 * 2 + 2]
     assert rows["Conv"].node == "conv/Conv"
     assert found.module is not None
-    assert found.facts["parameters"] == sum(p.data.size for p in Net().parameters())
+    assert found.facts["parameters"] == sum(p.array.size for p in Net().parameters())
     assert found.facts["inputs"] == ["x: float32 [batch, 1, 8, 8]"]
     assert found.facts["outputs"] == ["output: float32 [batch, 2]"]
     assert found.facts["opset"] == "ai.onnx 17"

@@ -68,7 +68,7 @@ def test_a_network_layer_by_layer(tmp_path: Path) -> None:
     assert [row[6] for row in told[4:6]] == ["frozen", "frozen"]
     assert told[-1] == ("head", {"Gemm": 1}, (3, 2), 10, 0, 3 * 4 * 2, "yes")
     assert [row.statistics for row in rows[2:3]] == [8]
-    assert sum(row.parameters for row in rows) == sum(p.data.size for p in net.parameters())
+    assert sum(row.parameters for row in rows) == sum(p.array.size for p in net.parameters())
     assert layers.edges(rows)[:4] == [(0, 1), (0, 3), (1, 2), (2, 3)]
 
 

@@ -12,7 +12,7 @@ import minorm.functional as F
 import minorm.onnx as mo
 from minorm import nn
 from minorm.onnx.checking import sandbox, verification
-from minorm.onnx.exporting import tracing
+from minorm.onnx.exporting import translating
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -32,12 +32,12 @@ def test_a_report_says_what_was_checked_and_how_far_apart(tmp_path: Path) -> Non
         assert report.difference < 1e-6
         assert report.outputs[0].shape == (5, 2)
         assert "largest difference" in str(report)
-    assert mo.verify(proto, {"x": X.data}, [y.data]).difference < 1e-6
+    assert mo.verify(proto, {"x": X.array}, [y.array]).difference < 1e-6
 
 
 def test_a_difference_is_an_error_that_says_how_large() -> None:
     proto = mo.export(LAYER, X, None)
-    wrong = LAYER(X).data.copy()
+    wrong = LAYER(X).array.copy()
     wrong[1, 1] += 0.01
     with pytest.raises(mo.VerifyError, match=r"output differs by 0.01 .* allowed: 0.0001"):
         mo.verify(proto, [X], [wrong])
@@ -55,9 +55,9 @@ def test_nan_is_no_difference_to_nan_but_to_a_number() -> None:
 
 
 def test_what_is_fed_is_not_written_to() -> None:
-    x = X.data.copy()
+    x = X.array.copy()
     mo.verify(mo.export(LAYER, X, None), [x], [LAYER(X)])
-    np.testing.assert_array_equal(x, X.data)
+    np.testing.assert_array_equal(x, X.array)
 
 
 def test_a_model_the_runtime_has_no_kernel_for_is_reported_not_raised() -> None:
@@ -104,17 +104,17 @@ def test_every_float_type_goes_in_and_comes_out(dtype: Any) -> None:
 def test_new_running_statistics_are_compared_too(options: dict[str, Any]) -> None:
     net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3, **options), nn.ReLU()).train()
     x = mn.randn(4, 2, 3, 3) + 1
-    traced = tracing.trace(net, x, opset_version=None, training=True)
-    assert len(traced.results) == len(traced.proto.graph.output)
+    translated = translating.translate(net, x, opset_version=None, training=True)
+    assert len(translated.results) == len(translated.proto.graph.output)
     net(x)  # the trace left it as it was
-    for entry, value in zip(traced.proto.graph.output[1:], traced.results[1:], strict=True):
-        np.testing.assert_array_equal(value.data, net.state_dict()[entry.name.removesuffix(".updated")].data)
-    assert mo.verify(traced.proto, traced.inputs, traced.results, training=True).compared
-    (node,) = (node for node in traced.proto.graph.node if node.op_type == "BatchNormalization")
+    for entry, value in zip(translated.proto.graph.output[1:], translated.results[1:], strict=True):
+        np.testing.assert_array_equal(value.array, net.state_dict()[entry.name.removesuffix(".updated")].array)
+    assert mo.verify(translated.proto, translated.inputs, translated.results, training=True).compared
+    (node,) = (node for node in translated.proto.graph.node if node.op_type == "BatchNormalization")
     momentum = next(a for a in node.attribute if a.name == "momentum")
     momentum.f = 0.5
     with pytest.raises(mo.VerifyError, match=r"1\.running_mean\.updated differs"):
-        mo.verify(traced.proto, traced.inputs, traced.results, training=True)
+        mo.verify(translated.proto, translated.inputs, translated.results, training=True)
 
 
 def test_statistics_that_no_module_holds_are_outputs_all_the_same() -> None:

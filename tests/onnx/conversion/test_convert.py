@@ -203,14 +203,14 @@ def test_running_statistics_over_several_steps(options: dict[str, Any], chain: t
             tensor.CopyFrom(onnx.numpy_helper.from_array(held[tensor.name], tensor.name))
         session = verification.start(proto)
         want = net(x)
-        y, *updates = verification.run(session, {"x": x.data})
-        np.testing.assert_allclose(y, want.data, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(loaded(x).data, want.data, rtol=1e-4, atol=1e-5)
+        y, *updates = verification.run(session, {"x": x.array})
+        np.testing.assert_allclose(y, want.array, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(loaded(x).array, want.array, rtol=1e-4, atol=1e-5)
         for name, value in zip(before[1][1:], updates, strict=True):
             key = name.removesuffix(".updated")
             held[key] = value
-            np.testing.assert_allclose(value, net.state_dict()[key].data, rtol=1e-5, atol=1e-6, err_msg=key)
-            np.testing.assert_allclose(loaded.state_dict()[key].data, value, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(value, net.state_dict()[key].array, rtol=1e-5, atol=1e-6, err_msg=key)
+            np.testing.assert_allclose(loaded.state_dict()[key].array, value, rtol=1e-5, atol=1e-6)
 
 
 def group_norm(version: int, g: int = 2, **attributes: Any) -> tuple[Any, Any, Any]:
@@ -384,7 +384,7 @@ def test_from_path_to_path_verified_with_weights_outside(tmp_path: Path) -> None
     assert new.opset_import[0].version == 20
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.onnx", "a.onnx.data", "b.onnx", "b.onnx.data"]
     x = mn.randn(2, 3, 8, 8)
-    np.testing.assert_array_equal(mo.load(tmp_path / "b.onnx")(x).data, mo.load(tmp_path / "a.onnx")(x).data)
+    np.testing.assert_array_equal(mo.load(tmp_path / "b.onnx")(x).array, mo.load(tmp_path / "a.onnx")(x).array)
     contents = (tmp_path / "a.onnx").read_bytes()
     with pytest.raises(mo.LoadError, match="lies in another file"):
         mo.convert(contents, opset_version=20)

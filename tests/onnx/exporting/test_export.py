@@ -149,7 +149,7 @@ def test_a_model_must_be_callable() -> None:
 def test_the_model_is_left_as_it_was() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.ReLU())
     model[2].eval()
-    state = {key: value.data.copy() for key, value in model.state_dict().items()}
+    state = {key: value.array.copy() for key, value in model.state_dict().items()}
     mn.manual_seed(3)
     expected = mn.randn(2)
     mn.manual_seed(3)
@@ -158,7 +158,7 @@ def test_the_model_is_left_as_it_was() -> None:
     assert mn.randn(2).tolist() == expected.tolist()
     assert [m.training for m in model.modules()] == [True, True, True, False]
     for key, value in model.state_dict().items():
-        np.testing.assert_array_equal(value.data, state[key])
+        np.testing.assert_array_equal(value.array, state[key])
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 

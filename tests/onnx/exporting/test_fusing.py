@@ -155,10 +155,10 @@ def test_what_minorm_exports_at_an_older_opset(opset: int, rng: Any) -> None:
     layers = mn.nn.Sequential(mn.nn.GroupNorm(2, 4), mn.nn.Conv2d(4, 4, 1), mn.nn.GroupNorm(4, 4), mn.nn.LayerNorm(5))
     x = mn.Tensor(rng.standard_normal((2, 4, 3, 5)).astype(np.float32))
     model = mo.convert(mo.export(layers, x, None, opset_version=opset, input_names=["x"]), opset_version=23)
-    before = computed(model, x.data)
+    before = computed(model, x.array)
     found = fuse_norms(model)
     kinds = ["GroupNormalization", "Conv", "GroupNormalization", "LayerNormalization"]
     assert operators(model) == kinds
     assert len(found.made) == (0 if opset == 23 else 3 if opset == 16 else 2)
-    np.testing.assert_allclose(computed(model, x.data), before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(computed(model, x.array), before, rtol=1e-5, atol=1e-5)
     assert set(mo.load(model).state_dict()) == set(layers.state_dict())

@@ -92,7 +92,7 @@ def test_equal_changes_go_into_the_function() -> None:
     names = [name for name, _ in module.named_parameters()]
     assert names == ["first/inner/weight", "second/inner/weight"]
     for _, parameter in module.named_parameters():
-        parameter.data[...] = 3 * WEIGHT
+        parameter.array[...] = 3 * WEIGHT
     proto = mo.export(module, None)
     assert [function.name for function in proto.functions] == ["Scaled", "Outer"]
     assert [node.op_type for node in proto.graph.node] == ["Outer", "Outer"]
@@ -103,7 +103,7 @@ def test_equal_changes_go_into_the_function() -> None:
 @pytest.mark.parametrize("passes", [False, True])
 def test_calls_that_differ_are_written_out(which: int, passes: bool) -> None:
     module = mo.load(model(passes=passes))
-    list(module.parameters())[which].data[...] = np.float32([5, 4, 3, -2, 1, 0])
+    list(module.parameters())[which].array[...] = np.float32([5, 4, 3, -2, 1, 0])
     proto = mo.export(module, None)
     kept = [node.name for node in proto.graph.node if node.op_type == "Outer"]
     assert kept == [["second"], ["first"]][which]
@@ -123,7 +123,7 @@ def test_a_value_inside_a_call_becomes_an_output() -> None:
 
 def test_a_function_of_another_opset_cannot_be_written_out() -> None:
     module = mo.load(model(opset=21))
-    next(iter(module.parameters())).data[...] = 2
+    next(iter(module.parameters())).array[...] = 2
     with pytest.raises(mo.ExportError, match=r"'Scaled' differ now.*of opset 17, the graph of opset 21; convert"):
         mo.export(module, None)
 

@@ -21,7 +21,7 @@ def test_examples_of_other_sizes_and_values() -> None:
     assert resized(x, {0: 5}).tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5], [0, 1, 2]]
     assert resized(x, {}).tolist() == x.tolist()
     assert resized(mn.tensor(2.5), {}).shape == ()
-    assert np.allclose(disturbed(x).data, x.data[::-1, ::-1] * 0.9)
+    assert np.allclose(disturbed(x).array, x.array[::-1, ::-1] * 0.9)
     assert disturbed(mn.tensor([1, 2])).tolist() == [2, 1]
     assert disturbed(mn.ones(2, dtype=mn.bfloat16)).dtype == mn.bfloat16
 
@@ -78,4 +78,4 @@ def test_a_scalar_input_beside_free_axes(proved: Any, graph_of: Any) -> None:
     assert [len(entry.type.tensor_type.shape.dim) for entry in proto.graph.input] == [3, 0]
     again = mo.load(mo.convert(proto, None, opset_version=13))
     x, t = mn.randn(3, 3, 5), mn.tensor(np.float32(-2))
-    np.testing.assert_array_equal(again(x, t).data, model(x, t).data)
+    np.testing.assert_array_equal(again(x, t).array, model(x, t).array)

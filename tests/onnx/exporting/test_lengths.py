@@ -16,7 +16,8 @@ from minorm import nn
 
 onnx = pytest.importorskip("onnx")
 
-from minorm.onnx.exporting import lengths, tracing  # noqa: E402
+from minorm.onnx.exporting import lengths  # noqa: E402
+from minorm.onnx.exporting.translating import translate  # noqa: E402
 
 FREE = {"x": {0: "N", 2: "H", 3: "W"}}
 
@@ -192,10 +193,10 @@ def test_multiples_alone_are_compared_where_a_model_takes_no_other(model: Any, x
 def test_the_window_of_an_old_classifier_is_found_to_move() -> None:
     """7x7 at a length of 224, and 8x8 at 256, are both averaged to one; a longer run shows that they need not be."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3, 32, 1), nn.AvgPool2d(7))
-    traced = tracing.trace(model, images(224, 32 * 7), opset_version=None, training=False, dynamic_axes=FREE)
-    dims = traced.proto.graph.output[0].type.tensor_type.shape.dim
+    translated = translate(model, images(224, 32 * 7), opset_version=None, training=False, dynamic_axes=FREE)
+    dims = translated.proto.graph.output[0].type.tensor_type.shape.dim
     assert [d.dim_param for d in dims[2:]] == ["dim_0", "dim_1"]
-    assert all(max(own) >= 512 for own in traced.example.symbols.others[1:])
+    assert all(max(own) >= 512 for own in translated.example.symbols.others[1:])
 
 
 @pytest.mark.parametrize(
@@ -241,10 +242,10 @@ def test_lengths_that_are_too_short_for_a_model_or_too_long() -> None:
     """Positions end at 16: shorter sequences take the place of longer ones."""
     table = nn.Parameter(mn.randn(16, 3))
     inputs = mn.ones(2, 16, 3)
-    traced = tracing.trace(
+    translated = translate(
         lambda x: x + table[: x.shape[1]], inputs, opset_version=None, training=False, dynamic_axes={"x": {1: "T"}}
     )
-    assert traced.example.symbols.others == ((8, 15, 13),)
+    assert translated.example.symbols.others == ((8, 15, 13),)
 
 
 def test_a_model_that_insists_on_multiples_is_run_at_multiples() -> None:
@@ -252,8 +253,8 @@ def test_a_model_that_insists_on_multiples_is_run_at_multiples() -> None:
         assert x.shape[2] % 8 == 0
         return x + 1
 
-    traced = tracing.trace(model, images(24), opset_version=None, training=False, dynamic_axes={"x": {2: "H"}})
-    assert traced.example.symbols.others == ((64,),)
+    translated = translate(model, images(24), opset_version=None, training=False, dynamic_axes={"x": {2: "H"}})
+    assert translated.example.symbols.others == ((64,),)
 
 
 def test_odd_lengths_stay_odd_when_they_are_halved() -> None:

@@ -214,7 +214,7 @@ def test_a_branch_keeps_what_it_holds() -> None:
     module = mo.load(file, trainable="*weight")
     assert mo.export(module, None) == file
     for _, parameter in module.named_parameters():
-        parameter.data[...] = parameter.data + np.float32([0.5, 0, 1])
+        parameter.array[...] = parameter.array + np.float32([0.5, 0, 1])
     session = verification.start(mo.export(module, None))
     for choice, want in ((True, [2.5, 2, 3]), (False, [3.5, 3, 4])):
         given = {"x": np.ones((1, 3), np.float32), "c": np.asarray(choice)}

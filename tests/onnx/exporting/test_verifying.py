@@ -19,15 +19,15 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from minorm.onnx.exporting import tracing, verifying  # noqa: E402
+from minorm.onnx.exporting import translating, verifying  # noqa: E402
 from minorm.onnx.graph import registry  # noqa: E402
 
 FREE = {"x": {0: "N", 2: "H", 3: "W"}}
 X = mn.tensor(np.random.default_rng(2).normal(size=(2, 3, 64, 64)).astype(np.float32))
 
 
-def traced(model: Any, x: mn.Tensor = X, training: bool = False, **options: Any) -> tracing.Traced:
-    return tracing.trace(model, x, opset_version=None, training=training, **{"dynamic_axes": FREE, **options})
+def traced(model: Any, x: mn.Tensor = X, training: bool = False, **options: Any) -> translating.Translated:
+    return translating.translate(model, x, opset_version=None, training=training, **{"dynamic_axes": FREE, **options})
 
 
 class Steps(nn.Module):
@@ -144,13 +144,13 @@ def test_a_declared_length_that_is_not_true(wrong: Any) -> None:
 def test_new_running_statistics_are_compared_at_every_size() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.BatchNorm2d(4, momentum=None), nn.ReLU())
     found = traced(model, X[:, :, :16, :16], training=True)
-    state = {key: value.data.copy() for key, value in model.state_dict().items()}
+    state = {key: value.array.copy() for key, value in model.state_dict().items()}
     comparison = verifying.against(found)
     report = comparison.check(found.proto)
     assert report.sizes == ("x (2, 3, 16, 16)", "x (4, 3, 48, 80)", "x (3, 3, 13, 29)")
     assert [len(run.outputs) for run in comparison.runs] == [4, 4, 4]
     for key, value in model.state_dict().items():
-        np.testing.assert_array_equal(value.data, state[key])
+        np.testing.assert_array_equal(value.array, state[key])
     (node,) = (n for n in found.proto.graph.node if n.op_type == "BatchNormalization")
     next(a for a in node.attribute if a.name == "momentum").f = 0.5
     with pytest.raises(mo.VerifyError, match=r"output '1.running_mean.updated' differs"):
@@ -228,7 +228,7 @@ def test_a_loaded_graph_says_what_is_right_of_a_file(graph_of: Any) -> None:
     assert comparison.check(proto).sizes == ("x (2, 3, 8, 8)", "x (3, 3, 16, 16)", "x (5, 3, 13, 19)")
     with_example = verifying.of_graph(model, proto, False, ["y"], [mn.ones(2, 3, 9, 9)])
     assert with_example.check(proto).sizes[0] == "x (2, 3, 9, 9)"
-    dict(model.named_parameters())["w"].data[...] *= 2
+    dict(model.named_parameters())["w"].array[...] *= 2
     with pytest.raises(mo.VerifyError, match=r"with x \(2, 3, 8, 8\) output 'y' differs") as caught:
         verifying.of_graph(model, proto, False, ["y"]).check(proto)
     assert "node" not in str(caught.value)  # minorm and onnxruntime agree about the file: no node of it is at fault
@@ -260,10 +260,10 @@ def test_a_graph_that_is_written_back_is_compared(graph_of: Any, tmp_path: Path,
     model = mo.load(graph_of(nodes, {"x": (np.float32, ["n", 3, "h", "w_"])}, ["y"], held))
     path = tmp_path / "m.onnx"
     for training, args in ((False, None), (True, None), (None, mn.ones(3, 3, 9, 9))):
-        state = {key: value.data.copy() for key, value in model.state_dict().items()}
+        state = {key: value.array.copy() for key, value in model.state_dict().items()}
         mo.export(model, args, path, training=training, external_data=external, output_names=["z"], verify=True)
         for key, value in model.state_dict().items():
-            np.testing.assert_array_equal(value.data, state[key])
+            np.testing.assert_array_equal(value.array, state[key])
     assert mo.load(path)(mn.ones(1, 3, 7, 7)).shape == (1, 32, 3, 3)
 
 
@@ -272,7 +272,7 @@ def test_a_fault_in_writing_back_is_found(graph_of: Any, tmp_path: Path, monkeyp
     from minorm.onnx.exporting import writing_back
 
     model, fill = mo.load(graph(graph_of)), writing_back._fill
-    dict(model.named_parameters())["w"].data[...] *= 2  # so that it is written anew
+    dict(model.named_parameters())["w"].array[...] *= 2  # so that it is written anew
 
     def reversed_(proto: Any, contents: Any, weights: Any) -> None:
         fill(proto, contents, weights)

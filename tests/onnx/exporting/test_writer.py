@@ -48,7 +48,7 @@ def test_residual_shared_weights_and_concatenation(proved: Any, operators: Any, 
 
 def test_detached_and_wrapped_tensors_are_the_same_value(proved: Any, operators: Any) -> None:
     layer = nn.Linear(3, 2)
-    proto = proved(lambda x: F.linear(x.detach(), layer.weight.detach(), mn.Tensor(layer.bias.data)), mn.ones(2, 3))
+    proto = proved(lambda x: F.linear(x.detach(), layer.weight.detach(), mn.Tensor(layer.bias.array)), mn.ones(2, 3))
     assert operators(proto) == ["Gemm"]
 
 
@@ -108,7 +108,7 @@ class Odd(Function):
 
 @trace.operation
 def hidden(x: mn.Tensor) -> mn.Tensor:
-    return mn.Tensor(np.sort(x.data))
+    return mn.Tensor(np.sort(x.array))
 
 
 def test_everything_that_cannot_be_written_is_listed_at_once() -> None:
@@ -132,7 +132,7 @@ def test_everything_that_cannot_be_written_is_listed_at_once() -> None:
 @pytest.mark.parametrize(
     "forward",
     [
-        lambda x: x * float(x.data.max()),
+        lambda x: x * float(x.array.max()),
         lambda x: x + mn.tensor(np.sort(x.numpy(), 0)),
         lambda x: x * x.sum().item(),
         lambda x: x + mn.randn(2, 3) if x.shape[0] == 2 else x + mn.randn(4, 3),
@@ -145,7 +145,7 @@ def test_numbers_taken_from_the_input_are_refused(forward: Any) -> None:
 
 def test_a_path_that_depends_on_the_values_is_refused() -> None:
     with pytest.raises(mo.ExportError, match=r"the operation depends on the input's values.*minorm.where"):
-        mo.export(lambda x: F.relu(x) if x.data[0, 0] > 2 else F.tanh(x), mn.tensor([[1.0, 2.0, 3.0]]), None)
+        mo.export(lambda x: F.relu(x) if x.array[0, 0] > 2 else F.tanh(x), mn.tensor([[1.0, 2.0, 3.0]]), None)
 
 
 def test_a_model_for_one_batch_size_only_is_written_for_it() -> None:

@@ -50,7 +50,7 @@ def test_another_opset(opset: int) -> None:
     module = loaded(opset_version=21)
     module.get_submodule("0")
     for _, parameter in module.named_parameters():
-        parameter.data[...] *= np.float32(1.25)
+        parameter.array[...] *= np.float32(1.25)
     proto = mo.export(module, None, opset_version=opset)
     assert proto.opset_import[0].version == opset
     runs_alike(module, proto)
@@ -138,6 +138,28 @@ def test_a_tensor_of_another_shape() -> None:
     assert shape(mo.export(module, None).graph.output[0]) == ["n", 7]
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["no example", "example"])
+def test_a_shape_that_the_checker_lets_through(given: bool) -> None:
+    """It asks neither whether the channels of a Conv fit nor the bias of a Gemm; the model itself does."""
+    x = mn.ones(2, 3, 8, 8)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.Flatten(), nn.Linear(80, 6))
+
+    def module(**changed: tuple[int, ...]) -> Any:
+        model = mo.load(mo.export(net, x))
+        for name, tensor in model.named_parameters():
+            if name in changed:
+                tensor.set_array(np.ones(changed[name], np.float32))
+        return model
+
+    args = (x,) if given else None
+    wrong = [({"0.weight": (4, 2, 3, 3)}, "weight has 2 input channels"), ({"4.bias": (5,)}, "Gemm")]
+    wrong.append(({"0.weight": (7, 3, 3, 3), "0.bias": (7,)}, "x has 7 channels"))
+    for changed, why in wrong:
+        with pytest.raises(mo.ExportError, match=rf"'{next(iter(changed))}'.* no longer ha.*does not fit.*{why}"):
+            mo.export(module(**changed), args)
+    assert shape(mo.export(module(**{"4.weight": (9, 80), "4.bias": (9,)}), args).graph.output[0])[1] == 9
+
+
 def test_what_only_an_example_can_say() -> None:
     outer = nn.Sequential(loaded(), nn.Flatten())
     with pytest.raises(TypeError, match=r"args is None.*Sequential is exported by running it.*part of another module"):
@@ -149,7 +171,7 @@ def test_what_only_an_example_can_say() -> None:
 @pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
 def test_a_converted_graph_is_written_in_its_type(dtype: Any, opset: int | None) -> None:
     module = loaded(opset_version=17).to(dtype)
-    dict(module.named_parameters())["0.weight"].data[0] *= 2
+    dict(module.named_parameters())["0.weight"].array[0] *= 2
     proto = mo.export(module, None, opset_version=opset)
     onnx.checker.check_model(proto, full_check=True)
     elem = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -163,7 +185,7 @@ def test_a_converted_graph_is_written_in_its_type(dtype: Any, opset: int | None)
     tolerance = {mn.float16: 1e-2, mn.bfloat16: 5e-2}.get(dtype, 1e-12)
     np.testing.assert_allclose(again(x).double().numpy(), module(x).double().numpy(), rtol=tolerance, atol=tolerance)
     if dtype == mn.float16:
-        got = verification.run(verification.start(proto), {"x": x.data})[0]
+        got = verification.run(verification.start(proto), {"x": x.array})[0]
         np.testing.assert_allclose(got.astype(np.float64), module(x).double().numpy(), rtol=1e-2, atol=1e-2)
 
 

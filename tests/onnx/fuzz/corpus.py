@@ -75,8 +75,8 @@ def networks() -> list[Seed]:
     for opset in (7, 9, 13, 14, 17, 18, 21, 26):
         for training in (False, True):
             model = mo.export(convolutional, x, None, opset_version=opset, training=training)
-            found.append(Seed(f"convolutional {opset} {training}", model, [x.data]))
-    found.append(Seed("instance", mo.export(shared, x, None, dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}}), [x.data]))
+            found.append(Seed(f"convolutional {opset} {training}", model, [x.array]))
+    found.append(Seed("instance", mo.export(shared, x, None, dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}}), [x.array]))
     outside = mo.export(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), x, None)
     files = {"weights": b"".join(tensor.raw_data for tensor in outside.graph.initializer)}
     offset = 0
@@ -87,7 +87,7 @@ def networks() -> list[Seed]:
         for key, value in (("location", "weights"), ("offset", offset), ("length", length)):
             tensor.external_data.add(key=key, value=str(value))
         offset += length
-    return [*found, *(Seed(f"outside {i}", outside, [x.data], files) for i in range(20))]
+    return [*found, *(Seed(f"outside {i}", outside, [x.array], files) for i in range(20))]
 
 
 def handmade() -> list[Seed]:

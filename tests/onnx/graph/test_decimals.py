@@ -123,7 +123,7 @@ def test_alpha_comes_back(alpha: float, graph_of: Any) -> None:
     x = mn.tensor(np.array([-3.0, -1.0, 2.0]))
     for function in (F.leaky_relu, F.elu):
         loaded = mo.load(mo.export(lambda x, f=function: f(x, alpha), x))
-        np.testing.assert_array_equal(loaded(x).data, function(x, alpha).data)  # float64: an alpha of float32 shows
+        np.testing.assert_array_equal(loaded(x).array, function(x, alpha).array)  # float64: an alpha of float32 shows
 
 
 def test_a_number_that_will_come_back_as_another_is_said() -> None:
@@ -152,7 +152,7 @@ def test_what_we_write_ourselves_is_no_news() -> None:
         mo.export(F.hardswish, x, opset_version=13)
         layer = mo.load(mo.export(nn.RMSNorm(4), x, opset_version=23))
     x = mn.tensor(np.full((1, 4), 1e-4, np.float32))
-    np.testing.assert_array_equal(layer(x).data, nn.RMSNorm(4)(x).data)
+    np.testing.assert_array_equal(layer(x).array, nn.RMSNorm(4)(x).array)
 
 
 @given(st.floats(width=32))

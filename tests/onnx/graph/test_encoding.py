@@ -59,7 +59,7 @@ def test_24_mb_load_within_150_mb(tmp_path: Path, max_bytes: int, widths: tuple[
         import minorm.onnx
         limit(150 << 20)
         model = minorm.onnx.load(sys.argv[1], max_bytes=int(sys.argv[2]))
-        print(sum(p.data.size for p in model.parameters()))
+        print(sum(p.array.size for p in model.parameters()))
     """
     assert int(limited(program, path, max_bytes)) == 6 << 20
 

@@ -48,7 +48,7 @@ def test_large_tensors_lie_beside_the_model_on_pages_of_their_own(tmp_path: Path
         assert offset >= end
         end = offset + length
         np.testing.assert_array_equal(
-            np.frombuffer(raw[offset:end], np.float32), model.state_dict()[name].data.reshape(-1)
+            np.frombuffer(raw[offset:end], np.float32), model.state_dict()[name].array.reshape(-1)
         )
     assert len(raw) == end
 
@@ -61,9 +61,9 @@ def test_it_is_read_back_checked_and_run(tmp_path: Path) -> None:
     onnx.checker.check_model(os.fspath(path), full_check=True)
     loaded = mo.load(path)
     for name, value in loaded.state_dict().items():
-        np.testing.assert_array_equal(value.data, model.state_dict()[name].data)
+        np.testing.assert_array_equal(value.array, model.state_dict()[name].array)
     y = model(X)
-    np.testing.assert_array_equal(loaded(X).data, y.data)
+    np.testing.assert_array_equal(loaded(X).array, y.array)
     assert mo.verify(path, [X], [y]).compared
     again = mo.export(loaded, X, None)
     assert {t.name for t in again.graph.initializer} == {t.name for t in onnx.load(path).graph.initializer}
@@ -74,7 +74,7 @@ def test_every_float_type(dtype: Any, tmp_path: Path) -> None:
     model = nn.Linear(64, 64).to(dtype)
     x = mn.ones(2, 64).to(dtype)
     mo.export(model, x, tmp_path / "m.onnx", external_data=True)
-    np.testing.assert_array_equal(mo.load(tmp_path / "m.onnx")(x).data, model(x).data)
+    np.testing.assert_array_equal(mo.load(tmp_path / "m.onnx")(x).array, model(x).array)
 
 
 def test_what_is_small_stays_in_one_file(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_second_export_never_touches_the_weights_that_the_first_model_reads(
     other = nn.Linear(64, 64)
     mo.export(other, mn.ones(1, 64), path, external_data=True)
     assert sorted(os.listdir(tmp_path)) == ["net.onnx", "net.onnx.2.data"]  # the old weights are gone
-    np.testing.assert_array_equal(mo.load(path)(mn.ones(1, 64)).data, other(mn.ones(1, 64)).data)
+    np.testing.assert_array_equal(mo.load(path)(mn.ones(1, 64)).array, other(mn.ones(1, 64)).array)
     mo.export(other, mn.ones(1, 64), path)
     assert os.listdir(tmp_path) == ["net.onnx"]
 

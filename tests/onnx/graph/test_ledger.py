@@ -99,7 +99,7 @@ def test_values_that_stay_alive_count_until_they_are_dropped(graph_of: Any) -> N
         for node in (h.make_node("Exp", ["wide"], [name]), h.make_node("Add", [before, name], [f"s{name}"]))
     ]
     y = mo.load(graph_of([wide, *steps], X, [f"s{names[-1]}"], n), max_bytes=8 * MB)(mn.ones(1))
-    np.testing.assert_allclose(y.data, 1 + 8 * np.e, rtol=1e-6)
+    np.testing.assert_allclose(y.array, 1 + 8 * np.e, rtol=1e-6)
 
 
 def test_views_and_weights_take_nothing(graph_of: Any) -> None:
@@ -119,7 +119,7 @@ def test_a_large_batch_is_the_callers_wish() -> None:
     model = mo.load(mo.export(net, mn.ones(2, 3, 8, 8)), max_bytes=20_000)
     y = model(mn.ones(64, 3, 8, 8).requires_grad_())
     y.sum().backward()
-    assert y.data.nbytes > 3 * 20_000
+    assert y.array.nbytes > 3 * 20_000
 
 
 def test_a_run_inside_a_run_has_a_ledger_of_its_own() -> None:

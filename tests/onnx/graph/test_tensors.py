@@ -178,7 +178,7 @@ def test_a_model_with_external_weights(tmp_path: Path) -> None:
     onnx.save(proto, path, save_as_external_data=True, location="weights", size_threshold=0)
     model = mo.load(path)
     x = mn.randn(2, 2, 3, 3)
-    np.testing.assert_array_equal(model(x).data, net(x).data)
+    np.testing.assert_array_equal(model(x).array, net(x).array)
     with pytest.raises(LoadError, match="more than max_bytes=30"):
         mo.load(path, max_bytes=30)
 

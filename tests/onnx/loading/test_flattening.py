@@ -32,8 +32,8 @@ def test_calls_are_replaced_by_the_body_and_may_nest(graph_of: Any) -> None:
     nodes = [call("Four", ["x"], ["h"], name="first"), call("Four", ["h"], ["y"], name="first")]
     proto = graph_of(nodes, X, ["y"], functions=[twice, four], domains=["f"])
     model = mo.load(proto)
-    np.testing.assert_array_equal(model(mn.ones(2)).data, [16, 16])
-    assert mo.load(proto, outputs=["first/t"])(mn.ones(2)).data.tolist() == [2, 2]
+    np.testing.assert_array_equal(model(mn.ones(2)).array, [16, 16])
+    assert mo.load(proto, outputs=["first/t"])(mn.ones(2)).array.tolist() == [2, 2]
 
 
 def test_attributes_are_handed_down_and_have_defaults(graph_of: Any) -> None:
@@ -61,8 +61,8 @@ def test_absent_inputs_and_outputs(graph_of: Any) -> None:
     )
     x = mn.randn(1, 1, 2, 2)
     relu, passed = model(x, mn.ones(1, 1, 1, 1))
-    np.testing.assert_array_equal(relu.data, np.maximum(x.data, 0))
-    np.testing.assert_array_equal(passed.data, x.data)
+    np.testing.assert_array_equal(relu.array, np.maximum(x.array, 0))
+    np.testing.assert_array_equal(passed.array, x.array)
 
 
 def test_gradients_reach_parameters_inside_functions(graph_of: Any) -> None:

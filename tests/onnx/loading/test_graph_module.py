@@ -48,7 +48,7 @@ def test_every_float_follows_the_parameters(dtype: Any, inside: bool) -> None:
     y = model(x.to(dtype))
     assert y.dtype == dtype
     tolerance = {"float16": 1e-2, "bfloat16": 8e-2}.get(str(np.dtype(dtype)), 1e-5)
-    np.testing.assert_allclose(y.data.astype(np.float64), want.data, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(y.array.astype(np.float64), want.array, rtol=tolerance, atol=tolerance)
     y.sum().backward()
     assert all(p.grad is not None and p.grad.dtype == dtype for p in parameters)
     with pytest.raises(TypeError, match=r"input 'x' is float32; the graph was converted to .*; convert it: x.to\(mn"):
@@ -59,20 +59,20 @@ def test_there_and_back_is_the_same_graph() -> None:
     x, graph = mn.randn(3, 2, 6, 6), loaded()
     want = graph(x)
     again = graph.to(mn.float64).to(mn.float32)(x)
-    np.testing.assert_array_equal(again.data, want.data)
+    np.testing.assert_array_equal(again.array, want.array)
 
 
 def test_a_converted_graph_trains_and_is_exported(proved: Any) -> None:
     graph = loaded(training=True).to(mn.float64)
     x = mn.randn(3, 2, 6, 6).to(mn.float64)
-    before = {name: buffer.data.copy() for name, buffer in graph.named_buffers()}
+    before = {name: buffer.array.copy() for name, buffer in graph.named_buffers()}
     y, *_ = graph(x)
     y.sum().backward()
-    assert any((buffer.data != before[name]).any() for name, buffer in graph.named_buffers())
+    assert any((buffer.array != before[name]).any() for name, buffer in graph.named_buffers())
     graph.eval()
     proto = mo.export(graph, x, None)
     assert {t.data_type for t in proto.graph.initializer} <= {onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64}
-    np.testing.assert_allclose(mo.load(proto)(x)[0].data, graph(x)[0].data, rtol=1e-12)
+    np.testing.assert_allclose(mo.load(proto)(x)[0].array, graph(x)[0].array, rtol=1e-12)
 
 
 def test_scales_keep_the_precision_that_they_need(graph_of: Any) -> None:
@@ -109,7 +109,7 @@ def test_numbers_made_of_lengths_and_casts_follow(graph_of: Any) -> None:
     model = mo.load(proto).to(mn.float64)
     y = model(mn.tensor(np.array([1.0, 3.0, 5.0])))
     assert y.dtype == np.float64
-    np.testing.assert_allclose(y.data, np.array([0, 2, 2]) / 3)
+    np.testing.assert_allclose(y.array, np.array([0, 2, 2]) / 3)
 
 
 def test_a_cast_of_data_gives_the_type_that_the_graph_was_converted_to(graph_of: Any) -> None:
@@ -129,7 +129,7 @@ def test_a_cast_of_data_gives_the_type_that_the_graph_was_converted_to(graph_of:
     x = np.array([0.1, 1 / 3])
     y, n = mo.load(proto).to(mn.float64)(mn.tensor(x))
     assert (y.dtype, n.dtype, n.tolist()) == (mn.float64, mn.float64, [2])
-    np.testing.assert_array_equal(y.data, x * 3)
+    np.testing.assert_array_equal(y.array, x * 3)
     half = mo.load(proto).to(mn.float16)(mn.tensor(x.astype(np.float16)))
     assert [t.dtype for t in half] == [mn.float16, mn.float16]
 
@@ -166,14 +166,14 @@ def test_padding_computed_in_floats_of_a_converted_graph(dtype: Any, size: tuple
     x = mn.randn(1, 3, *size)
     model = mo.load(proto).to(dtype)
     y = model(x.to(dtype))
-    w = model.state_dict()["w"].data.astype(np.float64)
+    w = model.state_dict()["w"].array.astype(np.float64)
     missing = [(-(-n // 2) - 1) * 2 + 3 - n for n in size]
-    wide = np.pad(x.to(dtype).data.astype(np.float64), [(0, 0), (0, 0), *((m // 2, m - m // 2) for m in missing)])
+    wide = np.pad(x.to(dtype).array.astype(np.float64), [(0, 0), (0, 0), *((m // 2, m - m // 2) for m in missing)])
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))[:, :, ::2, ::2]
     want = np.einsum("nchwij,ocij->nohw", windows, w)
     assert (y.dtype, y.shape) == (dtype, want.shape)
     unit = {"float16": 2e-3, "bfloat16": 2e-2}.get(str(np.dtype(dtype)), 1e-12)
-    np.testing.assert_allclose(y.data.astype(np.float64), want, rtol=unit, atol=unit * abs(want).max())
+    np.testing.assert_allclose(y.array.astype(np.float64), want, rtol=unit, atol=unit * abs(want).max())
     y.sum().backward()
     assert [p.grad.dtype for p in model.parameters() if p.grad is not None] == [dtype]
 
@@ -192,10 +192,10 @@ def test_a_scale_made_of_a_length_in_a_converted_graph(dtype: Any, graph_of: Any
     model = mo.load(graph_of([one, *nodes], {"x": (np.float32, ["n", "l", 5])}, ["y"], held)).to(dtype)
     x = mn.randn(2, 7, 5).to(dtype)
     y = model(x)
-    wide = x.data.astype(np.float64)
+    wide = x.array.astype(np.float64)
     powers = np.exp(wide @ wide.transpose(0, 2, 1) / np.sqrt(5))
     assert y.dtype == dtype
     unit = {"float16": 5e-3, "bfloat16": 5e-2}.get(str(np.dtype(dtype)), 1e-6)
-    np.testing.assert_allclose(y.data.astype(np.float64), powers / powers.sum(-1, keepdims=True), rtol=unit, atol=unit)
+    np.testing.assert_allclose(y.array.astype(np.float64), powers / powers.sum(-1, keepdims=True), rtol=unit, atol=unit)
     (y * y).sum().backward()
     assert [p.grad.dtype for p in model.parameters() if p.grad is not None] == [dtype]

@@ -32,7 +32,7 @@ def test_path_bytes_and_proto_give_the_same(graph_of: Any, tmp_path: Path) -> No
     path.write_bytes(proto.SerializeToString())
     x = mn.ones(2)
     for source in (proto, path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
-        np.testing.assert_array_equal(mo.load(source)(x).data, 1 + numbers(2))
+        np.testing.assert_array_equal(mo.load(source)(x).array, 1 + numbers(2))
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_gradient_passes_through_what_lies_between_and_fixed_operands_are_consta
     )
     assert list(model.state_dict()) == ["w"]
     model(mn.ones(3, 4)).sum().backward()
-    np.testing.assert_array_equal(next(model.parameters()).grad.data, np.full((2, 2), 3))
+    np.testing.assert_array_equal(next(model.parameters()).grad.array, np.full((2, 2), 3))
 
 
 def test_a_loaded_graph_learns(graph_of: Any) -> None:
@@ -112,7 +112,7 @@ def test_a_loaded_graph_learns(graph_of: Any) -> None:
         losses.append(loss.item())
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
-    assert (dict(model.named_parameters())["w"].data != w).all()
+    assert (dict(model.named_parameters())["w"].array != w).all()
 
 
 def test_places_of_dotted_names_can_be_frozen(graph_of: Any) -> None:
@@ -130,7 +130,7 @@ def test_initializers_may_be_inputs_too_as_before_ir_version_4(graph_of: Any) ->
     proto = graph_of([h.make_node("Add", ["x", "b"], ["y"])], inputs, ["y"], {"b": numbers(2)}, 7, ir_version=3)
     model = mo.load(proto)
     assert model.input_names == ["x"]
-    np.testing.assert_array_equal(model(mn.zeros(2)).data, numbers(2))
+    np.testing.assert_array_equal(model(mn.zeros(2)).array, numbers(2))
 
 
 def test_frozen_names_are_restored_from_our_files_alone(graph_of: Any) -> None:
@@ -160,7 +160,7 @@ def test_inputs_are_checked(graph_of: Any) -> None:
     x, k = mn.ones(3, 2), mn.tensor(4)
     y, j = model(x, k)
     assert (y.shape, j.item()) == ((3, 2), 4)
-    assert model(x.data, k.data)[0].shape == (3, 2)
+    assert model(x.array, k.array)[0].shape == (3, 2)
     with pytest.raises(TypeError, match=r"the graph takes 2 inputs \(x, k\); got 1"):
         model(x)
     with pytest.raises(TypeError, match="input 'x' is float64; the graph declares float32; convert it"):
@@ -189,8 +189,8 @@ def test_the_graph_can_be_cut_at_any_value(graph_of: Any) -> None:
     model = mo.load(proto, outputs=["r", "h"])
     assert (model.input_names, list(model.state_dict())) == (["x"], ["w1"])
     r, hidden = model(mn.ones(2))
-    np.testing.assert_array_equal(hidden.data, 1 + numbers(2))
-    np.testing.assert_array_equal(r.data, np.maximum(hidden.data, 0))
+    np.testing.assert_array_equal(hidden.array, 1 + numbers(2))
+    np.testing.assert_array_equal(r.array, np.maximum(hidden.array, 0))
     head = nn.Sequential(mo.load(proto, outputs=["r"]), nn.Linear(2, 3))
     assert head(mn.ones(2)).shape == (3,)
     assert mo.load(proto, outputs=["w1"])().shape == (2,)
@@ -221,7 +221,7 @@ def test_values_are_dropped_after_their_last_use(graph_of: Any) -> None:
 
         step.operation = watched
     with mn.no_grad():
-        assert model(mn.zeros(3)).data[0] == 50
+        assert model(mn.zeros(3)).array[0] == 50
     gc.collect()
     assert max(alive) <= 3
 
@@ -262,7 +262,7 @@ def test_names_survive_going_out_and_in_again(graph_of: Any) -> None:
     assert list(again.state_dict()) == list(model.state_dict()) == ["c/w", "c/b", "8"]
     for batch in (x, mn.randn(7, 2, 3, 3)):
         for got, want in zip(again(batch), model(batch), strict=True):
-            np.testing.assert_array_equal(got.data, want.data)
+            np.testing.assert_array_equal(got.array, want.array)
 
 
 # What cannot be imported

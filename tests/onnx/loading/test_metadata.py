@@ -48,13 +48,13 @@ def test_the_layer_comes_back_from_either_form_also_twice(training: bool) -> Non
         layer.train(mode)
         loaded.train(mode)
         for _ in range(2):
-            np.testing.assert_array_equal(loaded(mn.tensor(X)).data, layer(mn.tensor(X)).data)
+            np.testing.assert_array_equal(loaded(mn.tensor(X)).array, layer(mn.tensor(X)).array)
     loaded.train()
     loaded.get_submodule("0").freeze()  # frozen: the running statistics, which stay
     layer.eval()
-    np.testing.assert_array_equal(loaded(mn.tensor(X)).data, layer(mn.tensor(X)).data)
+    np.testing.assert_array_equal(loaded(mn.tensor(X)).array, layer(mn.tensor(X)).array)
     for key, buffer in loaded.named_buffers():
-        np.testing.assert_array_equal(buffer.data, layer.state_dict()[key.removeprefix("0.")].data)
+        np.testing.assert_array_equal(buffer.array, layer.state_dict()[key.removeprefix("0.")].array)
 
 
 def test_a_layer_that_is_called_twice_keeps_one_state() -> None:
@@ -68,9 +68,9 @@ def test_a_layer_that_is_called_twice_keeps_one_state() -> None:
 
     net = Twice()
     loaded = mo.load(mo.export(net, mn.tensor(X), training=True))
-    np.testing.assert_array_equal(loaded(mn.tensor(X)).data, net(mn.tensor(X)).data)
+    np.testing.assert_array_equal(loaded(mn.tensor(X)).array, net(mn.tensor(X)).array)
     for key, buffer in loaded.named_buffers():
-        np.testing.assert_array_equal(buffer.data, net.state_dict()[key].data)
+        np.testing.assert_array_equal(buffer.array, net.state_dict()[key].array)
 
 
 def test_onnxruntime_computes_the_same_from_the_nodes_that_blend() -> None:
@@ -78,7 +78,7 @@ def test_onnxruntime_computes_the_same_from_the_nodes_that_blend() -> None:
     proto = exported(layer, training=True, verify=True)
     assert {entry.name for entry in proto.graph.output} >= {"0.running_mean.updated", "0.num_batches_tracked.updated"}
     y, mean = mo.load(proto, outputs=["output", "0.running_mean.updated"])(mn.tensor(X))  # asked for: by the nodes
-    np.testing.assert_allclose(mean.data, X.mean((0, 2)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(mean.array, X.mean((0, 2)), rtol=1e-5, atol=1e-6)
     assert y.shape == X.shape
 
 

@@ -36,8 +36,8 @@ def test_every_way_to_write_a_norm_is_read_as_the_layer(name: str, rng: Any) -> 
     assert layer.eps == 1e-5
     for shape in shapes:  # free axes are free
         x = rng.standard_normal(shape).astype(np.float32)
-        weights = {n: p.data.astype(np.float64) for n, p in model.named_parameters()}
-        np.testing.assert_allclose(model(Tensor(x)).data, formula(x.astype(np.float64), weights), rtol=1e-5, atol=1e-5)
+        weights = {n: p.array.astype(np.float64) for n, p in model.named_parameters()}
+        np.testing.assert_allclose(model(Tensor(x)).array, formula(x.astype(np.float64), weights), rtol=1e-5, atol=1e-5)
     assert set(dict(model.named_parameters())) == norms.weights(proto)
     assert layer.weight is dict(model.named_parameters()).get("norm.weight")
     assert not layer.training

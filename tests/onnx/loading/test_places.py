@@ -78,7 +78,7 @@ def test_freezing_and_learning_rates_by_layer(graph_of: Any) -> None:
     model.get_submodule("layer2").freeze()
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == ["onnx::Conv_14"]
     model.unfreeze()
-    before = {n: np.array(p.data) for n, p in model.named_parameters()}
+    before = {n: np.array(p.array) for n, p in model.named_parameters()}
     slow, fast = model.get_submodule("layer1"), model.get_submodule("head")
     groups = [{"params": slow.parameters(), "lr": 0.5}, {"params": fast.parameters(), "lr": 2.0}]
     optimizer = optim.SGD(groups, lr=1.0)
@@ -87,7 +87,7 @@ def test_freezing_and_learning_rates_by_layer(graph_of: Any) -> None:
     by_name = dict(model.named_parameters())
     for name, p in by_name.items():
         rate = 0.5 if name in ("onnx::Conv_11", "onnx::Conv_12", "onnx::Conv_13") else 2.0 * name.startswith("head.")
-        np.testing.assert_allclose(p.data, before[name] - rate * p.grad.data)
+        np.testing.assert_allclose(p.array, before[name] - rate * p.grad.array)
     fast.zero_grad()
     assert [name for name, p in by_name.items() if p.grad is None] == ["head.weight", "head.bias"]
 

@@ -39,7 +39,7 @@ def test_what_is_asked_for_in_between_keeps_the_nodes(rng: Any) -> None:
     assert layer.bias is None
     x = Tensor(rng.standard_normal(shape).astype(np.float32))
     whole = mo.load(proto)
-    np.testing.assert_allclose((cut(x) + whole.get_submodule("norm").bias).data, whole(x).data, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose((cut(x) + whole.get_submodule("norm").bias).array, whole(x).array, rtol=1e-6, atol=1e-6)
 
 
 def test_a_tensor_that_the_caller_wants_to_train_is_no_fixed_number() -> None:
@@ -62,8 +62,8 @@ def test_a_place_is_frozen_trained_copied_and_converted_as_any_other(rng: Any) -
     assert "GroupNorm(num_groups=2, eps=1e-05)" in repr(model)
     assert [p.shape for p in (place.weight, place.bias)] == [(6,), (6,)]
     y = model(x)
-    np.testing.assert_array_equal(copy.deepcopy(model)(x).data, y.data)
-    np.testing.assert_allclose(model.double()(x.to(mn.float64)).data, y.data, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(copy.deepcopy(model)(x).array, y.array)
+    np.testing.assert_allclose(model.double()(x.to(mn.float64)).array, y.array, rtol=1e-4, atol=1e-5)
     model.float().requires_grad_()
     place.requires_grad_(False)
     assert not any(p.requires_grad for p in model.parameters())
@@ -82,7 +82,7 @@ def test_written_back_it_keeps_the_nodes_of_its_file(name: str, rng: Any) -> Non
         again = mo.export(source, None, None)
         assert [node.op_type for node in again.graph.node] == [node.op_type for node in proto.graph.node]
         onnx.checker.check_model(again)
-        np.testing.assert_allclose(mo.load(again)(x).data, source(x).data, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(mo.load(again)(x).array, source(x).array, rtol=1e-6, atol=1e-6)
 
 
 def test_in_a_function_and_in_a_branch(rng: Any) -> None:
@@ -120,10 +120,10 @@ def test_in_a_function_and_in_a_branch(rng: Any) -> None:
     ):
         loaded = mo.load(model)
         assert [type(layer) for layer in layers(loaded)] == [LayerNorm] * count
-        np.testing.assert_allclose(loaded(*given).data, want.data, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(loaded(*given).array, want.array, rtol=1e-5, atol=1e-5)
         again = mo.export(loaded, None, None)
         assert [node.op_type for node in again.graph.node] == [node.op_type for node in model.graph.node]
-        np.testing.assert_allclose(mo.load(again)(*given).data, want.data, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(mo.load(again)(*given).array, want.array, rtol=1e-5, atol=1e-5)
 
 
 # What PyTorch writes
@@ -236,7 +236,7 @@ def test_pytorchs_files_train_as_its_layers_do(name: str, way: str) -> None:
     loaded = mo.load(proto)
     found = layers(loaded)
     assert sorted(type(layer).__name__ for layer in found) == sorted(kind.__name__ for kind in places.values())
-    assert sum(p.data.size for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
+    assert sum(p.array.size for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
     theirs = dict(model.named_parameters())
     if "folded" not in way:
         assert {path: type(loaded.get_submodule(path)) for path in places} == places
@@ -245,7 +245,7 @@ def test_pytorchs_files_train_as_its_layers_do(name: str, way: str) -> None:
         x = torch.randn(batch, *x.shape[1:], dtype=torch.float64)
         want, got = model(x), loaded(Tensor(x.numpy()))
         tolerance = 1e-5 if "dynamo" in way else 1e-9  # the newer exporter rounds an eps to float32
-        np.testing.assert_allclose(got.data, want.detach().numpy(), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(got.array, want.detach().numpy(), rtol=tolerance, atol=tolerance)
         model.zero_grad()
         loaded.zero_grad()
         want.square().sum().backward()
@@ -253,7 +253,7 @@ def test_pytorchs_files_train_as_its_layers_do(name: str, way: str) -> None:
         for n, p in loaded.named_parameters():
             if n in theirs and theirs[n].shape == p.shape:
                 expected = theirs[n].grad.numpy()
-                np.testing.assert_allclose(p.grad.data, expected, rtol=tolerance, atol=tolerance * abs(expected).max())
+                np.testing.assert_allclose(p.grad.array, expected, rtol=tolerance, atol=tolerance * abs(expected).max())
 
 
 @pytest.mark.parametrize("opset", [7, 13, 17, 22])
@@ -263,7 +263,7 @@ def test_what_minorm_wrote_at_lower_opsets_is_read_as_its_layers(opset: int, rng
             mn.nn.Linear(6, 6), mn.nn.LayerNorm(6), mn.nn.GroupNorm(2, 4), mn.nn.RMSNorm(6, eps=1e-6)
         ).to(dtype)  # fmt: skip
         for p in model.parameters():
-            p.data[...] = rng.uniform(0.5, 1.5, p.shape)
+            p.array[...] = rng.uniform(0.5, 1.5, p.shape)
         x = Tensor(rng.standard_normal((3, 4, 6)).astype(dtype))
         loaded = mo.load(mo.export(model, x, None, opset_version=opset))
         places = {"1": LayerNorm, "2": GroupNorm, "3": RMSNorm}
@@ -271,7 +271,7 @@ def test_what_minorm_wrote_at_lower_opsets_is_read_as_its_layers(opset: int, rng
             places = {path: kind for path, kind in places.items() if opset < {"1": 17, "2": 21, "3": 23}[path]}
         assert {path: type(loaded.get_submodule(path)) for path in places} == places
         assert set(loaded.state_dict()) == set(model.state_dict())
-        np.testing.assert_allclose(loaded(x).data, model(x).data, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(loaded(x).array, model(x).array, rtol=1e-5, atol=1e-5)
         y = F.relu(loaded(x))
         y.sum().backward()
         assert all(p.grad is not None for p in loaded.parameters())

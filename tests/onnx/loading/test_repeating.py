@@ -55,39 +55,39 @@ def test_a_layer_in_a_loop_has_state_and_a_mode(graph_of: Any) -> None:
     layer = model.get_submodule("bn")
     assert layer.training
     x = mn.Tensor(RNG.standard_normal((4, 3)).astype(F32))
-    v, mean, w = x.data, np.full(3, 2.0, F32), dict(model.named_parameters())["w"].data
+    v, mean, w = x.array, np.full(3, 2.0, F32), dict(model.named_parameters())["w"].array
     _, turns = model(x)
     for _ in range(3):
         p = v @ w
         mean = 0.9 * mean + 0.1 * p.mean(0)
-        v = (p - p.mean(0)) / np.sqrt(p.var(0) + 1e-5) + 0.5 * x.data
+        v = (p - p.mean(0)) / np.sqrt(p.var(0) + 1e-5) + 0.5 * x.array
     assert turns.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(dict(model.named_buffers())["bn.mean"].data, mean, rtol=1e-4)
+    np.testing.assert_allclose(dict(model.named_buffers())["bn.mean"].array, mean, rtol=1e-4)
     model.eval()
     assert not layer.training
-    first = model(x)[0].data
-    np.testing.assert_array_equal(model(x)[0].data, first)
-    np.testing.assert_allclose(dict(model.named_buffers())["bn.mean"].data, mean, rtol=1e-4)
+    first = model(x)[0].array
+    np.testing.assert_array_equal(model(x)[0].array, first)
+    np.testing.assert_allclose(dict(model.named_buffers())["bn.mean"].array, mean, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [mn.float64, mn.float16])
 def test_a_loop_is_converted_with_its_model(dtype: Any, graph_of: Any) -> None:
     model = mo.load(network(graph_of)).eval()
     x = mn.Tensor(RNG.standard_normal((4, 3)).astype(F32))
-    want = model(x)[0].data
+    want = model(x)[0].array
     y, turns = model.to(dtype)(x.to(dtype))
     assert (y.dtype, turns.dtype) == (dtype, np.int64)
-    np.testing.assert_allclose(y.data.astype(F32), want, rtol=2e-2 if dtype == mn.float16 else 1e-5, atol=1e-2)
+    np.testing.assert_allclose(y.array.astype(F32), want, rtol=2e-2 if dtype == mn.float16 else 1e-5, atol=1e-2)
 
 
 def test_copies_are_models_of_their_own(graph_of: Any) -> None:
     model = mo.load(network(graph_of)).eval()
     other = copy.deepcopy(model)
     x = mn.ones(4, 3)
-    want = model(x)[0].data
-    dict(other.named_parameters())["w"].data[...] = 0
-    assert not np.array_equal(other(x)[0].data, want)
-    np.testing.assert_array_equal(model(x)[0].data, want)
+    want = model(x)[0].array
+    dict(other.named_parameters())["w"].array[...] = 0
+    assert not np.array_equal(other(x)[0].array, want)
+    np.testing.assert_array_equal(model(x)[0].array, want)
 
 
 class Around(mn.nn.Module):
@@ -128,7 +128,7 @@ def test_a_loop_inside_another_module_is_written_as_its_file_has_it(graph_of: An
     assert "Loop" in {node.op_type for node in written.graph.node}
     again = mo.load(written)
     for n in (1, 5):
-        np.testing.assert_allclose(again(x, mn.tensor(n)).data, outer(x, mn.tensor(n)).data, rtol=1e-6)
+        np.testing.assert_allclose(again(x, mn.tensor(n)).array, outer(x, mn.tensor(n)).array, rtol=1e-6)
 
 
 def test_it_is_written_back_as_it_came(graph_of: Any) -> None:
@@ -139,4 +139,4 @@ def test_it_is_written_back_as_it_came(graph_of: Any) -> None:
         node.op_type for node in mo.load(proto).original.model.graph.node
     ]
     x = mn.ones(4, 3)
-    np.testing.assert_array_equal(mo.load(back)(x)[0].data, model(x)[0].data)
+    np.testing.assert_array_equal(mo.load(back)(x)[0].array, model(x)[0].array)

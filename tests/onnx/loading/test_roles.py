@@ -103,7 +103,7 @@ def test_statistics_handed_on_by_identity_belong_to_the_layer_that_reads_them(gr
     assert [name for name, _ in model.named_buffers()] == [*parts[2:], *others[2:]]
     model.train()(mn.randn(5, 3))
     buffers = dict(model.named_buffers())
-    assert (buffers["1.running_var"].data != buffers["2.running_var"].data).all()
+    assert (buffers["1.running_var"].array != buffers["2.running_var"].array).all()
 
 
 def test_statistics_in_constant_nodes_are_the_layers_own(graph_of: Any) -> None:
@@ -180,7 +180,7 @@ def test_numbers_that_exporters_made_are_constants_and_an_sgd_step_changes_nothi
     model(x).sum().backward()
     mn.optim.SGD(model.parameters(), lr=1.0).step()
     gamma = vector(1, 2, 3) - 2 * (0.5 + F32(1e-5))
-    np.testing.assert_allclose(model(x).data, np.broadcast_to(0.50001 * gamma, (2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(model(x).array, np.broadcast_to(0.50001 * gamma, (2, 3)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv.weight", "0.bias", "cls_token", "a/dense/BiasAdd/ReadVariableOp:0"])
@@ -257,7 +257,7 @@ def test_weights_are_found_behind_what_moves_them(constant: bool, graph_of: Any)
     model = mo.load(graph_of(nodes, {"x": (F32, [1, 3])}, ["y"], values))
     [p] = model.parameters()
     model(mn.tensor(vector(1, 2, 4)[None])).sum().backward()
-    np.testing.assert_array_equal(p.grad.data, [[1, 2, 4], [1, 2, 4]])
+    np.testing.assert_array_equal(p.grad.array, [[1, 2, 4], [1, 2, 4]])
     again = mo.load(mo.export(model, mn.ones(1, 3)))
     assert [p.shape for p in again.parameters()] == [(2, 3)]
 
@@ -317,8 +317,8 @@ def test_a_weight_that_folding_expanded_to_a_batch_is_one_weight(graph_of: Any) 
     model = mo.load(graph_of(nodes, {"x": (F32, [2, 2, 3])}, ["y"], held))
     assert {name: p.shape for name, p in model.named_parameters()} == {"onnx::Concat_7": (1, 1, 3), "pos": (1, 4, 3)}
     x = mn.ones(2, 2, 3)
-    want = np.concatenate([held["onnx::Concat_7"], x.data, held["onnx::Concat_8"]], 1) + places
-    np.testing.assert_array_equal(model(x).data, want)
+    want = np.concatenate([held["onnx::Concat_7"], x.array, held["onnx::Concat_8"]], 1) + places
+    np.testing.assert_array_equal(model(x).array, want)
     model(x).sum().backward()
     assert dict(model.named_parameters())["onnx::Concat_7"].grad.tolist() == [[[2, 2, 2]]]
 

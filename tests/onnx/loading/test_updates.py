@@ -47,7 +47,7 @@ def test_a_new_head_on_a_training_graph_keeps_the_statistics_going(options: Any,
         assert head(x).shape == (4, 2)
         net(x)
         for name in names:
-            got, want = body.state_dict()[name].data, net.state_dict()[name].data
+            got, want = body.state_dict()[name].array, net.state_dict()[name].array
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
@@ -57,10 +57,10 @@ def test_what_a_training_graph_returns_is_what_the_model_returned() -> None:
     proto = mo.export(net, x, training=True)
     model = mo.load(proto)
     assert model.output_names == ["output"]
-    np.testing.assert_allclose(model(x).data, net(x).data, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model(x).array, net(x).array, rtol=1e-4, atol=1e-5)
     both = mo.load(proto, outputs=["5.running_var.updated", "output"])
     new, y = both(x)
-    np.testing.assert_array_equal(new.data, both.state_dict()["5.running_var"].data)
+    np.testing.assert_array_equal(new.array, both.state_dict()["5.running_var"].array)
     assert y.shape == (4, 2, 4, 4)
     assert {name for name, _ in both.named_buffers()} == {name for name, _ in model.named_buffers()}
 

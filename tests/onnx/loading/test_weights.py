@@ -70,7 +70,7 @@ def test_a_state_trains_if_somebody_learned_it(operator: str, begin: Any, kept: 
     if kept == (1, 1, 4):
         whole = mo.load(graph_of(nodes, {"x": (F32, [5, 3, 2])}, ["y"], held), trainable=["val_*"])
         whole(x).sum().backward()
-        got, want = (dict(m.named_parameters())["val_3"].grad.data for m in (model, whole))
+        got, want = (dict(m.named_parameters())["val_3"].grad.array for m in (model, whole))
         np.testing.assert_allclose(got, want.sum(1, keepdims=True), rtol=1e-5)
 
 
@@ -107,7 +107,7 @@ def test_a_weight_of_every_turn_of_a_scan_is_one(graph_of: Any) -> None:
     model = mo.load(graph_of([node], {"x": (F32, [3, 4])}, ["y"], {"val_1": weights}))
     assert shapes(model) == {"val_1": (5, 4, 4)}
     x = draw(3, 4)
-    np.testing.assert_allclose(model(mn.Tensor(x)).data, x @ np.linalg.multi_dot(weights), rtol=1e-4)
+    np.testing.assert_allclose(model(mn.Tensor(x)).array, x @ np.linalg.multi_dot(weights), rtol=1e-4)
 
 
 def test_what_folding_spread_over_a_batch_is_the_parameter_that_it_was(graph_of: Any) -> None:
@@ -123,15 +123,15 @@ def test_what_folding_spread_over_a_batch_is_the_parameter_that_it_was(graph_of:
     assert shapes(model) == {"cell.bias": (4,), "val_2": (1, 1, 4)}
     x = draw(1, 3, 4)
     y = model(mn.Tensor(x))
-    np.testing.assert_allclose(y.data, (x + bias + held["val_2"]) * bias, rtol=1e-6)
+    np.testing.assert_allclose(y.array, (x + bias + held["val_2"]) * bias, rtol=1e-6)
     y.sum().backward()
     found = dict(model.named_parameters())["cell.bias"]
-    np.testing.assert_allclose(found.grad.data, (x + 2 * bias + held["val_2"]).sum((0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(found.grad.array, (x + 2 * bias + held["val_2"]).sum((0, 1)), rtol=1e-5)
     mn.optim.SGD(model.parameters(), lr=0.5).step()
     again = mo.export(model, None, None)
     written = {t.name: onnx.numpy_helper.to_array(t) for t in again.graph.initializer}
-    np.testing.assert_array_equal(written["val_1"], np.broadcast_to(found.data, (1, 3, 4)))
-    np.testing.assert_array_equal(mo.load(again)(mn.Tensor(x)).data, model(mn.Tensor(x)).data)
+    np.testing.assert_array_equal(written["val_1"], np.broadcast_to(found.array, (1, 3, 4)))
+    np.testing.assert_array_equal(mo.load(again)(mn.Tensor(x)).array, model(mn.Tensor(x)).array)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.5])

@@ -97,7 +97,7 @@ def test_who_reads_what() -> None:
     assert w.is_private([a, b], "b")
     assert not w.is_private([a], "c")
     assert not w.is_private([a, b, c], "b")
-    b.guards = (("x", True),)
+    b.conditions = (("x", True),)
     assert not wired(a, b, c).is_private([a, b], "b")
 
 

@@ -103,7 +103,7 @@ def test_the_ends_of_a_type_are_bounds(dtype: Any, graph_of: Any) -> None:
     node = onnx.helper.make_node("Clip", ["x", "low", "high"], ["y"])
     held = {"low": np.array(ends[0], dtype), "high": np.array(ends[1], dtype)}
     model = mo.load(graph_of([node], {"x": (dtype, [3])}, ["y"], held, opset=13))
-    np.testing.assert_array_equal(model(mn.Tensor(x)).data, x)
+    np.testing.assert_array_equal(model(mn.Tensor(x)).array, x)
     bare = onnx.helper.make_node("Clip", ["x"], ["y"], min=1.0)  # version 6, whose other bound is that of floats
     model = mo.load(graph_of([bare], {"x": (dtype, [3])}, ["y"], opset=6))
-    np.testing.assert_array_equal(model(mn.Tensor(x)).data, np.maximum(x, dtype(1)))
+    np.testing.assert_array_equal(model(mn.Tensor(x)).array, np.maximum(x, dtype(1)))

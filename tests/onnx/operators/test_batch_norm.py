@@ -66,7 +66,7 @@ def train_in_onnxruntime(layer: Any, x: mn.Tensor, opset: int, steps: int) -> tu
             tensor.CopyFrom(onnx.numpy_helper.from_array(state[tensor.name], tensor.name))
         session = verification.start(proto)
         assert not isinstance(session, str)
-        results = dict(zip(names, session.run(None, {"x": x.data}), strict=True))
+        results = dict(zip(names, session.run(None, {"x": x.array}), strict=True))
         y = results.pop("output")
         for name, array in results.items():
             assert name.endswith(".updated")
@@ -93,15 +93,15 @@ def test_training_reproduces_our_running_statistics_in_onnxruntime(
     pytest.importorskip("onnxruntime")
     x = data(3, 4, 2, 5)
     layer = lived_in(nn.BatchNorm2d(4, **options))
-    before = {key: value.data.copy() for key, value in layer.state_dict().items()}
+    before = {key: value.array.copy() for key, value in layer.state_dict().items()}
     y, state = train_in_onnxruntime(layer, x, opset, steps=3)
     for key, value in layer.state_dict().items():
-        np.testing.assert_array_equal(value.data, before[key])
+        np.testing.assert_array_equal(value.array, before[key])
     for _ in range(3):
         ours = layer.train()(x)
-    np.testing.assert_allclose(y, ours.data, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(y, ours.array, rtol=0, atol=1e-5)
     for key in ("running_mean", "running_var") + (("num_batches_tracked",) if layer.momentum is None else ()):
-        np.testing.assert_allclose(state[key], layer.state_dict()[key].data, rtol=1e-5)
+        np.testing.assert_allclose(state[key], layer.state_dict()[key].array, rtol=1e-5)
 
 
 @pytest.mark.parametrize("opset", range(7, 29))
@@ -140,8 +140,8 @@ def test_a_layer_used_twice_updates_twice(
 
     net, x = Twice(), data(6, 4)
     y, state = train_in_onnxruntime(net, x, 20, 1)
-    np.testing.assert_allclose(y, net(x).data, atol=1e-5)
-    np.testing.assert_allclose(state["bn.running_var"], net.bn.running_var.data, rtol=1e-5)
+    np.testing.assert_allclose(y, net(x).array, atol=1e-5)
+    np.testing.assert_allclose(state["bn.running_var"], net.bn.running_var.array, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (3, 4, 2, 5)])
@@ -190,10 +190,10 @@ def test_trained_in_float64(lived_in: Any, options: dict[str, Any]) -> None:
     y, state = train_in_onnxruntime(layer, x, 15, steps=2)
     for _ in range(2):
         ours = layer.train()(x)
-    np.testing.assert_array_equal(y, ours.data)
+    np.testing.assert_array_equal(y, ours.array)
     for key in ("running_mean", "running_var"):
         assert state[key].dtype == np.float32
-        np.testing.assert_allclose(state[key], layer.state_dict()[key].data, rtol=1e-6)
+        np.testing.assert_allclose(state[key], layer.state_dict()[key].array, rtol=1e-6)
 
 
 def test_bfloat16(lived_in: Any, proved: Any, operators: Any) -> None:

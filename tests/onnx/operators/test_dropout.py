@@ -37,7 +37,7 @@ def test_the_training_form_keeps_it_with_its_ratio(operators: Any, numbers: Any,
 def test_onnxruntime_drops_in_the_training_form() -> None:
     pytest.importorskip("onnxruntime")
     proto = mo.export(nn.Dropout(0.25), X, None, training=True)
-    (y,) = verification.run(verification.start(proto), {"x": X.data})
+    (y,) = verification.run(verification.start(proto), {"x": X.array})
     assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
     assert 0.1 < (y == 0).mean() < 0.4
 

@@ -47,11 +47,11 @@ def test_training_gives_the_running_statistics_too(lived_in: Any, options: dict[
     proto = mo.export(layer, x, None, opset_version=opset, training=True)
     onnx.checker.check_model(proto, full_check=True)
     names = [o.name for o in proto.graph.output]
-    results = dict(zip(names, verification.run(verification.start(proto), {"x": x.data}), strict=True))
-    np.testing.assert_allclose(results.pop("output"), layer(x).data, atol=1e-5)
+    results = dict(zip(names, verification.run(verification.start(proto), {"x": x.array}), strict=True))
+    np.testing.assert_allclose(results.pop("output"), layer(x).array, atol=1e-5)
     assert len(results) == (3 if layer.momentum is None else 2)
     for name, array in results.items():
-        np.testing.assert_allclose(array, layer.state_dict()[name.removesuffix(".updated")].data, rtol=1e-5)
+        np.testing.assert_allclose(array, layer.state_dict()[name.removesuffix(".updated")].array, rtol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [7, 13, 22])

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(8)
 X = mn.tensor(RNG.normal(size=(4, 5, 3)).astype(np.float32))
 Y = mn.tensor(RNG.random((4, 5, 3)).astype(np.float32))
 T = mn.tensor(RNG.integers(0, 5, (4, 3)))
-T.data[1, 0] = -100
+T.array[1, 0] = -100
 W = mn.tensor(RNG.random(5).astype(np.float32))
 
 

@@ -89,9 +89,9 @@ def test_places_through_the_whole_tensor_go_out_again_with_a_free_batch(order: i
     again = mo.load(mo.export(model, mn.randn(2, 3, 4, 6)))
     x = mn.randn(5, 3, 4, 6)
     for ours, theirs in zip(model(x), again(x), strict=True):
-        np.testing.assert_array_equal(ours.data, theirs.data)
+        np.testing.assert_array_equal(ours.array, theirs.array)
     if order == 0:
-        np.testing.assert_array_equal(x.data.reshape(-1)[model(x)[1].data], model(x)[0].data)
+        np.testing.assert_array_equal(x.array.reshape(-1)[model(x)[1].array], model(x)[0].array)
 
 
 FREE = {"x": {0: "n", 2: "h", 3: "w"}}
@@ -114,8 +114,8 @@ def test_ceil_mode_of_free_height_and_width(kernel: int, stride: int, padding: i
         session = verification.start(proto)
         for size in ((16, 17), (9, 10), (11, 8), (3, 2), (2, 30)):
             x = mn.randn(1, 3, *size)
-            (got,) = verification.run(session, {"x": x.data})
-            np.testing.assert_allclose(got, pool(x).data, rtol=1e-5, atol=1e-6)
+            (got,) = verification.run(session, {"x": x.array})
+            np.testing.assert_allclose(got, pool(x).array, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
@@ -129,16 +129,16 @@ def test_a_window_larger_than_the_input(operator: str, kernel: int, size: int, g
     model = mo.load(graph_of([node], {"x": (np.float32, ["n", 320, "h", "w"])}, ["y"], opset=18))
     x = mn.randn(2, 320, size, size, requires_grad=True)
     y = model(x)
-    wide = x.data.astype(np.float64)
+    wide = x.array.astype(np.float64)
     formula = {
         "MaxPool": wide.max((2, 3), keepdims=True),
         "AveragePool": wide.mean((2, 3), keepdims=True),
         "LpPool": np.sqrt((wide**2).sum((2, 3), keepdims=True)),
     }[operator]
-    np.testing.assert_allclose(y.data, formula, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(y.array, formula, rtol=1e-5, atol=1e-6)
     y.sum().backward()
     slope = {"MaxPool": wide == formula, "AveragePool": np.full(x.shape, size**-2.0), "LpPool": wide / formula}
-    np.testing.assert_allclose(x.grad.data, slope[operator], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(x.grad.array, slope[operator], rtol=1e-5, atol=1e-6)
     node.attribute.remove(next(a for a in node.attribute if a.name == "ceil_mode"))
     refused = mo.load(graph_of([node], {"x": (np.float32, ["n", 320, "h", "w"])}, ["y"], opset=18))
     if kernel > size:

@@ -80,11 +80,11 @@ def test_a_file_of_quantization_aware_training_is_fine_tuned(rng: np.random.Gene
     assert {name for name, _ in loaded.named_parameters()} == set(weights)
     given, ours = mn.tensor(x.numpy()), loaded(mn.tensor(x.numpy()))
     theirs = net(x)
-    np.testing.assert_allclose(ours.data, theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.array, theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
     (theirs**2).sum().backward()
     (ours * ours).sum().backward()
     for name, p in loaded.named_parameters():
-        np.testing.assert_allclose(p.grad.data, weights[name].grad.numpy(), rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(p.grad.array, weights[name].grad.numpy(), rtol=2e-4, atol=1e-5)
     before = [n.op_type for n in mo.export(loaded, given, None, opset_version=17).graph.node]
     assert before.count("QuantizeLinear") == before.count("DequantizeLinear") == 4
 

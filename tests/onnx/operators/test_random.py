@@ -25,7 +25,7 @@ ALL = [(operator, since) for operator in NODES for since in PUBLISHED[operator]]
 
 
 def drawn(model: Any, operator: str) -> Any:
-    return model(*map(mn.tensor, NODES[operator][0])).data
+    return model(*map(mn.tensor, NODES[operator][0])).array
 
 
 @pytest.mark.parametrize(("operator", "since"), ALL)

@@ -26,7 +26,7 @@ def test_a_norm_whose_data_has_another_form_than_the_file_says_is_computed_as_it
     model = mo.load(proto)
     x = rng.standard_normal((2, 6 * 4 * 5)).astype(np.float32)
     got, want = model(Tensor(x)), model(Tensor(x.reshape(2, 6, 4, 5)))
-    np.testing.assert_allclose(got.data, want.data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got.array, want.array, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=r"GroupNorm, written as Reshape, Instance.*the last node 'Add_\w+'"):
         model(Tensor(rng.standard_normal((3, 6, 4, 5)).astype(np.float32)))
 
@@ -37,13 +37,13 @@ def test_numbers_that_lie_about_axes_change_no_result(rng: Any) -> None:
     [layer] = layers(model)
     assert type(layer) is LayerNorm
     x = rng.standard_normal((2, 4, 3, 5)).astype(np.float32)  # the file says three axes of it; these are four
-    p = {n: q.data.astype(np.float64) for n, q in model.named_parameters()}
+    p = {n: q.array.astype(np.float64) for n, q in model.named_parameters()}
     wide = x.astype(np.float64)
     centred = wide - wide.mean(2, keepdims=True)
     want = centred / np.sqrt((centred**2).mean(2, keepdims=True) + 1e-5) * p["norm.weight"] + p["norm.bias"]
     del model.inputs[0].shape, formula
     model.inputs[0].shape = None
-    np.testing.assert_allclose(model(Tensor(x)).data, want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model(Tensor(x)).array, want, rtol=1e-5, atol=1e-5)
 
 
 def nodes_of_groups(x: Any, groups: tuple[int, ...], shape: tuple[int, ...] | None, w: Any, b: Any) -> Any:
@@ -77,12 +77,12 @@ def test_groups(shape: Any, groups: Any, back: Any, weight: Any, rng: Any) -> No
     want = nodes_of_groups(x, groups, back, w, b)
     for form in (weight, (-1,)):  # as the file holds them
         y = layer(Tensor(x), Tensor(w.reshape(form)), Tensor(b.reshape(form)))
-        np.testing.assert_allclose(y.data, want, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(y.array, want, rtol=1e-10, atol=1e-10)
         assert y.shape == want.shape
     if 0 not in shape:
         gradcheck(layer, x, w, b)
     plain = GroupNorm(1e-5, Written((), groups, back))(Tensor(x))
-    np.testing.assert_allclose(plain.data, nodes_of_groups(x, groups, back, 1.0, 0.0), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(plain.array, nodes_of_groups(x, groups, back, 1.0, 0.0), rtol=1e-10, atol=1e-10)
 
 
 def test_weights_of_groups(rng: Any) -> None:
@@ -92,7 +92,7 @@ def test_weights_of_groups(rng: Any) -> None:
         layer = GroupNorm(1e-5, Written((), (0, 3, -1), back, (3,), (3,), per_group=True))
         rows = norms.standardized(x.reshape(2, 3, -1), (2,)) * w[:, None] + b[:, None]
         y = layer(Tensor(x), Tensor(w), Tensor(b))
-        np.testing.assert_allclose(y.data, rows.reshape(back or shape), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(y.array, rows.reshape(back or shape), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("axes", [(-1,), (-2, -1), (2,), (1, 2), (1,), (0,)])
@@ -104,7 +104,7 @@ def test_axes(axes: tuple[int, ...], rng: Any) -> None:
         given = [] if w is None else [Tensor(w), Tensor(b)]
         y = LayerNorm(1e-5, Written(axes, weight=weight, bias=weight))(Tensor(x), *given)
         want = norms.standardized(x, axes)
-        np.testing.assert_allclose(y.data, want if w is None else want * w + b, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(y.array, want if w is None else want * w + b, rtol=1e-10, atol=1e-10)
         y = RMSNorm(1e-5, Written(axes, weight=weight))(Tensor(x), *given[:1])
         want = x / np.sqrt((x * x).mean(axes, keepdims=True) + 1e-5)
-        np.testing.assert_allclose(y.data, want if w is None else want * w, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(y.array, want if w is None else want * w, rtol=1e-10, atol=1e-10)

@@ -84,7 +84,7 @@ def test_as_onnxruntime_computes(one_node: Any, operator: str, options: dict[str
         model, feeds = node(one_node, operator, 22, arrays(operator, 1 + both), absent, direction=direction, **own)
         want = by_onnxruntime(model, feeds)
         for got, formula in zip(mo.load(model)(*map(mn.Tensor, feeds)), want, strict=True):
-            np.testing.assert_allclose(got.data, formula, rtol=1e-4, atol=3e-6)
+            np.testing.assert_allclose(got.array, formula, rtol=1e-4, atol=3e-6)
 
 
 @pytest.mark.parametrize("operator", NAMES)
@@ -93,11 +93,11 @@ def test_every_version_is_the_same_layer(one_node: Any, operator: str) -> None:
     results = []
     for version in PUBLISHED[operator]:
         model, feeds = node(one_node, operator, version, given, direction="bidirectional")
-        results.append([r.data for r in mo.load(model)(*map(mn.Tensor, feeds))])
+        results.append([r.array for r in mo.load(model)(*map(mn.Tensor, feeds))])
         if version >= 14:
             turned = arrays(operator, 2, layout=1, dtype=np.float64)
             model, feeds = node(one_node, operator, version, turned, direction="bidirectional", layout=1)
-            y, *states = [r.data for r in mo.load(model)(*map(mn.Tensor, feeds))]
+            y, *states = [r.array for r in mo.load(model)(*map(mn.Tensor, feeds))]
             results.append([y.transpose(1, 2, 0, 3), *(s.transpose(1, 0, 2) for s in states)])
     for found in results[1:]:
         for a, b in zip(found, results[0], strict=True):
@@ -112,7 +112,7 @@ def test_weights_are_parameters_and_move(one_node: Any, operator: str) -> None:
         tensor.name for tensor in model.graph.initializer
     }
     loaded(*map(mn.Tensor, feeds))[0].sum().backward()
-    assert all(p.grad is not None and p.grad.data.any() for p in loaded.parameters())
+    assert all(p.grad is not None and p.grad.array.any() for p in loaded.parameters())
 
 
 @pytest.mark.parametrize(("operator", "options"), CASES, ids=[f"{o}-{'-'.join(k) or 'plain'}" for o, k in CASES])
@@ -142,7 +142,7 @@ def test_in_pytorchs_order(proved: Any, operator: str, batch_first: bool, opset:
     def layer(x: mn.Tensor) -> mn.Tensor:
         return function(x, None, a["w"], a["r"], a["b"], direction="bidirectional", batch_first=batch_first)[0]
 
-    x = mn.Tensor(a["x"].data.transpose(1, 0, 2).copy()) if batch_first else a["x"]
+    x = mn.Tensor(a["x"].array.transpose(1, 0, 2).copy()) if batch_first else a["x"]
     proved(layer, x, opset=opset, tolerance=1e-4, reference=False)
 
 
@@ -170,10 +170,10 @@ def test_a_network_from_pytorch_trains_as_there(kind: str, both: bool) -> None:
     loaded = mo.load(file.getvalue())
     y = loaded(mn.Tensor(x.numpy()))
     theirs = net(x)
-    np.testing.assert_allclose(y.data, theirs.detach().numpy(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(y.array, theirs.detach().numpy(), rtol=1e-12, atol=1e-12)
     (theirs**2).sum().backward()
     (y * y).sum().backward()
-    ours = sum((p.grad.data**2).sum() for p in loaded.parameters() if p.grad is not None)
+    ours = sum((p.grad.array**2).sum() for p in loaded.parameters() if p.grad is not None)
     # Every weight of PyTorch's is somewhere among ours, moved about: so the sums of squares agree. Initial states
     # that the exporter wrote as constants are no weights of PyTorch's.
     want = sum(float((p.grad**2).sum()) for p in net.parameters())

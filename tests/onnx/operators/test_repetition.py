@@ -79,12 +79,12 @@ def test_a_loop_of_every_version(opset: int, looped: Any) -> None:
     for n in (0, 1, 5):
         y, kept = model(mn.Tensor(X[0]), mn.tensor(n), mn.tensor(True))
         want, want_kept = halved(X[0], n, np.arange(3.0))
-        np.testing.assert_allclose(y.data, want, rtol=1e-13)
+        np.testing.assert_allclose(y.array, want, rtol=1e-13)
         if n:
-            np.testing.assert_allclose(kept.data, want_kept, rtol=1e-13)
+            np.testing.assert_allclose(kept.array, want_kept, rtol=1e-13)
         assert (kept.shape[0], kept.dtype) == (n, F64)
     y, _ = model(mn.Tensor(X[0]), mn.tensor(5), mn.tensor(False))
-    np.testing.assert_array_equal(y.data, X[0])
+    np.testing.assert_array_equal(y.array, X[0])
 
 
 def test_gradients_flow_through_all_turns_to_weights_outside_and_to_the_input(looped: Any) -> None:
@@ -109,7 +109,7 @@ def test_gradients_flow_through_all_turns_to_weights_outside_and_to_the_input(lo
                 values = {"w": W.copy(), "bias": np.arange(3.0)}
                 values[name][place] += sign * 1e-6
                 pair.append(loss(**values))
-            assert abs((pair[0] - pair[1]) / 2e-6 - p.grad.data[place]) < 1e-7
+            assert abs((pair[0] - pair[1]) / 2e-6 - p.grad.array[place]) < 1e-7
 
 
 def test_the_condition_of_a_turn_ends_the_loop(looped: Any) -> None:
@@ -202,7 +202,7 @@ def test_a_scan_of_every_version(opset: int, graph_of: Any) -> None:
     inputs = {"x": (F64, ["t", 2, 3])}
     model = mo.load(graph_of([node], inputs, ["y", "all"], {"w": W, "begin": BEGIN}, opset=opset))
     for got, want in zip(model(mn.Tensor(X)), scanned(X, BEGIN), strict=True):
-        np.testing.assert_allclose(got.data, want, rtol=1e-13)
+        np.testing.assert_allclose(got.array, want, rtol=1e-13)
     gradcheck(lambda x: model(x)[1], mn.Tensor(X))
     assert dict(model.named_parameters()).keys() == {"w", "begin"}
 
@@ -219,8 +219,8 @@ def test_axes_and_directions(axis: int, back: int, first: int, graph_of: Any) ->
     model = mo.load(graph_of([node], {"x": (F64, [2, "t", 3])}, ["y", "all"], {"w": W, "begin": BEGIN}))
     y, kept = model(mn.Tensor(np.ascontiguousarray(x)))
     want, rows = scanned(X[::-1] if back else X, BEGIN)
-    np.testing.assert_allclose(y.data, want, rtol=1e-13)
-    np.testing.assert_allclose(kept.data, np.moveaxis(rows[::-1] if first else rows, 0, 1), rtol=1e-13)
+    np.testing.assert_allclose(y.array, want, rtol=1e-13)
+    np.testing.assert_allclose(kept.array, np.moveaxis(rows[::-1] if first else rows, 0, 1), rtol=1e-13)
 
 
 def test_no_turn_gives_what_it_was_given_and_nothing_in_the_declared_shape(graph_of: Any) -> None:
@@ -230,7 +230,7 @@ def test_no_turn_gives_what_it_was_given_and_nothing_in_the_declared_shape(graph
     )  # fmt: skip
     model = mo.load(graph_of([node], {"x": (F64, ["t", 2, 3])}, ["y", "all"], {"w": W, "begin": BEGIN}))
     y, kept = model(mn.zeros(0, 2, 3, dtype=mn.float64))
-    np.testing.assert_array_equal(y.data, BEGIN)
+    np.testing.assert_array_equal(y.array, BEGIN)
     assert (kept.shape, kept.dtype) == ((0, 3, 0), F64)
 
 
@@ -248,9 +248,9 @@ def test_scan_8_has_a_batch_of_sequences_that_may_differ_in_length(lengths: Any,
     for b, n in enumerate(held["lengths"]):
         sequence = x[b, :n][::-1] if back else x[b, :n]
         want, rows = scanned(sequence, begin[b])
-        np.testing.assert_allclose(y.data[b], want, rtol=1e-13)
-        np.testing.assert_allclose(kept.data[b, :n], rows, rtol=1e-13)
-        assert not kept.data[b, n:].any()
+        np.testing.assert_allclose(y.array[b], want, rtol=1e-13)
+        np.testing.assert_allclose(kept.array[b, :n], rows, rtol=1e-13)
+        assert not kept.array[b, n:].any()
 
 
 # What is wrong

@@ -86,7 +86,7 @@ def test_modes_and_coordinates(one_node: Any, rng: np.random.Generator, opset: i
             )  # fmt: skip
             want = along(x, mode, kind, right, exclude)
             want = along(want.swapaxes(2, 3), mode, kind, down, exclude).swapaxes(2, 3)
-            np.testing.assert_allclose(model(mn.Tensor(x)).data, want, atol=1e-12)
+            np.testing.assert_allclose(model(mn.Tensor(x)).array, want, atol=1e-12)
     gradcheck(model, x)
 
 
@@ -104,7 +104,7 @@ def test_nearest(one_node: Any, rng: np.random.Generator, rounding: str, kind: s
             "ceil": [math.ceil(p) for p in where],
         }[rounding]
         model = resize(one_node, x, (1, 1, scale), nearest_mode=rounding, coordinate_transformation_mode=kind)
-        np.testing.assert_array_equal(model(mn.Tensor(x)).data, x[..., np.clip(chosen, 0, 5)])
+        np.testing.assert_array_equal(model(mn.Tensor(x)).array, x[..., np.clip(chosen, 0, 5)])
     gradcheck(model, x)
 
 
@@ -120,7 +120,7 @@ def test_pytorch(one_node: Any, rng: np.random.Generator, mode: str, kind: bool)
             "coordinate_transformation_mode": "align_corners" if kind else "half_pixel",
         }
         y = mo.load(one_node("Resize", arrays, 19, held=(3,), **attributes))(mn.Tensor(x))
-        np.testing.assert_allclose(y.data, want.numpy(), atol=1e-10 if mode == "bilinear" else 1e-6)
+        np.testing.assert_allclose(y.array, want.numpy(), atol=1e-10 if mode == "bilinear" else 1e-6)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
@@ -131,7 +131,7 @@ def test_antialias_agrees_with_pytorch_away_from_the_ends(one_node: Any, rng: np
     arrays = [x, None, None, np.array([1, 1, 16, 10])]
     attributes = {"mode": mode, "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1}
     y = mo.load(one_node("Resize", arrays, 19, held=(3,), **attributes))(mn.Tensor(x))
-    np.testing.assert_allclose(y.data, want, atol=1e-6)
+    np.testing.assert_allclose(y.array, want, atol=1e-6)
 
 
 def test_crop_and_resize(one_node: Any) -> None:
@@ -139,7 +139,7 @@ def test_crop_and_resize(one_node: Any) -> None:
     arrays = [x, np.array([0, 0, 0, 0.5, 1, 1, 1, 1.5]), None, np.array([1, 1, 1, 3])]
     attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
     model = mo.load(one_node("Resize", arrays, 19, held=(1, 3), extrapolation_value=-7.0, **attributes))
-    np.testing.assert_allclose(model(mn.Tensor(x)).data, [[[[7.5, 9.0, -7.0]]]])
+    np.testing.assert_allclose(model(mn.Tensor(x)).array, [[[[7.5, 9.0, -7.0]]]])
 
 
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
@@ -167,13 +167,13 @@ def test_an_empty_batch_stays_empty(one_node: Any) -> None:
 def test_what_cannot_be_is_an_error(one_node: Any) -> None:
     x = mn.Tensor(np.zeros((1, 1, 4, 4)))
     with pytest.raises(mo.LoadError, match="mode is 'area'"):
-        resize(one_node, x.data, (1, 1, 2, 2), mode="area")
+        resize(one_node, x.array, (1, 1, 2, 2), mode="area")
     with pytest.raises(ValueError, match="expected numbers above 0"):
-        resize(one_node, x.data, (1, 1, -2, 2))(x)
+        resize(one_node, x.array, (1, 1, -2, 2))(x)
     with pytest.raises(ValueError, match="more than max_bytes"):
-        resize(one_node, x.data, (1, 1, 1e9, 1e9))(x)
+        resize(one_node, x.array, (1, 1, 1e9, 1e9))(x)
     with pytest.raises(ValueError, match="at least 1"):
-        resize(one_node, x.data, (1, 1, 0.1, 1))(x)
+        resize(one_node, x.array, (1, 1, 0.1, 1))(x)
 
 
 @pytest.mark.parametrize(("scale", "picked"), [(0.6, [0, 2, 4, 5]), (0.5, [0, 2, 4]), (0.7, [0, 2, 3, 5]), (1.5, None)])
@@ -181,12 +181,12 @@ def test_version_10_rounds_up_where_an_axis_shrinks(scale: float, picked: Any, o
     x = np.arange(7 if scale == 0.6 else 6, dtype=np.float32).reshape(1, 1, 1, -1)
     scales = np.array([1, 1, 1, scale], np.float32)
     y = mo.load(one_node("Resize", [x, scales], 10, held=(1,), mode="nearest"))(mn.Tensor(x))
-    assert y.data.reshape(-1).tolist() == (picked or [0, 0, 1, 2, 2, 3, 4, 4, 5])
+    assert y.array.reshape(-1).tolist() == (picked or [0, 0, 1, 2, 2, 3, 4, 4, 5])
     ort = pytest.importorskip("onnxruntime")
     proto = one_node("Resize", [x, scales], 10, held=(1,), mode="nearest")
     proto.graph.output[0].type.tensor_type.elem_type = 1
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    np.testing.assert_array_equal(y.data, session.run(None, {proto.graph.input[0].name: x})[0])
+    np.testing.assert_array_equal(y.array, session.run(None, {proto.graph.input[0].name: x})[0])
 
 
 def test_nearest_looks_where_float32_says(one_node: Any) -> None:
@@ -195,4 +195,4 @@ def test_nearest_looks_where_float32_says(one_node: Any) -> None:
     scales = np.array([1, 1, 1, 0.6], np.float32)
     options = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "floor"}
     y = mo.load(one_node("Resize", [x, None, scales], 19, held=(2,), **options))(mn.Tensor(x))
-    assert y.data.reshape(-1).tolist() == [0, 2, 3]
+    assert y.array.reshape(-1).tolist() == [0, 2, 3]

@@ -34,11 +34,11 @@ def test_split_and_pick(lengths: Any, options: dict[str, Any], position: int, wa
     model = mo.load(graph_of(nodes, X, ["y"], constants))
     x = mn.tensor(np.random.default_rng(0).normal(size=(4, 6)), dtype=mn.float32, requires_grad=True)
     y = model(x)
-    np.testing.assert_array_equal(y.data, x.data[want])
+    np.testing.assert_array_equal(y.array, x.array[want])
     y.sum().backward()
-    assert x.grad.data.sum() == y.numel()
-    again = mo.load(mo.export(model, mn.Tensor(x.data), dynamic_axes={}))
-    np.testing.assert_array_equal(again(x).data, y.data)
+    assert x.grad.array.sum() == y.numel()
+    again = mo.load(mo.export(model, mn.Tensor(x.array), dynamic_axes={}))
+    np.testing.assert_array_equal(again(x).array, y.array)
 
 
 @pytest.mark.parametrize("new_axis", [0, 1])
@@ -54,7 +54,7 @@ def test_construct_count_and_join(new_axis: int, graph_of: Any) -> None:
     assert n.item() == 3
     assert y.shape == ((4, 3, 6) if new_axis else (4, 18))
     y.sum().backward()
-    assert next(model.parameters()).grad.data.sum() == 24
+    assert next(model.parameters()).grad.array.sum() == 24
 
 
 def test_constants_may_be_sequences_too(graph_of: Any) -> None:
@@ -65,7 +65,7 @@ def test_constants_may_be_sequences_too(graph_of: Any) -> None:
         h.make_node("Add", ["x", "part"], ["y"]),
     ]
     model = mo.load(graph_of(nodes, X, ["y"], {"p": np.array(1)}))
-    assert model(mn.zeros(4, 6)).data[0, 0] == 2
+    assert model(mn.zeros(4, 6)).array[0, 0] == 2
 
 
 def test_lengths_of_0_and_places_beyond_the_end_are_errors(graph_of: Any) -> None:

@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm.kernels import select
-from minorm.kernels.pieces import NAMES
-from minorm.kernels.protocol import Statistics
+from minorm.kernels.partial import NAMES
+from minorm.kernels.protocol import Running, Statistics
+from minorm.kernels.reference.norm import update
 from minorm.nest import Nest
 
 Array = Any
-EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as Pieces(forward=mine)"
+EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"
 
 
-def chosen(x: Array, backend: Any) -> Any:
+def resolve_backend(x: Array, backend: Any) -> Any:
     """The functions that normalize x: those handed in, or our own for this kind of array."""
-    return select.backend(x).norm if backend is None else Foreign(backend)
+    return select.backend(x).norm if backend is None else CheckedBackend(backend)
 
 
-class Foreign:
+class CheckedBackend:
     """The backend with its results checked: TypeError for the wrong kind of thing, ValueError for a wrong shape."""
 
     def __init__(self, backend: Any) -> None:
@@ -41,8 +42,10 @@ class Foreign:
             raise AttributeError(name)
         return found
 
-    def forward(self, nest: Nest, x: Array, *others: Any, **options: Any) -> tuple[Array, Statistics]:
-        """y and the statistics."""
+    def forward(
+        self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics; `running` is updated here, so that a forward of one's own need not know of it."""
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -53,7 +56,10 @@ class Foreign:
             raise ValueError(
                 f"backend.forward: k, d, var and rstd are of shape {shape}; expected vectors ({nest.rows},)"
             )
-        return _like(y, x, "forward: y"), stats
+        y = _like(y, x, "forward: y")
+        if running is not None:
+            update(running, nest, stats)
+        return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
         """dx, ds and db, each None where nobody needs it."""

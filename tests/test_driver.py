@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minorm.kernels import driver
+from minorm import driver
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ pytest.importorskip("onnx")
 import minorm as mn
 import minorm.functional as F
 from minorm import nn, random
-from minorm.onnx.exporting.recording import Scope, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.exporting.runs import Scope, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.graph.errors import ExportError
 
 
@@ -85,8 +85,8 @@ def test_a_change_in_place_is_a_call_whose_result_is_the_tensor_itself() -> None
     ]
     assert run.calls[2].result is kept["y"]
     assert run.calls[3].result is kept["view"]
-    array, before = run.originals[id(kept["y"].data)]
-    assert array is kept["y"].data
+    array, before = run.originals[id(kept["y"].array)]
+    assert array is kept["y"].array
     assert before.tolist() == [[2, 2, 2], [2, 2, 2]]
 
 

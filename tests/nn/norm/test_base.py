@@ -1,4 +1,4 @@
-"""BatchNorm and InstanceNorm layers: PyTorch's state, the meaning of momentum, modes, freezing."""
+"""What the layers share: PyTorch's state, the meaning of momentum, modes, freezing, types, backends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+import minorm.functional as F
 from minorm import nn
 
 BATCH = [
@@ -32,26 +33,26 @@ def test_three_training_steps_beside_pytorch(layer, shape, rng):
             ours.eval()
             theirs.eval()
         y, expected = ours(mn.tensor(x)), theirs(torch.tensor(x))
-        np.testing.assert_allclose(y.data, expected.detach(), atol=2e-6)
+        np.testing.assert_allclose(y.array, expected.detach(), atol=2e-6)
         y.backward(dy)
         expected.backward(torch.tensor(dy))
         for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-            np.testing.assert_allclose(p.grad.data, q.grad, rtol=1e-5, atol=1e-5)
-            p.data[...] -= 0.1 * p.grad.data
+            np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
+            p.array[...] -= 0.1 * p.grad.array
             q.data -= 0.1 * q.grad
             p.grad = q.grad = None
     for key, value in theirs.state_dict().items():
         if key == "num_batches_tracked" and layer.__name__.startswith("Instance"):
             continue  # PyTorch's InstanceNorm has the counter and never counts
-        np.testing.assert_allclose(ours.state_dict()[key].data, value, rtol=1e-5, atol=1e-6)
-    theirs.load_state_dict({k: torch.tensor(v.data) for k, v in ours.state_dict().items()})
+        np.testing.assert_allclose(ours.state_dict()[key].array, value, rtol=1e-5, atol=1e-6)
+    theirs.load_state_dict({k: torch.tensor(v.array) for k, v in ours.state_dict().items()})
     ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
 
 
 def test_state_and_start():
     layer = nn.BatchNorm2d(3)
     assert list(layer.state_dict()) == ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
-    assert [v.data.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
+    assert [v.array.tolist() for v in layer.state_dict().values()] == [[1] * 3, [0] * 3, [0] * 3, [1] * 3, 0]
     assert layer.num_batches_tracked.dtype == np.int64
     assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
     bare = nn.BatchNorm2d(3, affine=False, track_running_stats=False)
@@ -63,11 +64,11 @@ def test_population_variance_by_default(rng):
     x = rng.standard_normal((4, 3)).astype(np.float32)
     layer = nn.BatchNorm1d(3, momentum=0.75)
     layer(mn.tensor(x))
-    np.testing.assert_allclose(layer.running_mean.data, 0.25 * x.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(layer.running_var.data, 0.75 + 0.25 * x.var(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_mean.array, 0.25 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.array, 0.75 + 0.25 * x.var(0), rtol=1e-5)
     assert layer.num_batches_tracked.item() == 1
     layer.reset_running_stats()
-    assert layer.running_mean.data.tolist() == [0, 0, 0]
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
     assert layer.num_batches_tracked.item() == 0
 
 
@@ -76,7 +77,7 @@ def test_momentum_none_is_the_mean_of_all_batches(rng):
     layer = nn.BatchNorm1d(2, momentum=None)
     for batch in x:
         layer(mn.tensor(batch))
-    np.testing.assert_allclose(layer.running_mean.data, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(layer.running_mean.array, x.mean((0, 1)), rtol=1e-5, atol=1e-7)
 
 
 def test_a_low_momentum_warns_and_tells_pytorchs():
@@ -84,6 +85,10 @@ def test_a_low_momentum_warns_and_tells_pytorchs():
         UserWarning, match=r"BatchNorm2d: momentum=0.1 keeps 10%.*PyTorch's momentum=0.1 is momentum=0.9"
     ):
         nn.BatchNorm2d(3, momentum=0.1)
+    for layer in (nn.BatchNorm2d, nn.InstanceNorm2d):
+        with pytest.warns(UserWarning, match="momentum=0.1") as found:
+            layer(3, momentum=0.1)
+        assert [warning.filename for warning in found] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.InstanceNorm2d(3, momentum=0.5)
@@ -102,13 +107,13 @@ def test_frozen_survives_train(how, rng):
     if how != "eval":
         model.train()
         assert layer.training
-    before = {k: v.data.copy() for k, v in layer.state_dict().items()}
+    before = {k: v.array.copy() for k, v in layer.state_dict().items()}
     x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32, requires_grad=True)
-    np.testing.assert_allclose(layer(x).data, (x.data - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
+    np.testing.assert_allclose(layer(x).array, (x.array - 0.5) / np.sqrt(1 + 1e-5), rtol=1e-5)
     model(x).sum().backward()
     assert x.grad is not None
     for key, value in before.items():
-        np.testing.assert_array_equal(layer.state_dict()[key].data, value)
+        np.testing.assert_array_equal(layer.state_dict()[key].array, value)
     if how != "eval":
         model.unfreeze()
         layer(x)
@@ -118,7 +123,7 @@ def test_frozen_survives_train(how, rng):
 def test_without_running_statistics_evaluation_uses_the_batch(rng):
     x = mn.tensor(rng.standard_normal((4, 3)), dtype=mn.float32)
     layer = nn.BatchNorm1d(3, track_running_stats=False)
-    np.testing.assert_array_equal(layer(x).data, layer.eval()(x).data)
+    np.testing.assert_array_equal(layer(x).array, layer.eval()(x).array)
 
 
 def test_no_stats_update(rng):
@@ -126,7 +131,7 @@ def test_no_stats_update(rng):
     with mn.no_stats_update():
         layer(mn.randn(4, 3))
     assert layer.num_batches_tracked.item() == 0
-    assert layer.running_mean.data.tolist() == [0, 0, 0]
+    assert layer.running_mean.array.tolist() == [0, 0, 0]
 
 
 def test_double():
@@ -140,7 +145,7 @@ def test_a_backend_of_ones_own(rng):
 
     x = mn.tensor(rng.standard_normal((4, 3, 5)), dtype=mn.float32)
     y = nn.BatchNorm1d(3, backend=norm)(x)
-    np.testing.assert_allclose(y.data, nn.BatchNorm1d(3)(x).data, atol=1e-6)
+    np.testing.assert_allclose(y.array, nn.BatchNorm1d(3)(x).array, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -197,59 +202,70 @@ def test_a_weight_without_a_bias(name, rng):
     assert "bias=False" in repr(ours)
     shape = {"1d": (4, 6), "3d": (4, 6, 2, 3, 2)}.get(name[-2:], (4, 6, 3, 5))
     x, w = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(6).astype(np.float32)
-    ours.weight.data[...] = w
+    ours.weight.array[...] = w
     theirs.weight.data[...] = torch.tensor(w)
-    np.testing.assert_allclose(ours(mn.tensor(x)).data, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(ours(mn.tensor(x)).array, theirs(torch.tensor(x)).detach(), rtol=1e-5, atol=2e-6)
     assert (getattr(nn, name)(*arguments, affine=False, bias=True).bias) is None
 
 
-@pytest.mark.parametrize(("layer", "shape"), [(layer, shape[1:]) for layer, shape in INSTANCE])
-@pytest.mark.parametrize("training", [True, False])
-def test_instance_norm_of_one_sample(layer, shape, training, rng):
+@pytest.mark.parametrize(
+    ("name", "arguments", "shape"),
+    [
+        ("GroupNorm", (2, 6), (3, 6, 4, 5)),
+        ("GroupNorm", (3, 6, 1e-3, False), (3, 6)),
+        ("LayerNorm", (5,), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3), (3, 4, 5)),
+        ("LayerNorm", ((4, 5), 1e-3, True, False), (3, 4, 5)),
+        ("LayerNorm", (5, 1e-5, False), (3, 4, 5)),
+        ("RMSNorm", ((4, 5),), (3, 4, 5)),
+        ("RMSNorm", (5, 1e-3, False), (3, 4, 5)),
+    ],
+)
+def test_beside_pytorch(name, arguments, shape, rng):
     torch = pytest.importorskip("torch")
-    ours = layer(3, affine=True, track_running_stats=True, unbiased_running_var=True).train(training)
-    theirs = getattr(torch.nn, layer.__name__)(3, affine=True, track_running_stats=True).train(training)
-    x = mn.tensor(rng.standard_normal(shape), dtype=mn.float32, requires_grad=True)
-    y = ours(x)
-    assert y.shape == shape
-    y.backward(np.ones(shape, np.float32))
-    assert x.grad.shape == shape
-    np.testing.assert_allclose(y.data, theirs(torch.tensor(x.data)).detach(), atol=2e-6)
-    np.testing.assert_allclose(ours.running_var.data, theirs.running_var, rtol=1e-5)
+    ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        p.array[...] = rng.standard_normal(p.shape)
+        q.data[...] = torch.tensor(p.array)
+    x_ours, x_theirs = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    y, expected = ours(x_ours), theirs(x_theirs)
+    y.backward(dy)
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.array, expected.detach(), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(x_ours.grad.array, x_theirs.grad, rtol=1e-4, atol=5e-6)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(p.grad.array, q.grad, rtol=1e-5, atol=1e-5)
 
 
-def test_repr():
-    assert repr(nn.BatchNorm2d(3)) == "BatchNorm2d(3, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)"
-    assert "unbiased_running_var=True" in repr(nn.BatchNorm2d(3, unbiased_running_var=True))
-
-
-def test_batch_norm_of_every_position() -> None:
-    """num_features as a shape: statistics over N alone."""
-    x = np.random.default_rng(0).standard_normal((6, 3, 4, 5)).astype(np.float32) * 2 + 3
-    layer = nn.BatchNorm2d((3, 4, 5))
-    assert layer.weight.shape == layer.running_mean.shape == (3, 4, 5)
-    y = layer(mn.tensor(x)).numpy()
-    np.testing.assert_allclose(y, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), atol=1e-5)
-    np.testing.assert_allclose(layer.running_mean.numpy(), 0.1 * x.mean(0), rtol=1e-5, atol=1e-6)
-    layer.eval()
-    mean, var = layer.running_mean.numpy(), layer.running_var.numpy()
-    np.testing.assert_allclose(layer(mn.tensor(x)).numpy(), (x - mean) / np.sqrt(var + 1e-5), atol=1e-5)
-    assert repr(layer) == "BatchNorm2d((3, 4, 5), eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)"
-    with pytest.raises(ValueError, match=r"x has shape \(2, 3, 5, 4\).*x.shape\[1:\] == \(3, 4, 5\)"):
-        layer(mn.zeros(2, 3, 5, 4))
-    with pytest.raises(ValueError, match=r"num_features=\(3, 4\); expected C, or a shape"):
-        nn.BatchNorm2d((3, 4))
-    with pytest.raises(ValueError, match="nothing of that shape"):
-        nn.BatchNorm2d((3, 4, 5), affine=False, track_running_stats=False)
-
-
-@pytest.mark.parametrize("opset", [7, 9, 15])
-def test_batch_norm_of_every_position_goes_to_onnx_and_back(opset: int) -> None:
-    onnx = pytest.importorskip("minorm.onnx")
-    model = nn.Sequential(nn.BatchNorm1d((3, 4)), nn.ReLU())
-    x = mn.tensor(np.random.default_rng(0).standard_normal((6, 3, 4)).astype(np.float32))
-    for _ in range(2):
-        model(x)
-    model.eval()
-    loaded = onnx.load(onnx.export(model, x, None, opset_version=opset)).eval()
-    np.testing.assert_allclose(loaded(x).numpy(), model(x).numpy(), atol=1e-6)
+@pytest.mark.parametrize(
+    ("layer", "arguments", "function"),
+    [
+        (nn.GroupNorm, (2, 6), lambda x, layer, c: F.group_norm(x, 2, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.LayerNorm, (500,), lambda x, layer, c: F.layer_norm(x, 500, layer.weight, layer.bias, compute_dtype=c)),
+        (nn.RMSNorm, (500,), lambda x, layer, c: F.rms_norm(x, 500, layer.weight, compute_dtype=c)),
+        (nn.BatchNorm1d, (6,), lambda x, layer, c: F.batch_norm(x, None, None, layer.weight, layer.bias, True,
+                                                                compute_dtype=c)),
+        (nn.InstanceNorm1d, (6,), lambda x, layer, c: F.instance_norm(x, compute_dtype=c)),
+        (nn.MeanVarianceNorm, ((0, 2),), lambda x, layer, c: F.mean_variance_norm(x, (0, 2), compute_dtype=c)),
+        (nn.Normalization, ([1, 6, 1], (2,)), lambda x, layer, c: F.normalization(x, layer.weight, layer.bias, (2,),
+                                                                                compute_dtype=c)),
+    ],
+)  # fmt: skip
+def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
+    """Computed in float64, both y and dx are other float32 numbers than computed in float32."""
+    values, dy = (rng.standard_normal((4, 6, 500)).astype(np.float32) + 100 for _ in range(2))
+    found = []
+    for options in ({}, {"compute_dtype": mn.float64}):
+        x, same = mn.tensor(values, requires_grad=True), mn.tensor(values, requires_grad=True)
+        module = layer(*arguments, **options)
+        y = module(x)
+        y.backward(dy)
+        function(same, module, options.get("compute_dtype")).backward(dy)
+        np.testing.assert_array_equal(x.grad.array, same.grad.array)
+        found.append((y.array, x.grad.array))
+    (y, dx), (wide_y, wide_dx) = found
+    assert (y != wide_y).any()
+    assert (dx != wide_dx).any()
+    np.testing.assert_allclose(y, wide_y, atol=1e-5)

@@ -1,6 +1,6 @@
 """A backend from some functions of one's own: what is not given is the reference's.
 
-    nn.BatchNorm2d(8, backend=Pieces(moments=mine))
+    nn.BatchNorm2d(8, backend=PartialBackend(moments=mine))
 
 The functions are those of minorm/kernels/protocol.py. Given moments or apply, forward is put together of the two;
 given grad_sums, grad_params or grad_input, backward is put together of these. A function that is given stands for
@@ -24,15 +24,17 @@ Array = Any
 NAMES = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
 
 
-class Pieces:
+class PartialBackend:
     """A backend for normalization layers; TypeError for a function that the protocol does not have."""
 
     def __init__(self, **functions: Callable[..., Any]) -> None:
         for name, function in functions.items():
             if name not in NAMES:
-                raise TypeError(f"Pieces: there is no function {name!r} in the protocol; expected {', '.join(NAMES)}")
+                raise TypeError(
+                    f"PartialBackend: there is no function {name!r} in the protocol; expected {', '.join(NAMES)}"
+                )
             if not callable(function):
-                raise TypeError(f"Pieces: {name} is a {type(function).__name__}; expected a function")
+                raise TypeError(f"PartialBackend: {name} is a {type(function).__name__}; expected a function")
         for name in NAMES[:5]:
             setattr(self, name, functions.get(name, getattr(norm, name)))
         for name in NAMES[5:]:

@@ -9,7 +9,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm.kernels.pieces import NAMES, Pieces
+from minorm.kernels.partial import NAMES, PartialBackend
 from minorm.kernels.reference import norm
 
 
@@ -31,7 +31,7 @@ def test_each_function_can_be_given_and_is_called(name: str) -> None:
 
     weight = mn.tensor(np.linspace(0.5, 2, 4), requires_grad=True)
     for given, expected in zip(
-        both(Pieces(**{name: counted}), F.batch_norm, None, None, weight, training=True),
+        both(PartialBackend(**{name: counted}), F.batch_norm, None, None, weight, training=True),
         both(None, F.batch_norm, None, None, weight, training=True),
         strict=True,
     ):
@@ -42,12 +42,12 @@ def test_each_function_can_be_given_and_is_called(name: str) -> None:
 @pytest.mark.parametrize("function", [F.mean_variance_norm, F.rms_norm])
 def test_guard_and_no_centering_come_through(function: Any) -> None:
     args = ((0, 2),) if function is F.mean_variance_norm else (5,)
-    for given, expected in zip(both(Pieces(), function, *args), both(None, function, *args), strict=True):
+    for given, expected in zip(both(PartialBackend(), function, *args), both(None, function, *args), strict=True):
         np.testing.assert_allclose(given, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_what_the_protocol_does_not_have_is_refused() -> None:
     with pytest.raises(TypeError, match="no function 'moment'"):
-        Pieces(moment=norm.moments)
+        PartialBackend(moment=norm.moments)
     with pytest.raises(TypeError, match="apply is a int"):
-        Pieces(apply=3)  # type: ignore[arg-type]
+        PartialBackend(apply=3)  # type: ignore[arg-type]

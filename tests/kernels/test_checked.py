@@ -12,7 +12,7 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import nn
-from minorm.kernels.pieces import Pieces
+from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference import norm
 
@@ -27,12 +27,12 @@ def run(backend: Any, training: bool = True) -> tuple[Any, Any]:
     return y.numpy(), x.grad.numpy()
 
 
-def forward(change: Callable[[Any, Any], Any]) -> Pieces:
-    return Pieces(forward=lambda *args: change(*norm.forward(*args)))
+def forward(change: Callable[[Any, Any], Any]) -> PartialBackend:
+    return PartialBackend(forward=lambda *args: change(*norm.forward(*args)))
 
 
-def backward(change: Callable[[Any, Any, Any], Any]) -> Pieces:
-    return Pieces(backward=lambda *args: change(*norm.backward(*args)))
+def backward(change: Callable[[Any, Any, Any], Any]) -> PartialBackend:
+    return PartialBackend(backward=lambda *args: change(*norm.backward(*args)))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,10 @@ def backward(change: Callable[[Any, Any, Any], Any]) -> Pieces:
         (backward(lambda dx, ds, db: (dx.astype(float), ds, db)), ValueError, "backward: dx is float64(4, 3, 5, 2)"),
         (backward(lambda dx, ds, db: (dx, ds.sum(), db)), ValueError, "ds is float32(); expected 3 elements"),
         (backward(lambda dx, ds, db: (dx, ds, 3.0)), ValueError, "db is float; expected 3 elements"),
-        (Pieces(moments=lambda *args: norm.moments(*args)[:2]), TypeError, "moments: it returns 2 things; expected 3"),
+        (PartialBackend(moments=lambda *args: norm.moments(*args)[:2]), TypeError,
+         "moments: it returns 2 things; expected 3"),
         (object(), TypeError, "backend: object has no function forward; expected an object with the functions of"),
-        (Pieces, TypeError, "backend is the class Pieces; expected an object"),
+        (PartialBackend, TypeError, "backend is the class PartialBackend; expected an object"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(backend: Any, error: type[Exception], said: str) -> None:
@@ -64,7 +65,7 @@ def test_what_is_wrong_is_said(backend: Any, error: type[Exception], said: str) 
 
 
 def test_evaluation_too() -> None:
-    wrong = Pieces(apply=lambda *args: norm.apply(*args).astype(float))
+    wrong = PartialBackend(apply=lambda *args: norm.apply(*args).astype(float))
     with pytest.raises(ValueError, match=r"apply: y is float64\(4, 3, 5, 2\), x is float32"):
         run(wrong, training=False)
 
@@ -82,7 +83,7 @@ def test_every_backend_of_ours_may_be_handed_in() -> None:
     from minorm.kernels.cpu import norm as compiled
 
     x = mn.tensor(np.random.default_rng(1).standard_normal((3, 4, 6)))
-    for backend in (norm, compiled, Pieces()):
+    for backend in (norm, compiled, PartialBackend()):
         np.testing.assert_allclose(
             F.group_norm(x, 2, backend=backend).numpy(), F.group_norm(x, 2).numpy(), rtol=1e-9, atol=1e-12
         )

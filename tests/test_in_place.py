@@ -452,10 +452,10 @@ def test_the_bits_are_those_of_the_ordinary_operator(
     expected = getattr(operator, name)(x, y)
     recorded = x.clone().requires_grad_() * 1
     getattr(operator, f"i{name}")(x, y)
-    assert x.data.tobytes() == expected.data.tobytes()
+    assert x.array.tobytes() == expected.array.tobytes()
     if name != "floordiv":
         getattr(operator, f"i{name}")(recorded, y)
-        assert recorded.data.tobytes() == expected.data.tobytes()
+        assert recorded.array.tobytes() == expected.array.tobytes()
 
 
 @pytest.mark.parametrize("name", ["floordiv", "mod", "and_", "or_", "xor"])
@@ -463,16 +463,16 @@ def test_the_new_operators_are_pytorchs(name: str, rng: np.random.Generator) -> 
     torch = pytest.importorskip("torch")
     a, b = rng.integers(-9, 9, 40), rng.integers(1, 9, 40) * rng.choice([-1, 1], 40)
     f = getattr(operator, name)
-    np.testing.assert_array_equal(f(mn.tensor(a), mn.tensor(b)).data, f(torch.tensor(a), torch.tensor(b)).numpy())
-    np.testing.assert_array_equal(f(mn.tensor(a), 3).data, f(torch.tensor(a), 3).numpy())
-    np.testing.assert_array_equal(f(3, mn.tensor(b)).data, f(3, torch.tensor(b)).numpy())
+    np.testing.assert_array_equal(f(mn.tensor(a), mn.tensor(b)).array, f(torch.tensor(a), torch.tensor(b)).numpy())
+    np.testing.assert_array_equal(f(mn.tensor(a), 3).array, f(torch.tensor(a), 3).numpy())
+    np.testing.assert_array_equal(f(3, mn.tensor(b)).array, f(3, torch.tensor(b)).numpy())
     if name in ("floordiv", "mod"):
         np.testing.assert_array_equal(
-            f(mn.tensor(a / 3), mn.tensor(b / 5)).data, f(torch.tensor(a / 3), torch.tensor(b / 5)).numpy()
+            f(mn.tensor(a / 3), mn.tensor(b / 5)).array, f(torch.tensor(a / 3), torch.tensor(b / 5)).numpy()
         )
     else:
-        np.testing.assert_array_equal((~mn.tensor(a)).data, (~torch.tensor(a)).numpy())
-        np.testing.assert_array_equal((~mn.tensor(a > 0)).data, (~torch.tensor(a > 0)).numpy())
+        np.testing.assert_array_equal((~mn.tensor(a)).array, (~torch.tensor(a)).numpy())
+        np.testing.assert_array_equal((~mn.tensor(a > 0)).array, (~torch.tensor(a > 0)).numpy())
 
 
 # The graph
@@ -480,23 +480,23 @@ def test_the_new_operators_are_pytorchs(name: str, rng: np.random.Generator) -> 
 
 def test_gradient_descent_by_hand_moves_the_parameters() -> None:
     layer = nn.Linear(3, 2)
-    weight, before = layer.weight, layer.weight.data.copy()
+    weight, before = layer.weight, layer.weight.array.copy()
     layer(mn.ones(4, 3)).sum().backward()
     with mn.no_grad():
         for p in layer.parameters():
             p -= 0.1 * p.grad
     assert layer.weight is weight
-    np.testing.assert_allclose(weight.data, before - 0.1 * 4, rtol=1e-6)
+    np.testing.assert_allclose(weight.array, before - 0.1 * 4, rtol=1e-6)
 
 
 def test_a_moving_average_of_weights() -> None:
     model, average = nn.Linear(2, 2), nn.Linear(2, 2)
-    expected = 0.9 * average.weight.data + 0.1 * model.weight.data
+    expected = 0.9 * average.weight.array + 0.1 * model.weight.array
     with mn.no_grad():
         for a, p in zip(average.parameters(), model.parameters(), strict=True):
             a *= 0.9
             a += 0.1 * p
-    np.testing.assert_allclose(average.weight.data, expected, rtol=1e-6)
+    np.testing.assert_allclose(average.weight.array, expected, rtol=1e-6)
 
 
 def test_retain_grad_is_of_the_last_value() -> None:
@@ -580,7 +580,7 @@ def test_the_order_in_memory_does_not_matter(rng: np.random.Generator) -> None:
     array = rng.standard_normal((2, 4, 5, 3)).transpose(0, 3, 1, 2)
     w = mn.from_numpy(array).requires_grad_()
     h = w * 1
-    if h.data.strides != array.strides:
+    if h.array.strides != array.strides:
         h = mn.from_numpy(np.empty_like(array)).copy_(w)
     v = h.permute(0, 2, 3, 1).reshape(8, 15)
     v[1:3] *= 2
@@ -588,7 +588,7 @@ def test_the_order_in_memory_does_not_matter(rng: np.random.Generator) -> None:
     scale = np.ones((8, 15))
     scale[1:3] = 4
     expected = 2 * array * scale.reshape(2, 4, 5, 3).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(w.grad.data, expected, rtol=1e-12)
+    np.testing.assert_allclose(w.grad.array, expected, rtol=1e-12)
 
 
 def test_read_only_memory_is_refused() -> None:
@@ -676,7 +676,7 @@ def test_no_function_differentiates_at_values_that_are_gone(
             with mn.no_grad():
                 (h if which == "input" else y).mul_(-3.0)
         z.backward(mn.tensor(weights))
-        return np.array(w.grad.data)
+        return np.array(w.grad.array)
 
     expected = gradient(False)
     try:
@@ -712,4 +712,4 @@ def test_changes_in_every_order() -> None:
         for i in range(4):
             moved = np.eye(4)[i] * 1e-6
             slope = (loss(start + moved, order)[0].item() - loss(start - moved, order)[0].item()) / 2e-6
-            np.testing.assert_allclose(w.grad.data[i], slope, rtol=1e-6, atol=1e-7, err_msg=str(order))
+            np.testing.assert_allclose(w.grad.array[i], slope, rtol=1e-6, atol=1e-7, err_msg=str(order))

@@ -16,7 +16,7 @@ from minorm.nn import Module
 from minorm.onnx.exporting import lengths, proto
 from minorm.onnx.exporting.agreement import Agreement
 from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
-from minorm.onnx.exporting.recording import Run, record, same_random_numbers_after, tensors_of, untouched
+from minorm.onnx.exporting.runs import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.exporting.writer import Writer
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError, Unstable
@@ -30,8 +30,8 @@ from minorm.tensor import Tensor
 LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
 
 
-class Traced:
-    """A traced model: the file, and what is right for it.
+class Translated:
+    """A model written down: the file, and what is right for it.
 
     inputs, results    the example, and what the model computed for it, in the order of the file's outputs: what the
                        model returned, then what its buffers became
@@ -61,7 +61,7 @@ class Traced:
             return _walk(self.model, self.opset, self.mode, example, runs, probe=False, follower=at)[0]
 
 
-def trace(
+def translate(
     model: Callable[..., Any],
     args: Any,
     *,
@@ -71,7 +71,7 @@ def trace(
     output_names: Sequence[str] | None = None,
     dynamic_axes: Axes | None = None,
     weights: Weights | None = None,
-) -> Traced:
+) -> Translated:
     """The ModelProto of `model(*args)`; the arguments are those of `export`.
 
     weights    takes the contents of large initializers, if they are to lie in a file of their own
@@ -103,8 +103,8 @@ def trace(
     new = _updates(graph, outputs, wanted)
     if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
         new = [(name, value) for name, value in new if name in model.updated_names]
-    traced = Traced(model, opset, training, inputs)
-    traced.proto = proto.build(
+    translated = Translated(model, opset, training, inputs)
+    translated.proto = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *new],
         type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "model"),
@@ -113,10 +113,10 @@ def trace(
         weights=weights,
     )
     buffers = [name.removesuffix(ENDING) for name, _ in new]
-    traced.became = list(itertools.takewhile(lambda name: name in base.buffers, buffers))
-    traced.results = [*tensors_of(base.result), *(base.buffers[name] for name in traced.became)]
-    traced.nodes = graph.nodes
-    return traced
+    translated.became = list(itertools.takewhile(lambda name: name in base.buffers, buffers))
+    translated.results = [*tensors_of(base.result), *(base.buffers[name] for name in translated.became)]
+    translated.nodes = graph.nodes
+    return translated
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
@@ -190,16 +190,18 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
     if not isinstance(model, Module):
         return {}
     named = [*model.named_parameters(), *model.named_buffers()]
-    return {id(tensor.data): key for key, tensor in reversed(named)}
+    return {id(tensor.array): key for key, tensor in reversed(named)}
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
     """id of an array -> what holds it, for Tensors that are no parameters: an attribute, or a constant of the file."""
     if not isinstance(model, Module):
         return {}
-    labels = {id(value.data): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    labels = (
+        {id(value.array): name for name, value in model.constants.items()} if isinstance(model, GraphModule) else {}
+    )
     return labels | {
-        id(value.data): f"{path}.{name}" if path else name
+        id(value.array): f"{path}.{name}" if path else name
         for path, module in model.named_modules()
         for name, value in vars(module).items()
         if isinstance(value, Tensor)

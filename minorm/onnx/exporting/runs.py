@@ -55,7 +55,7 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
     _refuse_changes(calls, before, ignored)
     _part_views(calls)
     buffers = model.named_buffers() if isinstance(model, Module) else ()
-    return Run(args, calls, result, {name: Tensor(buffer.data.copy()) for name, buffer in buffers}, originals)
+    return Run(args, calls, result, {name: Tensor(buffer.array.copy()) for name, buffer in buffers}, originals)
 
 
 _CHANGED = (
@@ -133,7 +133,7 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
-        (module, name, buffer, buffer.data, buffer.data.copy(), buffer.version.count, buffer.version.traced)
+        (module, name, buffer, buffer.array, buffer.array.copy(), buffer.version.count, buffer.version.traced)
         for module in modules
         for name, buffer in module.named_buffers(recurse=False)
     ]
@@ -159,7 +159,7 @@ def results(
     with same_random_numbers_after(model), untouched(model, training), no_grad():
         found = tensors_of(model(*args))
         buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
-        return [Tensor(tensor.data.copy()) for tensor in (*found, *(buffers[name] for name in updated))]
+        return [Tensor(tensor.array.copy()) for tensor in (*found, *(buffers[name] for name in updated))]
 
 
 def tensors_of(result: Any) -> list[Tensor]:

@@ -1,0 +1,8 @@
+"""The normalization layers, a file a family; base.py is what they share."""
+
+from minorm.nn.norm.batch import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from minorm.nn.norm.general import MeanVarianceNorm, Normalization
+from minorm.nn.norm.group import GroupNorm
+from minorm.nn.norm.instance import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from minorm.nn.norm.layer import LayerNorm, RMSNorm
+from minorm.nn.norm.response import LocalResponseNorm

@@ -1,0 +1,161 @@
+"""What the normalization layers have in common: weight and bias, and running statistics.
+
+Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
+kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
+`unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
+`backend=` takes an object with the functions of minorm/kernels/protocol.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.mistakes import outside
+from minorm.nn import init
+from minorm.nn.module import Module
+from minorm.nn.parameter import Parameter, check_sizes, uninitialized
+from minorm.tensor import Tensor
+
+
+class Affine(Module):
+    """weight and bias of one shape, either of which may be absent; they start as 1 and 0."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _add_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, dtype: Any, device: Any) -> None:
+        self.register_parameter("weight", uninitialized(shape, dtype, device) if weight else None)
+        self.register_parameter("bias", uninitialized(shape, dtype, device) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """weight = 1, bias = 0."""
+        for parameter, value in ((self.weight, 1), (self.bias, 0)):
+            if parameter is not None:
+                init.constant_(parameter, value)
+
+
+class RunningNorm(Affine):
+    """A normalization per channel with running statistics: what BatchNorm and InstanceNorm have in common."""
+
+    ranks: ClassVar[tuple[int, ...]] = ()  # of x
+    form: ClassVar[str] = ""
+    normalize: ClassVar[Any]  # the function of minorm.functional
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int | tuple[int, ...],
+        eps: float = 1e-5,
+        momentum: float | None = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        unbiased_running_var: bool = False,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.unbiased_running_var = unbiased_running_var
+        self.compute_dtype, self.backend = compute_dtype, backend
+        shape = self._shape()
+        _check_momentum(type(self).__name__, momentum)
+        self._add_affine(shape, affine, affine and bias, dtype, device)
+        for buffer, sizes, kind in (
+            ("running_mean", shape, dtype or dtypes.float32),
+            ("running_var", shape, dtype or dtypes.float32),
+            ("num_batches_tracked", (), dtypes.int64),
+        ):
+            value = Tensor(np.zeros(sizes, kind)).to(device=device) if track_running_stats else None
+            self.register_buffer(buffer, value)
+        self.reset_running_stats()
+
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of parameters and statistics; raise where num_features does not say it."""
+        check_sizes(type(self).__name__, num_features=self.num_features)
+        return (int(self.num_features),)  # type: ignore[arg-type]
+
+    def reset_running_stats(self) -> None:
+        """Forget all batches: mean 0, variance 1."""
+        for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
+            if buffer is not None:
+                buffer.fill_(value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with its channels on axis 1 -> y of the same shape"""
+        self._check(x)
+        return self.normalize(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self._from_batch(),
+            self.momentum,
+            self.eps,
+            num_batches_tracked=self.num_batches_tracked,
+            unbiased_running_var=self.unbiased_running_var,
+            compute_dtype=self.compute_dtype,
+            backend=self.backend,
+        )
+
+    def _from_batch(self) -> bool:
+        """Normalize with the statistics of x? Yes in training, and always where none are tracked."""
+        return self.running_mean is None or (self.training and not self.frozen)
+
+    def _check(self, x: Tensor) -> None:
+        if x.ndim not in self.ranks:
+            raise ValueError(f"{type(self).__name__}: x has {x.ndim} axes; expected {self.form}; x.shape is {x.shape}")
+        if x.shape[1] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__}: x has {x.shape[1]} channels, the layer num_features={self.num_features}; "
+                f"expected x.shape[1] == {self.num_features}; x.shape is {x.shape}"
+            )
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch prints them."""
+        bias = ", bias=False" if self.affine and self.bias is None else ""
+        unbiased = ", unbiased_running_var=True" if self.unbiased_running_var else ""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}{bias}{unbiased}"
+        )
+
+
+def _check_momentum(layer: str, momentum: float | None) -> None:
+    if momentum is None:
+        return
+    if isinstance(momentum, bool) or not hasattr(momentum, "__float__"):
+        raise TypeError(f"{layer}: momentum is {momentum!r}; expected a number, 0 to 1, or None")
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"{layer}: momentum={momentum}; expected the share of the old value to keep, 0 to 1, or None")
+    if momentum < 0.5:
+        warnings.warn(
+            f"{layer}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
+            f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "
+            f"momentum={1 - momentum:g} here. To mean {momentum} all the same without this warning, "
+            "set layer.momentum after construction",
+            stacklevel=outside(),
+        )
+
+
+def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The lengths of a shape, or of one axis, as a tuple; raise where they are none."""
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if not sizes:
+        raise ValueError(f"{layer}: {name} is empty; expected at least one length")
+    for i, size in enumerate(sizes):
+        check_sizes(layer, **{f"{name}[{i}]": size})
+    return tuple([int(size) for size in sizes])

@@ -1,0 +1,64 @@
+"""BatchNorm: mean and variance of each channel over the batch, and running ones for evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import minorm.functional as F
+from minorm.nn.norm.base import RunningNorm
+from minorm.nn.parameter import check_sizes
+from minorm.tensor import Tensor
+
+
+class _BatchNorm(RunningNorm):
+    normalize: ClassVar[Any] = staticmethod(F.batch_norm)
+
+    def _shape(self) -> tuple[int, ...]:
+        shape, name = self.num_features, type(self).__name__
+        if not isinstance(shape, tuple):
+            return super()._shape()
+        if len(shape) + 1 not in self.ranks:
+            raise ValueError(f"{name}: num_features={shape}; expected C, or a shape as x.shape[1:] in {self.form}")
+        if not self.affine and not self.track_running_stats:
+            raise ValueError(
+                f"{name}: num_features={shape} with affine=False and track_running_stats=False leaves "
+                "the layer nothing of that shape; expected one of them, or F.normalization(x, axes=(0,))"
+            )
+        for size in shape:
+            check_sizes(name, num_features=size)
+        return shape
+
+    def _check(self, x: Tensor) -> None:
+        if isinstance(self.num_features, tuple) and x.shape[1:] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__}: x has shape {x.shape}, the layer num_features={self.num_features}; "
+                f"expected x.shape[1:] == {self.num_features}"
+            )
+        if not isinstance(self.num_features, tuple):
+            super()._check(x)
+
+
+class BatchNorm1d(_BatchNorm):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C) or (N, C, L), mean and var of each channel.
+
+    In training they are the batch's, and are blended into running_mean and running_var (C); in evaluation, and when
+    frozen, they are the running ones. momentum: the share of the old running value that is kept (PyTorch's 0.1 is 0.9
+    here); None averages over all batches. affine=False leaves weight and bias out, bias=False the bias alone,
+    track_running_stats=False the running statistics: then the batch's are always used. num_features is C; or the shape
+    (C, *positions), for statistics and parameters of every position, taken over N alone (spatial=0 of ONNX
+    BatchNormalization 7). See `F.batch_norm`.
+    """
+
+    ranks, form = (2, 3), "(N, C) or (N, C, L)"
+
+
+class BatchNorm2d(_BatchNorm):
+    """The same over x (N, C, H, W)."""
+
+    ranks, form = (4,), "(N, C, H, W)"
+
+
+class BatchNorm3d(_BatchNorm):
+    """The same over x (N, C, D, H, W)."""
+
+    ranks, form = (5,), "(N, C, D, H, W)"

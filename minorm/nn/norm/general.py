@@ -1,0 +1,79 @@
+"""MeanVarianceNorm and Normalization: statistics over any axes, ONNX's and TensorRT's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import minorm.functional as F
+from minorm.nn.module import Module
+from minorm.nn.norm.base import Affine, checked_shape
+from minorm.tensor import Tensor
+
+
+class MeanVarianceNorm(Module):
+    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`. See `F.mean_variance_norm`."""
+
+    def __init__(
+        self, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, compute_dtype: Any = None, backend: Any = None
+    ) -> None:
+        super().__init__()
+        self.axes, self.eps, self.compute_dtype, self.backend = _axes(axes), eps, compute_dtype, backend
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with all of `axes` -> y of the same shape"""
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.mean_variance_norm(x, self.axes, self.eps, **options)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"axes={self.axes}, eps={self.eps}"
+
+
+class Normalization(Affine):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over any axes and groups: TensorRT's layer.
+
+    scale_shape: the shape of weight and bias, of x's rank with 1 where they do not vary ([1, C, 1, 1], say); None
+    leaves them out. The other arguments as in `F.normalization`.
+    """
+
+    def __init__(
+        self,
+        scale_shape: Sequence[int] | None = None,
+        axes: int | Sequence[int] = (2, 3),
+        num_groups: int = 1,
+        eps: float = 1e-5,
+        compute_dtype: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        self.scale_shape = None if scale_shape is None else checked_shape("Normalization", "scale_shape", scale_shape)
+        self.axes = _axes(axes)
+        self.num_groups, self.eps, self.compute_dtype, self.backend = num_groups, eps, compute_dtype, backend
+        affine = self.scale_shape is not None
+        self._add_affine(self.scale_shape or (), affine, affine, dtype, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with all of `axes` -> y of the same shape"""
+        return F.normalization(
+            x,
+            self.weight,
+            self.bias,
+            self.axes,
+            self.num_groups,
+            self.eps,
+            self.compute_dtype,
+            backend=self.backend,
+        )
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"{self.scale_shape}, axes={self.axes}, num_groups={self.num_groups}, eps={self.eps}"
+
+
+def _axes(axes: Any) -> Any:
+    """A mask as it is, anything else as a tuple; the function says what is wrong with it."""
+    return tuple(axes) if isinstance(axes, Iterable) else axes

@@ -1,0 +1,77 @@
+"""LayerNorm and RMSNorm: statistics over the trailing axes, with parameters for each element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import minorm.functional as F
+from minorm.nn.norm.base import Affine, checked_shape
+from minorm.tensor import Tensor
+
+
+class LayerNorm(Affine):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (..., *normalized_shape), mean and var over those axes.
+
+    weight and bias have shape normalized_shape. See `F.layer_norm`.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = checked_shape("LayerNorm", "normalized_shape", normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.compute_dtype, self.backend = compute_dtype, backend
+        self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., *normalized_shape) -> y of the same shape"""
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **options)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch prints them."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(Affine):
+    """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), the mean over those axes.
+
+    weight has shape normalized_shape; eps=None is 1.2e-7, 2.2e-16 for float64. See `F.rms_norm`.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = checked_shape("RMSNorm", "normalized_shape", normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.compute_dtype, self.backend = compute_dtype, backend
+        self._add_affine(self.normalized_shape, elementwise_affine, False, dtype, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., *normalized_shape) -> y of the same shape"""
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **options)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch prints them."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

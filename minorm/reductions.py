@@ -1,0 +1,106 @@
+"""The reductions of a Tensor: sums, means, extremes over some of its axes."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple
+
+from minorm import autograd, devices
+from minorm.operators import Operators, as_float
+from minorm.ops import elementwise, reduction
+from minorm.ops.operands import reduced_axes
+from minorm.shapes import TensorT
+
+
+class Extreme(NamedTuple, Generic[TensorT]):
+    """What `x.max(dim)` and `x.min(dim)` return."""
+
+    values: TensorT
+    indices: TensorT
+
+
+class Reductions(Operators[TensorT], Generic[TensorT]):
+    """Sums, means, variances, extremes."""
+
+    __slots__ = ()
+
+    def sum(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The sum over `dim`: an axis, several, or None for all."""
+        return reduction.Sum.apply(self, axes=reduced_axes("sum", dim, self), keepdims=keepdim)
+
+    def mean(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The mean over `dim`: an axis, several, or None for all."""
+        return reduction.Mean.apply(as_float(self), axes=reduced_axes("mean", dim, self), keepdims=keepdim)
+
+    def var(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> TensorT:
+        """Variance over `dim`; divides by N - 1, or by N for unbiased=False."""
+        axes = reduced_axes("var", dim, self)
+        with autograd.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
+            mean = self.mean(axes, keepdim=True)
+        centred: Any = self - mean
+        squares = (centred * centred).sum(axes, keepdim)
+        count = self.numel() // max(1, squares.numel())
+        return squares / max(0, count - 1 if unbiased else count)
+
+    def std(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> TensorT:
+        """The square root of `var`; its gradient is 0 where all elements are equal."""
+        return elementwise.Root.apply(self.var(reduced_axes("std", dim, self), unbiased, keepdim))
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The largest element over `dim`; equal ones share the gradient."""
+        return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
+
+    def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The smallest element over `dim`; equal ones share the gradient."""
+        return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
+
+    def max(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The largest element; with `dim`, the pair (values, indices) along it."""
+        if dim is None:
+            axes = _filled("max", reduced_axes("max", None, self), self)
+            return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmax(dim, True), dim, keepdim)
+
+    def min(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The smallest element; with `dim`, the pair (values, indices) along it."""
+        if dim is None:
+            axes = _filled("min", reduced_axes("min", None, self), self)
+            return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmin(dim, True), dim, keepdim)
+
+    def _along(self, indices: TensorT, dim: int, keepdim: bool) -> Extreme[TensorT]:
+        values = self.gather(dim, indices)
+        return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
+        """The index of the first largest element along `dim`, or in the flattened tensor."""
+        return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
+        """The index of the first smallest element along `dim`, or in the flattened tensor."""
+        return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
+
+    def all(self) -> TensorT:
+        """True where every element is true."""
+        with devices.on_device_of(self.array):
+            return self.from_array(self.array.all())
+
+    def any(self) -> TensorT:
+        """True where at least one element is true."""
+        with devices.on_device_of(self.array):
+            return self.from_array(self.array.any())
+
+
+def _searched(operation: str, dim: int | None, x: Any) -> int | None:
+    """The axis along which an extreme is looked for, which must have elements; None for all of x."""
+    axes = _filled(operation, reduced_axes(operation, dim, x), x)
+    return None if dim is None or not axes else axes[0]
+
+
+def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
+    """The axes, if there are elements along all of them; else a ValueError."""
+    if not all(x.shape[axis] for axis in axes):
+        raise ValueError(
+            f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
+            f"{'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
+        )
+    return axes
