@@ -290,7 +290,9 @@ def correlate(Layout layout, x, w, b, y, buffer, bint transposed, Py_ssize_t ite
     c.plan, c.item, c.transposed = p, itemsize, transposed
     c.x = <const char*>address(x, itemsize, False, source_count(p))
     c.w = <const char*>address(w, itemsize, False, weight_count(p))
-    c.b = NULL if b is None else <const char*>address(b, itemsize, False, p.groups * p.outputs)
+    c.b = NULL
+    if b is not None:
+        c.b = <const char*>address(b, itemsize, False, p.groups * p.outputs)
     c.y = <char*>address(y, itemsize, True, result_count(p))
     c.weights = <char*>address(buffer, itemsize, True, correlate_buffer(layout, threads))
     c.scratch = c.weights + aligned(weight_count(p)) * itemsize
