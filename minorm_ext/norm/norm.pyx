@@ -38,15 +38,14 @@ cdef enum:
     ROW = 16  # elements that take as long as what a row or a column costs apart from its elements
 
 
-cdef int run(const Work* w, Job job, Py_ssize_t jobs) except -1 nogil:
-    """All jobs of a phase, on the threads."""
-    cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW)
-    if w.collected != NULL:  # that is fresh memory
-        cost *= 4
+cdef int run(const Work* w, Job job, Py_ssize_t jobs, bint shared=True) except -1 nogil:
+    """All jobs of a phase, on the threads; or on one, where they are brief."""
+    cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW) * (4 if w.collected != NULL else 1)  # fresh memory
+    cdef int threads = w.plan.threads if shared else 1
     cdef Py_ssize_t per_round = jobs
     if cost > SIGNAL_INTERVAL:
-        per_round = max(w.plan.threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
-    return parallel_for(job, w, 0, jobs, per_round, w.plan.threads)
+        per_round = max(threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
+    return parallel_for(job, w, 0, jobs, per_round, threads)
 
 
 cdef void* scratch(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
@@ -73,7 +72,7 @@ cdef int run_forward(Work* w) except -1 nogil:
     if w.moments:
         w.partial = <double*>scratch(all * w.plan.parts, size)
         run(w, moments_job, all * w.plan.parts)
-        parallel_for(merge_job, w, 0, all, all, 1)
+        run(w, merge_job, all, False)
     if w.apply:
         run(w, apply_job, all * w.plan.parts)
     return 0
@@ -102,11 +101,13 @@ cdef int run_backward(Work* w) except -1 nogil:
     else:
         if w.tally:
             run(w, sums_job, all * w.plan.parts)
-            parallel_for(combine_job, w, 0, all, all, 1)
-        if w.plan.parts_meet:
+            run(w, combine_job, all, False)
+        if w.dx.items == NULL and w.collected == NULL and w.row_params == NULL:
+            pass
+        elif w.plan.parts_meet:
             for w.part in range(w.plan.parts):
                 run(w, input_of_one_part_job, blocks)
-        elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
+        else:
             run(w, input_job, blocks * w.plan.parts)
     if w.collected != NULL:
         run(w, collect_job, w.plan.groups * pieces_to_collect(w))
