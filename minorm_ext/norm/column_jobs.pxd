@@ -10,8 +10,8 @@ from minorm_ext.norm.column_tiles cimport (
     tile_of,
 )
 from minorm_ext.norm.columns cimport (
-    WIDTH, Scratch, column_row, column_row_param, fetch_columns, guess_columns, merge_columns, moments_of_columns,
-    rows_from, sums_of_columns, turns,
+    WIDTH, Scratch, column_row, column_row_param, elements_in, fetch_columns, guess_columns, merge_columns,
+    moments_of_columns, rows_from, sums_of_columns,
 )
 from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
@@ -54,7 +54,7 @@ cdef inline void tile_moments(
     while row < end:
         moments_of_columns(
             &w.x, tile.data, &w.plan.nest, &tile.strip, row, min(row + w.plan.step, end), w.equation.centered,
-            turns(&tile.strip, first, row), origin, k, offset, m2,
+            elements_in(&tile.strip, first, row), origin, k, offset, m2,
         )
         row += w.plan.step
 
@@ -119,8 +119,8 @@ cdef inline void merge_part(
     const Work* w, const Tile* tile, Py_ssize_t part, double* all, const double* one
 ) noexcept nogil:
     """Merge a part into those before it."""
-    cdef double before = turns(&tile.strip, 0, first_row(w, tile, part))
-    cdef double after = turns(&tile.strip, 0, first_row(w, tile, part + 1))
+    cdef double before = elements_in(&tile.strip, 0, first_row(w, tile, part))
+    cdef double after = elements_in(&tile.strip, 0, first_row(w, tile, part + 1))
     merge_columns(tile.columns, before, all, all + w.plan.tile, after - before, one, one + w.plan.tile)
 
 
@@ -299,7 +299,7 @@ cdef inline void columns_backward(const real* type, const Work* w, Py_ssize_t jo
     if w.sum_g != NULL:
         sum_g = w.sum_g + tile.row
         sum_gx = w.sum_gx + tile.row
-    if w.tally:
+    if w.needs_sums:
         tile_sums(type, w, tile, 0, all, all + w.plan.tile)
         for part in range(1, w.plan.parts):
             tile_sums(type, w, tile, part, one, one + w.plan.tile)

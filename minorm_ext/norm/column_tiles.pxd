@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from minorm_ext.norm.columns cimport WIDTH, Scratch, Strip, repeat_columns
 from minorm_ext.norm.moments cimport Moments, merge, rstds_of, slope_of
-from minorm_ext.norm.work cimport ABSENT, Work, tally, tally_x
+from minorm_ext.norm.work cimport ABSENT, Work, partial_sums, partial_sums_x
 from minorm_ext.runtime.numbers cimport ceil_div, real
 from minorm_ext.simd.storage cimport fetch
 
@@ -137,9 +137,9 @@ cdef inline void tile_combine(
     cdef Scratch scratch
     cdef real* scale = <real*>&scratch
     cdef Py_ssize_t i, j
-    if w.tallies != NULL:
-        memcpy(tally(w, tile.row), dy, tile.columns * sizeof(double))
-        memcpy(tally_x(w, tile.row), dyx, tile.columns * sizeof(double))
+    if w.slot_sums != NULL:
+        memcpy(partial_sums(w, tile.row), dy, tile.columns * sizeof(double))
+        memcpy(partial_sums_x(w, tile.row), dyx, tile.columns * sizeof(double))
     if w.s != NULL and not w.plan.rows_differ:
         column_params(w, tile, <const real*>w.s, scale)
     else:

@@ -78,7 +78,7 @@ cdef inline ColumnRows rows_from(
     return rows
 
 
-cdef inline double turns(const Strip* strip, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+cdef inline double elements_in(const Strip* strip, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
     """How many elements of each column the rows first .. end - 1 hold."""
     cdef Py_ssize_t whole = (end - first) * strip.width
     return (whole - (strip.width - strip.last if end == strip.rows else 0)) // strip.kept
@@ -196,8 +196,8 @@ cdef inline void guess_columns(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, real* k
 ) noexcept nogil:
     """A guess of each column's mean: the middle of four elements from all over."""
-    cdef Py_ssize_t per = strip.width // strip.kept  # turns of a row
-    cdef Py_ssize_t all = <Py_ssize_t>turns(strip, 0, strip.rows)
+    cdef Py_ssize_t per = strip.width // strip.kept  # rows of a wide one
+    cdef Py_ssize_t all = <Py_ssize_t>elements_in(strip, 0, strip.rows)
     cdef real scratch[4 * WIDTH]
     cdef const real* p[4]
     cdef Py_ssize_t i, j, turn
@@ -249,7 +249,7 @@ cdef inline void moments_of_columns(
     cdef Scratch[2] scratches
     cdef real* a = <real*>&scratches[0]
     cdef real* q = <real*>&scratches[1]
-    cdef double n = turns(strip, first, end)
+    cdef double n = elements_in(strip, first, end)
     cdef double one = 1 / n
     cdef double share = n / (n + before)
     cdef double weight = before * share

@@ -34,19 +34,20 @@ from minorm_ext.simd.storage cimport Data, Type, size_of
 
 
 cdef enum:
-    SIGNAL_INTERVAL = 30_000_000  # elements between two looks at Ctrl-C
+    SIGNAL_INTERVAL = 30_000_000  # elements between two signal checks
     ROW = 16  # elements that take as long as what a row or a column costs apart from its elements
 
 
-cdef int run(const Work* w, Job job, Py_ssize_t jobs) except -1 nogil:
-    """All jobs of a phase, on the threads."""
+cdef int run(const Work* w, Job job, Py_ssize_t jobs, bint shared=True) except -1 nogil:
+    """All jobs of a phase, on the threads; or on one, where they are brief."""
     cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW)
-    if w.collected != NULL:  # that is fresh memory
-        cost *= 4
+    cdef int threads = w.plan.threads if shared else 1
     cdef Py_ssize_t per_round = jobs
+    if w.block_param_grads != NULL:  # that is fresh memory
+        cost *= 4
     if cost > SIGNAL_INTERVAL:
-        per_round = max(w.plan.threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
-    return parallel_for(job, w, 0, jobs, per_round, w.plan.threads)
+        per_round = max(threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
+    return parallel_for(job, w, 0, jobs, per_round, threads)
 
 
 cdef void* scratch(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
@@ -73,7 +74,7 @@ cdef int run_forward(Work* w) except -1 nogil:
     if w.moments:
         w.partial = <double*>scratch(all * w.plan.parts, size)
         run(w, moments_job, all * w.plan.parts)
-        parallel_for(merge_job, w, 0, all, all, 1)
+        run(w, merge_job, all, False)
     if w.apply:
         run(w, apply_job, all * w.plan.parts)
     return 0
@@ -91,24 +92,26 @@ cdef int run_backward(Work* w) except -1 nogil:
         w.sum_gx = w.own + w.plan.rows
     if params and w.plan.rows_differ:
         w.row_params = zeroed_sums(all * w.plan.depth)
-    elif w.tally and ((params and not w.plan.each) or not (columns or w.plan.short)):
-        w.tallies = <double*>scratch(2 * w.plan.rows * w.plan.slots, sizeof(double))
-    if w.tally and columns and not whole:
+    elif w.needs_sums and ((params and not w.plan.each) or not (columns or w.plan.short)):
+        w.slot_sums = <double*>scratch(2 * w.plan.rows * w.plan.slots, sizeof(double))
+    if w.needs_sums and columns and not whole:
         w.partial = <double*>scratch(all * w.plan.parts, 2 * w.plan.tile * sizeof(double))
-    if w.collected != NULL:
+    if w.block_param_grads != NULL:
         run(w, clear_job, pieces_to_clear(w))
     if whole:
         run(w, backward_job, blocks)
     else:
-        if w.tally:
+        if w.needs_sums:
             run(w, sums_job, all * w.plan.parts)
-            parallel_for(combine_job, w, 0, all, all, 1)
-        if w.plan.parts_meet:
+            run(w, combine_job, all, False)
+        if w.dx.items == NULL and w.block_param_grads == NULL and w.row_params == NULL:
+            pass
+        elif w.plan.parts_meet:
             for w.part in range(w.plan.parts):
                 run(w, input_of_one_part_job, blocks)
-        elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
+        else:
             run(w, input_job, blocks * w.plan.parts)
-    if w.collected != NULL:
+    if w.block_param_grads != NULL:
         run(w, collect_job, w.plan.groups * pieces_to_collect(w))
     elif params:
         add_up_params(w)
@@ -240,20 +243,20 @@ def backward(
     w.ds = parameter(&w, ds, True)
     w.db = parameter(&w, db, True)
     w.sums = origin
-    w.tally = origin == COMPUTE or (ds is not None and not w.plan.each and not w.plan.rows_differ)
+    w.needs_sums = origin == COMPUTE or (ds is not None and not w.plan.each and not w.plan.rows_differ)
     if sums is not None:
         w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE)
         w.sum_gx = w.sum_g + w.plan.rows
     if ds is not None and w.plan.each:
-        collected = empty(size_to_collect(&w), ds.dtype)
-        w.collected = parameter(&w, collected, True)
+        grads = empty(size_to_collect(&w), ds.dtype)
+        w.block_param_grads = parameter(&w, grads, True)
     try:
         with nogil:
             run_backward(&w)
     finally:
         free(w.own)
         free(w.partial)
-        free(w.tallies)
+        free(w.slot_sums)
         free(w.row_params)
         free(w.totals)
 

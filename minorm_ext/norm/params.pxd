@@ -6,12 +6,12 @@
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
 from minorm_ext.norm.plan cimport COLUMNS, all_tiles
-from minorm_ext.norm.work cimport Work, tally, tally_x
+from minorm_ext.norm.work cimport Work, partial_sums, partial_sums_x
 from minorm_ext.runtime.jobs cimport check_signals
 from minorm_ext.runtime.numbers cimport ceil_div
 
 cdef enum:
-    SUMS_AT_ONCE = 2_000_000  # between two looks at Ctrl-C
+    SUMS_AT_ONCE = 2_000_000  # between two signal checks
     SHARED = 16384            # sums, at least, where more than one thread adds up
 
 
@@ -34,7 +34,7 @@ cdef inline Py_ssize_t shares_of(const Work* w) noexcept nogil:
 
 
 cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
-    """Outer kept turns between two looks at Ctrl-C."""
+    """Outer kept turns between two signal checks."""
     return max(1, SUMS_AT_ONCE // (w.plan.nest.keep1.count * w.plan.slots))
 
 
@@ -80,8 +80,8 @@ cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
     """A share of the step that all are at: some inner turns of some outer ones. No row divides."""
     cdef const Work* w = <const Work*>task
     cdef const Nest* n = &w.plan.nest
-    cdef const double* dy = tally(w, 0)
-    cdef const double* dyx = tally_x(w, 0)
+    cdef const double* dy = partial_sums(w, 0)
+    cdef const double* dyx = partial_sums_x(w, 0)
     cdef Py_ssize_t job = w.share_step * w.shares + share
     cdef Py_ssize_t cuts = cuts_of_turn(w) * w.shares
     cdef Py_ssize_t first = n.keep1.count * (job % cuts) // cuts

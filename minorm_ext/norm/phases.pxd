@@ -13,7 +13,6 @@ from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport finish
 
 
-
 cdef inline Py_ssize_t in_memory_order(const Plan* p, Py_ssize_t index, Py_ssize_t beside) noexcept nogil:
     """Which part comes at this index: as memory has them, a part of all that lie beside each other, then the next."""
     if beside == 1:

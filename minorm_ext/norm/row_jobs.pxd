@@ -13,7 +13,7 @@ from minorm_ext.norm.statistics cimport (
     rows_statistics, store_rows_statistics, store_statistics, take_rows,
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at, to_next
-from minorm_ext.norm.work cimport Work, collected_by, first_member, last_member, param_at, row_of
+from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, view_at
 
@@ -56,7 +56,7 @@ cdef inline void short_backward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef Results results
     cdef Data x, dy, dx
     cdef Rows rows
-    cdef void* ds = collected_by(w, block)
+    cdef void* ds = block_param_grads_of(w, block)
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
@@ -92,13 +92,13 @@ cdef inline void rows_forward(const Work* w, Py_ssize_t block) noexcept nogil:
 
 cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef Py_ssize_t member, row, part
-    cdef void* ds = collected_by(w, block)
+    cdef void* ds = block_param_grads_of(w, block)
     if w.plan.short:
         short_backward(w, block)
         return
     for member in range(first_member(w, block), last_member(w, block)):
         row = row_of(w, block, member)
-        if w.tally:
+        if w.needs_sums:
             for part in range(w.plan.parts):
                 part_sums(w, row, part)
             row_sums(w, row)
@@ -128,7 +128,7 @@ cdef inline void rows_input(const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Py_ssize_t block = job // w.plan.parts
     cdef Py_ssize_t member
     for member in range(first_member(w, block), last_member(w, block)):
-        part_input(w, row_of(w, block, member), job % w.plan.parts, collected_by(w, block), 0)
+        part_input(w, row_of(w, block, member), job % w.plan.parts, block_param_grads_of(w, block), 0)
 
 
 # What blocks collect, where rows have a parameter for each element: ds and db.
@@ -148,7 +148,7 @@ cdef inline void clear_job(const void* task, Py_ssize_t piece) noexcept nogil:
     cdef const Work* w = <const Work*>task
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
-    memset(param_at(w, w.collected, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
+    memset(param_at(w, w.block_param_grads, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
 
 
 cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
@@ -171,6 +171,6 @@ cdef inline void collect_job(const void* task, Py_ssize_t job) noexcept nogil:
     while first < end:
         count = min(end - first, n - first % n)
         to = start + first // n * w.plan.nest.reduce0.param + first % n
-        add_collected(type, w.collected, at + first, 2 * pitch, w.plan.blocks, count, w.ds, to)
-        add_collected(type, w.collected, at + pitch + first, 2 * pitch, w.plan.blocks, count, w.db, to)
+        add_collected(type, w.block_param_grads, at + first, 2 * pitch, w.plan.blocks, count, w.ds, to)
+        add_collected(type, w.block_param_grads, at + pitch + first, 2 * pitch, w.plan.blocks, count, w.db, to)
         first += count

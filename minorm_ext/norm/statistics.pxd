@@ -12,7 +12,7 @@ from minorm_ext.norm.moments cimport (
 )
 from minorm_ext.norm.nest cimport Loop, Place, go_on, row_data, row_param
 from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, joined, runs_of
-from minorm_ext.norm.work cimport ABSENT, Work, param_at, param_value, tally, tally_x
+from minorm_ext.norm.work cimport ABSENT, Work, param_at, param_value, partial_sums, partial_sums_x
 from minorm_ext.simd.storage cimport Data, item, stage, staged_view
 
 
@@ -132,8 +132,8 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
     cdef double[CHUNK] dy_scratch
     cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
     cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
-    cdef double* sum_dy = tally(w, row)
-    cdef double* sum_dyx = tally_x(w, row)
+    cdef double* sum_dy = partial_sums(w, row)
+    cdef double* sum_dyx = partial_sums_x(w, row)
     cdef Py_ssize_t chunk
     cdef Runs runs
     cdef Span span
@@ -156,8 +156,8 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
 cdef inline void row_sums(const Work* w, Py_ssize_t row) noexcept nogil:
     """Add up the slots of a row, always in the same order, into sum_g and sum_gx."""
     cdef const void* s = w.s if not w.plan.each else NULL
-    cdef const double* sum_dy = tally(w, row)
-    cdef const double* sum_dyx = tally_x(w, row)
+    cdef const double* sum_dy = partial_sums(w, row)
+    cdef const double* sum_dyx = partial_sums_x(w, row)
     cdef double sum_g = 0
     cdef double sum_gx = 0
     cdef double scale
@@ -322,9 +322,9 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
         dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, False, rows.k,
         rows.d, sum, sum_x,
     )
-    if w.tallies != NULL:
-        memcpy(tally(w, rows.row), sum, rows.count * sizeof(double))
-        memcpy(tally_x(w, rows.row), sum_x, rows.count * sizeof(double))
+    if w.slot_sums != NULL:
+        memcpy(partial_sums(w, rows.row), sum, rows.count * sizeof(double))
+        memcpy(partial_sums_x(w, rows.row), sum_x, rows.count * sizeof(double))
     if w.s != NULL and not w.plan.each:
         for i in range(rows.count):
             scale = param_value(w, w.s, rows.param[i])

@@ -29,15 +29,15 @@ cdef struct Work:
     double* rstd
     bint moments           # which phases
     bint apply
-    bint tally             # backward: sum up dy and dy * (x - mean)
+    bint needs_sums        # backward: sum up dy and dy * (x - mean)
     Sums sums
     double* partial        # moments, or sums, of parts
-    double* tallies        # sum(dy) of every slot, then sum(dy * (x - mean))
+    double* slot_sums      # sum(dy) of every slot, then sum(dy * (x - mean))
     double* own            # memory of the next two, unless they are given, or NULL where a tile keeps them
     double* sum_g          # of each row
     double* sum_gx
     double* row_params     # columns that share parameters: ds and db of each tile and reduced row
-    void* collected        # rows with a parameter for each element: ds and db of each block
+    void* block_param_grads  # rows with a parameter for each element: ds and db of each block
     Py_ssize_t part        # of the rows that all threads are at, where parts must take turns
     Py_ssize_t shares      # of adding up ds and db: see params.pxd
     Py_ssize_t share_step
@@ -53,14 +53,14 @@ cdef inline double param_value(const Work* w, const void* params, Py_ssize_t at)
     return (<const float*>params)[at] if w.plan.single else (<const double*>params)[at]
 
 
-cdef inline double* tally(const Work* w, Py_ssize_t row) noexcept nogil:
+cdef inline double* partial_sums(const Work* w, Py_ssize_t row) noexcept nogil:
     """Where the sum(dy) of a row's slots begin."""
-    return w.tallies + row * w.plan.slots
+    return w.slot_sums + row * w.plan.slots
 
 
-cdef inline double* tally_x(const Work* w, Py_ssize_t row) noexcept nogil:
+cdef inline double* partial_sums_x(const Work* w, Py_ssize_t row) noexcept nogil:
     """Where their sum(dy * (x - mean)) begin."""
-    return w.tallies + (w.plan.rows + row) * w.plan.slots
+    return w.slot_sums + (w.plan.rows + row) * w.plan.slots
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
@@ -77,6 +77,6 @@ cdef inline Py_ssize_t last_member(const Work* w, Py_ssize_t block) noexcept nog
     return min(first_member(w, block) + w.plan.members_of_block, w.plan.members)
 
 
-cdef inline void* collected_by(const Work* w, Py_ssize_t block) noexcept nogil:
+cdef inline void* block_param_grads_of(const Work* w, Py_ssize_t block) noexcept nogil:
     """Where a block collects its ds, and w.plan.pitch further its db; NULL where it does not."""
-    return param_at(w, w.collected, block * 2 * w.plan.pitch)
+    return param_at(w, w.block_param_grads, block * 2 * w.plan.pitch)
