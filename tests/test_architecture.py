@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "autograd",
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
-    "optim": {"devices", "tensor", "kernels"},
+    "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
     "data": {"tensor", "random", "opening"},
     "tensorfile": {"atomic", "opening"},
     "checkpoint": {"devices", "tensor", "tensorfile", "atomic", "random", "kernels"},
