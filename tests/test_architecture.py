@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "devices",
         "functional",
         "joining",
+        "ops",
         "tensor",
         "running",
         "random",

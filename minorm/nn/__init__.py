@@ -55,7 +55,7 @@ from minorm.nn.norm import (
     Normalization,
     RMSNorm,
 )
-from minorm.nn.parameter import Parameter
+from minorm.nn.parameter import Buffer, Parameter
 from minorm.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -69,6 +69,12 @@ from minorm.nn.pooling import (
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
+    "lazy_layers": (
+        "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
+        "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
+        "LazyInstanceNorm2d LazyInstanceNorm3d"
+    ),
+    "summarizing": "summary",
     "attention": "MultiheadAttention",
     "channel_dropout": "Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
     "distances": "CosineSimilarity PairwiseDistance",
@@ -104,6 +110,21 @@ if TYPE_CHECKING:
     from minorm.nn.attention import MultiheadAttention
     from minorm.nn.channel_dropout import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
     from minorm.nn.distances import CosineSimilarity, PairwiseDistance
+    from minorm.nn.lazy_layers import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
+    )
     from minorm.nn.likelihoods import BCELoss, CTCLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, PoissonNLLLoss
     from minorm.nn.lookup import Bilinear, Embedding, EmbeddingBag
     from minorm.nn.margins import (
@@ -149,6 +170,7 @@ if TYPE_CHECKING:
     )
     from minorm.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
     from minorm.nn.smooth import CELU, GLU, SELU, LogSigmoid, Mish, Softmax2d, Softmin, Softsign, Tanhshrink
+    from minorm.nn.summarizing import summary
     from minorm.nn.transformer import (
         Transformer,
         TransformerDecoder,
