@@ -62,7 +62,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
     "data": {"tensor", "random", "opening"},
     "tensorfile": {"atomic", "opening"},
-    "checkpoint": {"devices", "tensor", "tensorfile", "atomic", "random", "kernels"},
+    "ptfile": NOTHING,
+    "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
     "config": {"devices", "driver", "kernels", "minorm_ext"},
     "onnx": {
         "devices",
