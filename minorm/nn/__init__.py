@@ -54,6 +54,7 @@ from minorm.nn.norm import (
     MeanVarianceNorm,
     Normalization,
     RMSNorm,
+    SyncBatchNorm,
 )
 from minorm.nn.parameter import Buffer, Parameter
 from minorm.nn.pooling import (

@@ -13,6 +13,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.kernels.select import backend, contiguous, cpu
+from minorm.ops.activation import log1p_exp
 from minorm.ops.elementwise import sign
 
 
@@ -116,7 +117,7 @@ class SoftCrossEntropy(Function):
         logp = backend(x).elementwise.log_softmax(wide(x), axis)
         if self.needs[0]:
             total = wide(q).sum(axis=axis, keepdims=True)
-            dx = dlosses * (np.exp(logp) * total - wide(q))
+            dx = dlosses * (backend(x).elementwise.exp(logp) * total - wide(q))
             if self.counted is not None:
                 dx = np.where(self.counted, dx, dx.dtype.type(0))
             dx = dx.astype(x.dtype, copy=False)
@@ -254,7 +255,7 @@ class BinaryCrossEntropy(Function):
 
 def softplus_of_minus(z):
     """log(1 + exp(-z))"""
-    return np.log1p(np.exp(-abs(z))) + np.maximum(-z, z.dtype.type(0))
+    return log1p_exp(-abs(z)) + np.maximum(-z, z.dtype.type(0))
 
 
 class LogOfProbabilities(Function):
