@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, tensorfile
+from minorm import devices, opening, ptfile, tensorfile
 from minorm.atomic import FilePath
 from minorm.kernels import select
 from minorm.mistakes import checked
@@ -30,9 +30,10 @@ MAX_DEPTH = 50
 
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
-    """Write Tensors or arrays by name to a safetensors file.
+    """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
 
-    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; nothing nested (`save_training`)
+    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples,
+                None, bools, numbers and texts, which `load` gives back (as `save_training` does; then no metadata)
     metadata    texts by name, for the file's header
 
     The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
@@ -42,6 +43,9 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     arrays = {}
     for name, value in state_dict.items():
         array = _array_of(value)
+        if array is None and metadata is None and isinstance(value, (dict, list, tuple, str, int, float, type(None))):
+            save_training(path, **state_dict)
+            return
         if array is None:
             raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
                             "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip
@@ -50,9 +54,32 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
 
 
 @checked
-def load(path: FilePath) -> dict[str, Tensor]:
-    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them."""
-    return {name: Tensor(array) for name, array in load_arrays(path).items()}
+def load(path: FilePath) -> Any:
+    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
+
+    What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
+    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does.
+    """
+    with opening.regular(path, "load") as file:
+        if ptfile.is_one(file):
+            return _with_tensors(ptfile.read(file, path))
+    arrays, metadata = tensorfile.read(path)
+    if TREE not in metadata:
+        return {name: Tensor(array) for name, array in arrays.items()}
+    try:
+        packed = json.loads(metadata[TREE])
+        return {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise ValueError(f"load: {path}: {error}") from None
+
+
+def _with_tensors(value: Any) -> Any:
+    """The nest with a Tensor for every array."""
+    if isinstance(value, np.ndarray):
+        return Tensor(value)
+    if isinstance(value, dict):
+        return {key: _with_tensors(item) for key, item in value.items()}
+    return type(value)(map(_with_tensors, value)) if isinstance(value, (list, tuple)) else value
 
 
 @checked

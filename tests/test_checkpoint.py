@@ -87,8 +87,8 @@ def test_loaded_arrays_can_be_changed_and_are_not_shared(tmp_path: Path) -> None
     assert array[0] == 0
 
 
-@pytest.mark.parametrize("value", [3, 0.5, "text", [1.0], {"w": np.zeros(2)}, None], ids=repr)
-def test_save_takes_arrays_only(tmp_path: Path, value: Any) -> None:
+@pytest.mark.parametrize("value", [{1}, len, b"bytes"], ids=repr)
+def test_save_takes_arrays_and_plain_containers_only(tmp_path: Path, value: Any) -> None:
     with pytest.raises(TypeError, match=r"save: 'x' is a \w+; expected a Tensor or an array.*save_training"):
         save({"x": value}, tmp_path / "f")
     assert not (tmp_path / "f").exists()

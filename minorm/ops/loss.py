@@ -256,3 +256,23 @@ class BinaryCrossEntropy(Function):
 def softplus_of_minus(z):
     """log(1 + exp(-z))"""
     return log1p_exp(-abs(z)) + np.maximum(-z, z.dtype.type(0))
+
+
+class LogOfProbabilities(Function):
+    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y; the logarithms end at -100."""
+
+    def forward(self, p, target):
+        self.p, self.target = p, target
+        y = wide(target)
+        return -(y * self.log(wide(p)) + (1 - y) * self.log(1 - wide(p))).astype(p.dtype, copy=False)
+
+    def backward(self, dy):
+        p, y = wide(self.p), wide(self.target)
+        dp = wide(dy) * (p - y) / np.maximum((1 - p) * p, p.dtype.type(1e-12)) if self.needs[0] else None
+        dtarget = wide(dy) * (self.log(1 - p) - self.log(p)) if self.needs[1] else None
+        return tuple(None if g is None else g.astype(dy.dtype, copy=False) for g in (dp, dtarget))
+
+    @staticmethod
+    def log(p):
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(p), p.dtype.type(-100))
