@@ -69,6 +69,7 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     **{f"Conv{n}d": (4, 6, 3) for n in (1, 2, 3)},
     **{f"ConvTranspose{n}d": (4, 6, 3) for n in (1, 2, 3)},
     **{f"BatchNorm{n}d": (4,) for n in (1, 2, 3)},
+    "SyncBatchNorm": (4,),
     **{f"InstanceNorm{n}d": (4, 1e-5, 0.9, True, True) for n in (1, 2, 3)},
 }
 
