@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple
 
-from minorm import autograd, devices
+from minorm import autograd, devices, dtypes
 from minorm.operators import Operators, as_float
 from minorm.ops import elementwise, reduction
 from minorm.ops.operands import operands, reduced_axes
@@ -97,15 +97,11 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """True where every element is true: along `dim`, or of all."""
-        axes = reduced_axes("all", dim, self)
-        with devices.on_device_of(self.array):
-            return self.from_array(self.array.astype(bool).all(axes, keepdims=keepdim))
+        return _truth(self, reduction.Min, reduced_axes("all", dim, self), keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """True where at least one element is true: along `dim`, or of all."""
-        axes = reduced_axes("any", dim, self)
-        with devices.on_device_of(self.array):
-            return self.from_array(self.array.astype(bool).any(axes, keepdims=keepdim))
+        return _truth(self, reduction.Max, reduced_axes("any", dim, self), keepdim, of_nothing=False)
 
 
 def _searched(operation: str, dim: int | None, x: Any) -> int | None:
@@ -126,3 +122,13 @@ def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
 
 def _cast(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.to(dtype)
+
+
+def _truth(x: Any, extreme: Any, axes: tuple[int, ...], keepdim: bool, of_nothing: bool) -> Any:
+    """The largest or smallest of whether each element is not 0: any and all, as operations that a trace sees."""
+    true = x if x.dtype == dtypes.bool else x != 0
+    if all(x.shape[axis] for axis in axes):
+        return extreme.apply(true.to(dtypes.uint8), axes=axes, keepdims=keepdim).to(dtypes.bool)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+    with devices.on_device_of(x.array):
+        return x.from_array(devices.namespace(x.array).full(shape, of_nothing))

@@ -69,7 +69,8 @@ DEVIATIONS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 # Compared elsewhere: without values, random, or the form in place alone.
 ELSEWHERE = {"empty", "empty_like", "new_empty", "normal", "normal/number_mean", "bernoulli", "multinomial", "zero_",
-             "uniform", "rand_like", "randn", "randn_like", "randint", "randint_like", "to", "data",              "normal/in_place"}  # fmt: skip
+             "uniform", "rand_like", "randn", "randn_like", "randint", "randint_like", "to", "data",
+             "normal/in_place"}  # fmt: skip
 
 
 def shared() -> list[str]:

@@ -208,7 +208,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         x = self.permute(*order, first, second)
         low, high = max(0, -offset), max(0, offset)
         steps = np.arange(max(0, min(x.shape[-2] - low, x.shape[-1] - high)))
-        return x[(..., steps + low, steps + high)]
+        places = (steps + low) * x.shape[-1] + steps + high
+        return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[(..., places)]
 
     def trace(self) -> TensorT:
         """The sum of the diagonal of a matrix."""

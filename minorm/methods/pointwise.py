@@ -224,7 +224,7 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
     def isfinite(self) -> TensorT:
         """True where x is a number and finite."""
         outside: Any = self.isnan()
-        return ~(outside | self.isinf())
+        return (outside | self.isinf()).logical_not()
 
     def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorT:
         """x with other numbers for NaN and the infinities; None stands for the largest number of x's type."""
@@ -282,6 +282,8 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
 
     def logical_not(self) -> TensorT:
         """True where x is 0."""
+        if self.array.dtype == dtypes.bool:
+            return stepwise.Stepwise.apply(self, step="logical_not")
         return self == 0
 
     def logical_and(self, other: Any) -> TensorT:
