@@ -1,8 +1,7 @@
 """Checkpoints are safetensors files: arrays by name, plus one JSON text for whatever is not an array. No pickle.
 
-`save` and `load` keep a `state_dict`, or a nest such as `{"net": state, "epoch": 3}`. `save_training` and
-`load_training` keep everything that a training run needs to go on with the same bits: any nest of dicts, lists,
-tuples, numbers, texts, arrays and Tensors. Its arrays become
+`save` and `load` keep a `state_dict`. `save_training` and `load_training` keep everything that a training run needs
+to go on with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays become
 entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in the
 file's metadata, in which `{"$array": name}` stands where an array was. Python's integers have no limit in it, so
 the 128-bit state of a random generator comes back exactly; a float is written with the digits that read back to
@@ -18,63 +17,72 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, tensorfile
+from minorm import devices, opening, ptfile, tensorfile
 from minorm.atomic import FilePath
 from minorm.kernels import select
 from minorm.mistakes import checked
 from minorm.tensor import Tensor
 from minorm.tensorfile import Array
 
-TREE = "minorm.tree"  # the metadata key of the JSON text of save_training
-NEST = "minorm.nest"  # and of save, where there is more than arrays by name
+TREE = "minorm.tree"  # the metadata key of the JSON text
 MAX_DEPTH = 50
 
 
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
-    """Write Tensors or arrays by name to a safetensors file.
+    """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
 
-    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or names to anything that is a
-                part of `save_training`: nested dicts and lists, numbers, texts, and objects with `state_dict()`
+    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples,
+                None, bools, numbers and texts, which `load` gives back (as `save_training` does; then no metadata)
     metadata    texts by name, for the file's header
 
     The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
     error, it stays as it was. A symbolic link stays one: the file it points at is replaced. What is on a GPU is written
     like what is on the CPU; nothing in the file tells where it was.
     """
-    found = {name: _array_of(value) for name, value in state_dict.items()}
-    arrays: dict[str, Array] = {name: array for name, array in found.items() if array is not None}
-    if len(arrays) < len(found):
-        arrays = {}
-        tree = {name: _pack(_state_of(v), name, arrays, MAX_DEPTH, "save") for name, v in state_dict.items()}
-        metadata = {**(metadata or {}), NEST: json.dumps(tree, separators=(",", ":"))}
+    arrays = {}
+    for name, value in state_dict.items():
+        array = _array_of(value)
+        if array is None and metadata is None and isinstance(value, (dict, list, tuple, str, int, float, type(None))):
+            save_training(path, **state_dict)
+            return
+        if array is None:
+            raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
+                            "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip
+        arrays[name] = array
     tensorfile.write(arrays, path, metadata)
 
 
 @checked
-def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True) -> dict[str, Any]:  # noqa: ARG001
-    """What `save` was given: the Tensors of a safetensors file by name, detached; `module.load_state_dict` takes them.
+def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001
+    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
-    They are on the CPU, or on the device that map_location names. weights_only is PyTorch's: code is never run here.
+    What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
+    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. Tensors are on the CPU, or on
+    the device that map_location names; weights_only is PyTorch's, as code never runs here.
     """
+    with opening.regular(path, "load") as file:
+        if ptfile.is_one(file):
+            return _placed(ptfile.read(file, path), map_location)
     arrays, metadata = tensorfile.read(path)
-    place = "cpu" if map_location is None else map_location
-    if NEST not in metadata:
-        return {name: Tensor(devices.to_device(array, place)) for name, array in arrays.items()}
+    if TREE not in metadata:
+        return _placed(arrays, map_location)
     try:
-        tree = _unpack(json.loads(metadata[NEST]), arrays, MAX_DEPTH + 1)
-    except (ValueError, RecursionError) as error:
+        packed = json.loads(metadata[TREE])
+        tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
+    except (ValueError, RecursionError, AttributeError) as error:
         raise ValueError(f"load: {path}: {error}") from None
-    return _moved(tree, place)
+    return tree if map_location is None else _placed(tree, map_location)
 
 
-def _moved(value: Any, device: Any) -> Any:
-    """The nest with its Tensors on this device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
+def _placed(value: Any, device: Any) -> Any:
+    """The nest with a Tensor for every array, on this device; None is where it is."""
+    if isinstance(value, (np.ndarray, Tensor)):
+        tensor = Tensor(value) if isinstance(value, np.ndarray) else value
+        return tensor if device is None else tensor.to(device)
     if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
-    return type(value)(_moved(item, device) for item in value) if isinstance(value, (list, tuple)) else value
+        return {key: _placed(item, device) for key, item in value.items()}
+    return type(value)([_placed(item, device) for item in value]) if isinstance(value, (list, tuple)) else value
 
 
 @checked
@@ -150,10 +158,10 @@ def _array_of(value: Any) -> Array | None:
 #     $float: "nan", "inf" or "-inf"
 
 
-def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int, operation: str = "save_training") -> Any:
+def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
     """`value` as JSON can hold it; its arrays go into `arrays` under dotted names."""
     if depth == 0:
-        raise ValueError(f"{operation}: {name} is nested more than {MAX_DEPTH} deep, or holds itself")
+        raise ValueError(f"save_training: {name} is nested more than {MAX_DEPTH} deep, or holds itself")
     if value is None or isinstance(value, bool) or type(value) in (int, str):
         return value
     if type(value) is float:
@@ -167,17 +175,17 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int, operation
         tag = "$tensor" if isinstance(value, Tensor) else "$array" if select.is_array(value) else "$scalar"
         return {tag: entry}
     if isinstance(value, (list, tuple)):
-        items = [_pack(item, f"{name}.{i}", arrays, depth - 1, operation) for i, item in enumerate(value)]
+        items = [_pack(item, f"{name}.{i}", arrays, depth - 1) for i, item in enumerate(value)]
         return items if isinstance(value, list) else {"$tuple": items}
     if isinstance(value, Mapping):
         for key in value:
             if key is not None and type(key) not in (str, int, float, bool):
-                raise TypeError(f"{operation}: {name} has the key {key!r}; expected str, int, float or bool")
-        packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1, operation) for key, item in value.items()}
+                raise TypeError(f"save_training: {name} has the key {key!r}; expected str, int, float or bool")
+        packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1) for key, item in value.items()}
         if all(isinstance(key, str) and not key.startswith("$") for key in packed):
             return packed
-        return {"$items": [[_pack(key, name, arrays, depth, operation), item] for key, item in packed.items()]}
-    raise TypeError(f"{operation}: {name} is a {type(value).__name__}; expected an object with state_dict(), "
+        return {"$items": [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
+    raise TypeError(f"save_training: {name} is a {type(value).__name__}; expected an object with state_dict(), "
                     "or dicts, lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a normalization will do, without doing it: its loops, its inner form, and the memory it must move.
+"""What a normalization will do, without doing it: its loops, the plan of the kernels, and the memory it must move.
 
     print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
 
@@ -36,8 +36,14 @@ FUNCTIONS = (
     family.mean_variance_norm,
     family.normalization,
 )
-UNITS = {"lanes": "the lanes of a tile take", "runs of all rows": "all rows take"}  # what goes on together
 TENSORS = {"weight", "bias", "scale", "running_mean", "running_var"}
+SCALES = ("weight", "scale")
+STORES = {
+    "cached": "into the cache",
+    "nt_rows": "around the cache, the whole lines of each row",
+    "nt_vectors": "around the cache, vector by vector",
+    "nt_gathered": "around the cache, gathered from some rows",
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Explanation:
     """How a call will run: print it, or read its attributes.
 
     nest          the loops; the copy's, where x is copied first
-    form          the inner loop: lanes, runs of all rows, rows or short rows, perhaps with a parameter for each element
+    plan          how the CPU kernels take them: the strategy, how the work is cut, which way results are stored
     equation      eps, centered, guard; None where the statistics are given
     forward       the phases of the forward pass
     backward      the phases of the backward pass, to all inputs that can have a gradient
@@ -68,7 +74,7 @@ class Explanation:
 
     title: str
     nest: Nest
-    form: str
+    plan: dict[str, Any]
     equation: Equation | None
     forward: tuple[Phase, ...]
     backward: tuple[Phase, ...]
@@ -77,6 +83,11 @@ class Explanation:
     stored: Any
     computed: Any
     copied: str | None
+
+    @property
+    def strategy(self) -> str:
+        """resident, streamed or columns: kernels/README.md says which loops these take, and why."""
+        return str(self.plan["strategy"])
 
     @property
     def in_cache(self) -> bool:
@@ -100,7 +111,9 @@ class Explanation:
         lines = [self.title, *(f"  {line}" for line in str(self.nest).splitlines())]
         lines += [f"  {self.equation}" if self.equation is not None else "  statistics are given"]
         lines += [f"  x is copied first: {self.copied}"] if self.copied is not None else []
-        lines += [f"  inner loop  {self.form}" + (f", in {self.computed}" if self.computed != self.stored else "")]
+        lines += [f"  {'strategy':10}  {_strategy(self.plan)}"]
+        lines += [f"  {'cut':10}  {_cut(self.plan)}", f"  {'results':10}  {STORES[self.plan['stores']]}"]
+        lines += [f"  {'computed':10}  in {self.computed}"] if self.computed != self.stored else []
         for name, phases in (("forward", self.forward), ("backward", self.backward)):
             for phase in phases:
                 again = " again" if phase.again else ""
@@ -108,7 +121,7 @@ class Explanation:
                 lines.append(f"  {name:10}  {phase.name:8}reads {' and '.join(phase.reads)}{again}{writes}")
                 name = ""
         if any(phase.again for phase in self.forward + self.backward):
-            unit = UNITS.get(self.form, "a row takes")
+            unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
             where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
             lines.append(f"  {'cache':10}  {unit} {amount(self.row_bytes)} of x and dy, {where}")
         lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
@@ -126,7 +139,7 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation:
-    """The loops, the inner form and the memory floor of function(x, *args, **options) for x of this shape
+    """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape
 
     function is one of the normalizations of minorm.functional; args and options are its own, with shapes in place of
     tensors. weight and bias that are not mentioned are there in their usual shape, None leaves them out; batch_norm
@@ -157,11 +170,13 @@ def explain(
         backward = watch.take()
     nest: Any = watch.nest
     computed = watch.dtype or dtypes.compute_type(x.dtype)
-    form, together = cpu.norm.form(nest, x.dtype, computed)
+    scale, bias = (any(arguments.get(name) is not None for name in names) for names in (SCALES, ("bias",)))
+    found = cpu.norm.plan_of(nest, x.dtype, computed, scale, bias)
+    together = found["together"] if found["strategy"] == "columns" else 1
     return Explanation(
         title=f"{function.__name__} of {'x'.join(map(str, shape))} {x.dtype}" + (", channels last" if last else ""),
         nest=nest,
-        form=form,
+        plan=found,
         equation=watch.equation,
         forward=forward,
         backward=backward,
@@ -179,6 +194,28 @@ def amount(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} bytes"
+
+
+def _strategy(plan: dict[str, Any]) -> str:
+    """Strategy, and the kind of rows."""
+    if plan["strategy"] == "columns":
+        return "columns"
+    return f"{plan['strategy']}: {'short' if plan['short'] else 'long'} rows, a parameter for {plan['parameters']}"
+
+
+def _cut(plan: dict[str, Any]) -> str:
+    """How the work is cut: what goes together, or the parts that threads may share."""
+    if plan["strategy"] == "columns":
+        fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
+        wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
+        return f"{_count(plan['together'], 'statistic')} side by side{fold}{wide}, {_count(plan['parts'], 'part')}"
+    if plan["short"]:
+        return f"{_count(plan['together'], 'row')} together"
+    return f"a row is {_count(plan['chunks'], 'chunk')} in {_count(plan['parts'], 'part')}"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _arguments(

@@ -30,7 +30,6 @@ _DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # what NumPy does in place, t
     elementwise.Sub: operator.isub,
     elementwise.Mul: operator.imul,
     elementwise.Div: operator.itruediv,
-    elementwise.Pow: operator.ipow,
     stepwise.FloorDivide: operator.ifloordiv,
     Remainder: operator.imod,
 }

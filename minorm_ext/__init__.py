@@ -2,7 +2,8 @@
 
 Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
-a wheel built on one machine runs at full speed on another. `machine` alone is compiled once: it is asked first.
+a wheel built on one machine runs at full speed on another. Two are compiled once, into `baseline`: `machine`, which is
+asked first, and `memory`, which computes nothing.
 `MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes.
 
 Kernels take their number of threads as an argument; the number itself lives in `machine`. At first it is the number of

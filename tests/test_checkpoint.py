@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import minorm as mn
 from minorm import dtypes, tensorfile
 from minorm.checkpoint import MAX_DEPTH, TREE, load, load_arrays, load_metadata, load_training, save, save_training
 from minorm.tensor import Tensor
@@ -88,9 +87,9 @@ def test_loaded_arrays_can_be_changed_and_are_not_shared(tmp_path: Path) -> None
     assert array[0] == 0
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", print], ids=repr)
-def test_save_names_what_it_cannot_keep(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(TypeError, match=r"save: x is a \w+; expected an object with state_dict"):
+@pytest.mark.parametrize("value", [{1}, len, b"bytes"], ids=repr)
+def test_save_takes_arrays_and_plain_containers_only(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"save: 'x' is a \w+; expected a Tensor or an array.*save_training"):
         save({"x": value}, tmp_path / "f")
     assert not (tmp_path / "f").exists()
 
@@ -289,20 +288,3 @@ def test_broken_bytes_of_a_training_state(tmp_path: Path, data: st.DataObject) -
     path.write_bytes(content)
     with suppress(ValueError):
         load_training(path)
-
-
-def test_save_keeps_a_nest_and_load_gives_it_back(tmp_path: Path) -> None:
-    model = mn.nn.Linear(2, 3)
-    optimizer = mn.optim.Adam(model.parameters(), lr=0.1)
-    model(mn.ones(1, 2)).sum().backward()
-    optimizer.step()
-    given = {"net": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": 0.9, "x": mn.ones(2)}
-    path = tmp_path / "checkpoint.pt"
-    mn.save(given, path)
-    found = mn.load(path, map_location="cpu", weights_only=True)
-    assert list(found) == list(given)
-    assert (found["epoch"], found["best"], found["x"].tolist()) == (3, 0.9, [1.0, 1.0])
-    twin = mn.nn.Linear(2, 3)
-    twin.load_state_dict(found["net"])
-    assert twin.weight.equal(model.weight)
-    mn.optim.Adam(twin.parameters()).load_state_dict(found["optimizer"])

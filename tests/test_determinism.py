@@ -1,4 +1,4 @@
-"""The same bits for 1, 2, 3 and 4 threads, whatever the number of BLAS threads, and on every repeat.
+"""The same bits for 1, 2, 3 and 4 threads, whatever the number of BLAS threads, on every repeat and instruction set.
 
 One test drives every operation with floats, forward and backward. A case is a function of Tensors and the shapes of
 its arguments; what is compared is every byte of its results and of all gradients.
@@ -16,9 +16,11 @@ import threadpoolctl
 
 import minorm as mn
 import minorm.functional as F
+import minorm_ext
 from minorm import models, nn, optim, trace
 from minorm.autograd import Function
 from minorm.ops import activation, convolution, loss, matmul, normalization, pooling, reduction, response
+from tests.levels import at_level
 
 Shapes = list[tuple[int, ...]]
 CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {}
@@ -201,11 +203,11 @@ for how in ("mean", "sum", "none"):
     case(f"l1_loss, {how}", lambda x, y, r=how: F.l1_loss(x, y, reduction=r), (300, 1000), (300, 1000))
 case("smooth_l1_loss", F.smooth_l1_loss, (300, 1000), (300, 1000))
 case("nll_loss", lambda x: F.nll_loss(F.log_softmax(x, 1), classes(len(x), 100)), (5000, 100))
-case("cross_entropy of probabilities", lambda x: F.cross_entropy(x, mn.full(x.shape, 0.1)), (9000, 10))
+case("cross_entropy of probabilities", lambda x: F.cross_entropy(x, mn.full(x.shape, 0.1, dtype=x.dtype)), (9000, 10))
 case("cross_entropy of images", lambda x: F.cross_entropy(x, mn.zeros(8, 30, 30, dtype=mn.int64)), (8, 20, 30, 30))
 case(
     "binary_cross_entropy_with_logits",
-    lambda x: F.binary_cross_entropy_with_logits(x, mn.full(x.shape, 0.3)),
+    lambda x: F.binary_cross_entropy_with_logits(x, mn.full(x.shape, 0.3, dtype=x.dtype)),
     (300, 1000),
 )
 
@@ -246,6 +248,21 @@ case("vector times matrix", mn.matmul, (900,), (900, 1000))
 def test_threads_change_no_bit(name: str) -> None:
     function, shapes = CASES[name]
     assert len({run(function, shapes) for _ in settings()}) == 1
+
+
+BY_MULTIPLY_ADDS = ("conv", "linear", "matmul", "dot product", "matrix times", "vector times")
+
+
+@pytest.mark.skipif(len(minorm_ext.levels()) == 1, reason="one level here")
+@pytest.mark.parametrize("dtype", [mn.float32, mn.float16, mn.bfloat16, mn.float64], ids=str)
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(BY_MULTIPLY_ADDS)])
+def test_instruction_sets_change_no_bit(name: str, dtype: Any) -> None:
+    function, shapes = CASES[name]
+    found = set()
+    for level in minorm_ext.levels():
+        with at_level(level):
+            found.add(run(function, shapes, dtype))
+    assert len(found) == 1
 
 
 ADDING_UP = (activation, convolution, loss, matmul, normalization, pooling, reduction, response)
@@ -290,10 +307,10 @@ def test_fifty_repeats_give_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["batch_norm, images", "conv2d, 3x3", "linear 128x800x500", "max_pool2d"])
-def test_more_threads_than_stretches_of_jobs_change_no_bit(name: str) -> None:
+def test_more_threads_than_ranges_of_jobs_change_no_bit(name: str) -> None:
     function, shapes = CASES[name]
     found = set()
-    for threads in (1, 150):  # minorm_ext/runtime/jobs.pxd deals out 128
+    for threads in (1, 150):  # minorm_ext/runtime/jobs.h has 128 ranges
         mn.set_num_threads(threads)
         found.add(run(function, shapes))
     assert len(found) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import minorm.functional as F
 from minorm.explain import CACHE, FUNCTIONS, Phase
 
 README = Path(mn.__file__).parent / "kernels" / "README.md"
+SOURCES = README.parents[2] / "minorm_ext" / "norm"
 
 LOOPS: list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], Any, Any]] = [
     (F.batch_norm, (32, 64, 56, 56), (), {}, [(64, 3136, 1)], [(32, 200704, 0), (3136, 1, 0)]),
@@ -53,20 +55,75 @@ def test_passes_over_memory() -> None:
         row = mn.explain(function, shape, *([] if argument is None else [argument]))
         assert row.in_cache
         assert row.passes == 5
-    assert mn.explain(F.batch_norm, (100_000, 64)).passes == 8  # the lanes of a tile are taken together
+    assert mn.explain(F.batch_norm, (100_000, 64)).passes == 8  # the columns of a tile are taken together
     assert mn.explain(F.layer_norm, (4, 300_000), 300_000).passes == 8
 
 
-def test_inner_forms() -> None:
-    assert mn.explain(F.batch_norm, (32, 64, 56, 56)).form == "rows"
-    assert mn.explain(F.instance_norm, (8, 16, 4, 4)).form == "short rows"
-    assert mn.explain(F.layer_norm, (8, 100_000), 100_000).form == "rows, a parameter for each element"
-    assert mn.explain(F.batch_norm, (64, 10)).form == "lanes"
-    assert mn.explain(F.batch_norm, (8, 512, 7, 7)).form == "rows"
-    far = mn.explain(F.batch_norm, (256, 512, 7, 7))
-    assert far.form == "runs of all rows"
-    assert far.passes == 8
-    assert "all rows take 51.4 MB of x and dy" in str(far)
+def test_strategies_on_both_sides_of_each_condition() -> None:
+    at_most, more = mn.explain(F.batch_norm, (80, 16, 32, 32)), mn.explain(F.batch_norm, (81, 16, 32, 32))
+    assert at_most.nbytes == 5 << 20
+    assert (at_most.strategy, more.strategy) == ("resident", "streamed")
+    assert (at_most.plan["stores"], more.plan["stores"]) == ("cached", "nt_rows")
+    assert "results     around the cache, the whole lines of each row" in str(more)
+    table = mn.explain(F.batch_norm, (64, 10))
+    assert table.strategy == "columns"
+    assert "cut         10 statistics side by side, 25 rows as one, 1 part" in str(table)
+    short = mn.explain(F.instance_norm, (8, 16, 4, 4))
+    assert short.plan["short"]
+    assert short.plan["parameters"] == "each row"
+    long = mn.explain(F.layer_norm, (8, 100_000), 100_000)
+    assert not long.plan["short"]
+    assert long.plan["chunks"] == 25
+    assert "resident: long rows, a parameter for each element" in str(long)
+    assert mn.explain(F.group_norm, (8, 64, 56, 56), 8).plan["parameters"] == "each run"
+    biased = mn.explain(F.normalization, (6000, 256), axes=(1,), bias=(1, 256))
+    assert biased.plan["stores"] == "nt_rows"  # the loop that keeps parameters in registers takes a scale
+    assert mn.explain(F.layer_norm, (20480, 100), 100, dtype="float64").plan["stores"] == "nt_gathered"
+
+
+def _table(heading: str) -> list[list[str]]:
+    """The rows of the table in the README that begins with this row."""
+    lines = README.read_text("utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(heading))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().strip("`") for cell in line.removeprefix("|").removesuffix("|").split("|")])
+    return rows
+
+
+def _planned(code: str) -> tuple[str, str, str]:
+    plan = eval(f"mn.explain({code})", {"mn": mn, "F": F}).plan
+    rows = {True: "short", False: "long", None: ""}[plan.get("short")]
+    return plan["strategy"], rows, plan["stores"]
+
+
+STRATEGIES = _table("| x and its rows |")
+
+
+@pytest.mark.parametrize("row", STRATEGIES, ids=lambda row: f"{row[1]}, {row[3]}, {row[5]}")
+def test_the_table_of_the_readme_is_what_the_plan_says(row) -> None:
+    _, strategy, rows, results, file, example, other = row
+    assert _planned(example) == (strategy, rows, results)
+    assert _planned(other) != (strategy, rows, results)
+    assert (SOURCES / file).exists()
+
+
+def test_the_table_of_the_readme_has_every_strategy_and_every_way_to_store() -> None:
+    plan = (SOURCES / "plan.pxd").read_text("utf-8")
+    for name, column in (("Strategy", 1), ("StorePath", 3)):
+        members = re.search(rf"cdef enum {name}:[^\n]*\n((?: +\w+ .*\n)+)", plan)
+        assert members is not None
+        found = {word.lower() for word in re.findall(r"^ +([A-Z_]+)\b", members[1], re.MULTILINE)}
+        assert found == {row[column] for row in STRATEGIES}
+
+
+@pytest.mark.parametrize("row", _table("| | file | function |"), ids=lambda row: f"{row[1]}: {row[2]}")
+def test_the_route_of_the_readme_names_functions_that_are_there(row) -> None:
+    _, file, function, _ = row
+    text = (README.parents[2] / file).read_text("utf-8")
+    assert re.search(rf"^(cdef .*|def |static .*NAME\(){function}\b", text, re.MULTILINE), f"{file} has no {function}"
 
 
 def test_statistics_that_are_given_take_one_phase_forward() -> None:

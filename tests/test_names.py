@@ -18,7 +18,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="PyTorch's samples import it; it comes with the extra dev")
 
-from tests.twins import samples  # noqa: E402  it imports PyTorch's tests
+from tests.twins import operations as samples  # noqa: E402  it imports PyTorch's tests
 
 COUNT = 3_700  # comparisons that the samples make, at least
 EACH = 40  # samples of an operation in float64; half as many in int64 and in bool

@@ -422,14 +422,14 @@ def test_other_formats_are_named_and_never_run(tmp_path: Path, case: str) -> Non
     for reader in (mn.load, read):
         with pytest.raises(ValueError) as caught:
             reader(path)
-        assert str(caught.value).startswith(f"load: {path}: {message}")
+        said = "it asks for " if case == "PyTorch" and reader is mn.load else message  # test_ptfile.py
+        assert str(caught.value).startswith(f"load: {path}: {said}")
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-def test_what_pytorch_writes_is_named_and_the_advice_works(tmp_path: Path, zipped: bool) -> None:
+def test_what_old_pytorch_writes_is_named_and_the_advice_works(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path, theirs, ours = tmp_path / "model.pt", torch.nn.Linear(3, 2), mn.nn.Linear(3, 2)
-    torch.save(theirs.state_dict(), path, _use_new_zipfile_serialization=zipped)
+    torch.save(theirs.state_dict(), path, _use_new_zipfile_serialization=False)
     with pytest.raises(ValueError, match="this is a file of PyTorch") as caught:
         mn.load(path)
     advice = str(caught.value).partition("hand its arrays to ")[2]

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 import minorm
 from minorm.cli import check, convert, demo, export, labs, train
+from minorm.cli.errors import EXPECTED
 from minorm.startup import INTERRUPTED, startup
-
-EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError, MemoryError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -92,6 +92,8 @@ def _plain(report: Report) -> dict[str, Any]:
         "multiplications": report.multiplications,
         "layers": [_layer(layer) for layer in report.layers],
         "folded": found.folded,
+        "twice": found.twice,
+        "merged": found.merged,
         "cuts": list(found.cuts),
         "nodes": [dataclasses.asdict(row) for row in found.rows],
         "weights": [dataclasses.asdict(weight) for weight in found.weights],

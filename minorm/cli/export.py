@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
     parser.add_argument("--out", default="model.onnx", metavar="FILE", help="default model.onnx")
-    parser.add_argument("--opset", type=int, metavar="N", help="default: the newest that onnxruntime runs")
+    parser.add_argument("--opset", type=int, metavar="N", help="default: 26, which every onnxruntime from 1.25 on runs")
     parser.add_argument(
         "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
     )

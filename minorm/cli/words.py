@@ -74,10 +74,27 @@ def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
             f"BatchNorm was folded into {count} when the model was exported: it is no layer any more, and does not "
             "train. To keep it, export with training=TrainingMode.PRESERVE, or with dynamo=True, optimize=False"
         ] = found.folded
+    if found.twice:
+        names, others = [*found.twice], [*found.twice.values()]
+        where[
+            f"The exporter wrote {quoted(others)} a second time, as {quoted(names)}: where the network ties them, they "
+            "train apart here"
+        ] = [bare(n.name, n.operator) for n in found.nodes if set(names) & set(n.inputs)]
+    if found.merged:
+        where[
+            f"The exporter wrote weights of several modules once, as {quoted([*found.merged])}: they were equal, and "
+            "train as one here"
+        ] = [bare(n.name, n.operator) for n in found.nodes if set(found.merged) & set(n.inputs)]
     told: dict[tuple[str, ...], list[str]] = {}
     for sentence, nodes in where.items():
         told.setdefault(tuple(nodes), []).append(sentence)
     return told
+
+
+def quoted(names: Sequence[str]) -> str:
+    """'a', 'b', 'c' and 2 more."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more
 
 
 def listed(nodes: Sequence[str]) -> str:

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from minorm.data.cifar import load_cifar10
 from minorm.data.collate import default_collate
-from minorm.data.dataset import ArrayDataset, Subset, random_split
+from minorm.data.dataset import ArrayDataset, ConcatDataset, Subset, TensorDataset, random_split
 from minorm.data.digits import load_digits, split_digits
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
+from minorm.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from minorm.data.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip
 
 __all__ = [
     "ArrayDataset",
+    "BatchSampler",
     "Compose",
+    "ConcatDataset",
     "DataLoader",
     "Normalize",
     "RandomCrop",
     "RandomHorizontalFlip",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
     "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
     "default_collate",
     "load_cifar10",
     "load_digits",

@@ -69,6 +69,15 @@ def tensors(batch: Any) -> Any:
     return batch if isinstance(batch, (Tensor, *TEXT)) else Tensor(np.asarray(batch))
 
 
+def without_rows(batch: Any) -> Any:
+    """A batch of no samples, of the form of this one: the share of a rank for which none is left."""
+    if isinstance(batch, Mapping):
+        return _mapping_like(batch, {key: without_rows(part) for key, part in batch.items()})
+    if isinstance(batch, PARTS) and not (isinstance(batch, list) and isinstance(batch[0], (numbers.Number, *TEXT))):
+        return _parts_like(batch, [without_rows(part) for part in batch])
+    return batch[:0]
+
+
 def _parts_like(example: Any, parts: list[Any]) -> Any:
     """The parts as a list, a tuple or a named tuple, as the example is."""
     if hasattr(example, "_fields"):

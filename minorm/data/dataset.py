@@ -7,12 +7,13 @@ That one method is what keeps the DataLoader out of a Python loop over samples.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import dtypes, random
 from minorm.data.collate import stacked
 from minorm.mistakes import Checked
 
@@ -54,6 +55,37 @@ class ArrayDataset(Checked):
         return tuple(entries)
 
 
+class TensorDataset(ArrayDataset):
+    """Tensors of one length, sample by sample: `dataset[i]` is the tuple of the i-th entries, as Tensors."""
+
+    def __init__(self, *tensors: Any) -> None:
+        super().__init__(*tensors)
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+class ConcatDataset(Checked):
+    """Several datasets, one after the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset: datasets is empty; expected at least one")
+        self.cumulative_sizes = np.cumsum([len(dataset) for dataset in self.datasets]).tolist()
+
+    def __len__(self) -> int:
+        return int(self.cumulative_sizes[-1])
+
+    def __getitem__(self, index: int) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ConcatDataset: index {index} is out of range; it has {len(self)} samples")
+        place = index % len(self)
+        which = bisect_right(self.cumulative_sizes, place)
+        return self.datasets[which][place - (self.cumulative_sizes[which - 1] if which else 0)]
+
+
 class Subset(Checked):
     """Some samples of another dataset, in the order of `indices`."""
 
@@ -76,13 +108,36 @@ class Subset(Checked):
         return read_batch(self.dataset, self.indices[indices])
 
 
-def random_split(dataset: Any, fraction: float, seed: int) -> tuple[Subset, Subset]:
-    """Two Subsets, a random `fraction` of the samples and the rest; the same ones for the same seed."""
+def random_split(
+    dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
+) -> Any:
+    """Subsets of these lengths, drawn at random: a list of ints whose sum is len(dataset), or of shares of 1.
+
+    Or two Subsets, a random `fraction` of the samples and the rest, each in the dataset's order; the same ones for the
+    same `seed`.
+    """
+    if isinstance(lengths, (list, tuple)):
+        return _split(dataset, list(lengths), generator)
+    fraction = lengths if fraction is None else fraction
+    seed = generator if seed is None else seed
     if not 0 <= fraction <= 1:
         raise ValueError(f"random_split: fraction={fraction}; expected a number from 0 to 1")
     order = np.random.default_rng(seed).permutation(len(dataset))
     first = round(len(dataset) * fraction)
     return Subset(dataset, np.sort(order[:first])), Subset(dataset, np.sort(order[first:]))
+
+
+def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
+    count = len(dataset)
+    if all(isinstance(n, float) for n in lengths) and abs(sum(lengths) - 1) < 1e-6:
+        lengths = [int(count * share) for share in lengths]
+        for i in range(count - sum(lengths)):  # what rounding left over, one each, as in PyTorch
+            lengths[i % len(lengths)] += 1
+    if sum(lengths) != count or min(lengths, default=0) < 0:
+        raise ValueError(f"random_split: lengths are {lengths}; expected their sum to be {count}, the dataset's length")
+    order = (generator or random.generator()).permutation(count)
+    ends = np.cumsum(lengths).tolist()
+    return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 
 
 def read_batch(dataset: Any, indices: Array) -> Any:

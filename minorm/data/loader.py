@@ -3,6 +3,9 @@
 Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
 from (seed, epoch), the transforms of one batch from one made from (seed, epoch, batch). Nothing else is remembered,
 so a run that stops anywhere goes on with the batches it would have seen.
+
+The ranks of a distributed run share each batch: every one draws the order of the whole epoch, as any of them would, and
+takes its rows. So all have the same number of steps, and no sample is left out or seen twice.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minorm import random
-from minorm.data.collate import tensors
+from minorm.data.collate import tensors, without_rows
 from minorm.data.dataset import Array, read_batch
 from minorm.data.transforms import Transform
 from minorm.mistakes import Checked
@@ -31,6 +34,8 @@ class DataLoader(Checked):
                 samples must not be dicts then
     seed        decides every order and transform; without it, it is drawn from `generator`, or from the generator
                 that `manual_seed` sets
+    shard       (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
+                n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
     training step and the next batch. After `load_state_dict` the next `iter` goes on from there.
@@ -45,6 +50,7 @@ class DataLoader(Checked):
         transform: Transform | None = None,
         seed: int | None = None,
         generator: np.random.Generator | None = None,
+        shard: tuple[int, int] = (0, 1),
     ) -> None:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise TypeError(
@@ -61,6 +67,13 @@ class DataLoader(Checked):
             raise TypeError(
                 f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)"
             )
+        rank, size = _check_shard(shard)
+        if size > 1 and seed is None and (shuffle or transform is not None):
+            raise ValueError(
+                f"DataLoader: shard={shard} with {'shuffle=True' if shuffle else 'a transform'} and seed=None: each "
+                "rank would draw another order; expected a seed"
+            )
+        self.shard = (rank, size)
         self.dataset = dataset
         self.batch_size = int(batch_size)
         self.shuffle = shuffle
@@ -85,12 +98,21 @@ class DataLoader(Checked):
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         order = self._order(epoch)
         for index in range(first, len(self)):
-            batch = read_batch(self.dataset, order[index * self.batch_size : (index + 1) * self.batch_size])
+            whole = order[index * self.batch_size : (index + 1) * self.batch_size]
+            mine = self._rows(whole)
+            batch = read_batch(self.dataset, mine if len(mine) else whole[:1])  # any sample shows the batch's form
             if self.transform is not None:
-                batch = self._transformed(batch, np.random.default_rng((self.seed, epoch, index)))
+                rank, size = self.shard
+                stream = (self.seed, epoch, index, rank) if size > 1 else (self.seed, epoch, index)
+                batch = self._transformed(batch, np.random.default_rng(stream))
             self._place = (epoch, index + 1)
-            yield tensors(batch)
+            yield tensors(batch if len(mine) else without_rows(batch))
         self._place = (epoch + 1, 0)
+
+    def _rows(self, indices: Array) -> Array:
+        """This rank's share of a batch."""
+        rank, size = self.shard
+        return indices[len(indices) * rank // size : len(indices) * (rank + 1) // size]
 
     def _order(self, epoch: int) -> Array:
         count = len(self.dataset)
@@ -143,3 +165,10 @@ class DataLoader(Checked):
         self.seed = int(state["seed"])
         epoch, batch = int(state["epoch"]), int(state["batch"])
         self._place = self._next = (epoch, batch) if batch < len(self) else (epoch + 1, 0)
+
+
+def _check_shard(shard: Any) -> tuple[int, int]:
+    whole = isinstance(shard, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shard)
+    if not whole or len(shard) != 2 or not 0 <= shard[0] < shard[1]:
+        raise ValueError(f"DataLoader: shard={shard!r}; expected (rank, size) with 0 <= rank < size")
+    return int(shard[0]), int(shard[1])

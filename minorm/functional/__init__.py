@@ -3,6 +3,11 @@
 import minorm.functional as F
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minorm import lazy
 from minorm.functional.activation import (
     elu,
     gelu,
@@ -60,3 +65,90 @@ from minorm.functional.pooling import (
     max_pool3d,
 )
 from minorm.functional.response import local_response_norm, normalize
+
+# What is loaded when it is asked for, by the module that has it.
+LATER = {
+    "attention": "scaled_dot_product_attention",
+    "ctc": "ctc_loss",
+    "distances": "cosine_similarity pairwise_distance pdist",
+    "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
+    "likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
+    "linear": "bilinear",
+    "lookup": "embedding embedding_bag one_hot",
+    "margins": (
+        "cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss multilabel_margin_loss "
+        "multilabel_soft_margin_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss"
+    ),
+    "padding": "pad",
+    "piecewise": "hardshrink hardtanh prelu rrelu softshrink threshold",
+    "rearranging": "channel_shuffle fold native_channel_shuffle pixel_shuffle pixel_unshuffle unfold",
+    "resizing": "interpolate upsample upsample_bilinear upsample_nearest",
+    "sampling": "affine_grid grid_sample",
+    "smooth": "celu glu gumbel_softmax logsigmoid mish selu softmin softsign tanhshrink",
+    "volumes": (
+        "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool1d lp_pool2d lp_pool3d "
+        "max_unpool1d max_unpool2d max_unpool3d"
+    ),
+}
+__getattr__, __dir__ = lazy.names(__name__, LATER)
+
+if TYPE_CHECKING:
+    from minorm.functional.attention import scaled_dot_product_attention
+    from minorm.functional.ctc import ctc_loss
+    from minorm.functional.distances import cosine_similarity, pairwise_distance, pdist
+    from minorm.functional.dropout import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+    from minorm.functional.likelihoods import (
+        binary_cross_entropy,
+        gaussian_nll_loss,
+        huber_loss,
+        kl_div,
+        poisson_nll_loss,
+    )
+    from minorm.functional.linear import bilinear
+    from minorm.functional.lookup import embedding, embedding_bag, one_hot
+    from minorm.functional.margins import (
+        cosine_embedding_loss,
+        hinge_embedding_loss,
+        margin_ranking_loss,
+        multi_margin_loss,
+        multilabel_margin_loss,
+        multilabel_soft_margin_loss,
+        soft_margin_loss,
+        triplet_margin_loss,
+        triplet_margin_with_distance_loss,
+    )
+    from minorm.functional.padding import pad
+    from minorm.functional.piecewise import hardshrink, hardtanh, prelu, rrelu, softshrink, threshold
+    from minorm.functional.rearranging import (
+        channel_shuffle,
+        fold,
+        native_channel_shuffle,
+        pixel_shuffle,
+        pixel_unshuffle,
+        unfold,
+    )
+    from minorm.functional.resizing import interpolate, upsample, upsample_bilinear, upsample_nearest
+    from minorm.functional.sampling import affine_grid, grid_sample
+    from minorm.functional.smooth import (
+        celu,
+        glu,
+        gumbel_softmax,
+        logsigmoid,
+        mish,
+        selu,
+        softmin,
+        softsign,
+        tanhshrink,
+    )
+    from minorm.functional.volumes import (
+        adaptive_avg_pool3d,
+        adaptive_max_pool1d,
+        adaptive_max_pool2d,
+        adaptive_max_pool3d,
+        lp_pool1d,
+        lp_pool2d,
+        lp_pool3d,
+        max_unpool1d,
+        max_unpool2d,
+        max_unpool3d,
+    )

@@ -1,4 +1,4 @@
-"""The linear layer as a function."""
+"""The linear layer as a function, and the bilinear one."""
 
 from __future__ import annotations
 
@@ -27,3 +27,25 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"linear: bias has shape {bias.shape}; expected {weight.shape[:1]}, one number an output")
     return Linear.apply(x, weight, bias)
+
+
+@trace.operation
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]
+
+    input1 (..., in1), input2 (..., in2), weight (out, in1, in2), bias (out) or None; y (..., out).
+    """
+    floats("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
+    if (
+        weight.ndim != 3
+        or input1.shape[:-1] != input2.shape[:-1]
+        or ((input1.shape[-1:], input2.shape[-1:]) != (weight.shape[1:2], weight.shape[2:]))
+    ):
+        raise ValueError(
+            f"bilinear: input1 is {input1.shape}, input2 {input2.shape}, weight {weight.shape}; expected (..., in1), "
+            "(..., in2) and (out, in1, in2)"
+        )
+    out, wide, other = weight.shape
+    left = input1 @ weight.permute(1, 0, 2).reshape(wide, out * other)
+    y = (left.reshape(*input1.shape[:-1], out, other) * input2.unsqueeze(-2)).sum(-1)
+    return y if bias is None else y + bias

@@ -40,6 +40,7 @@ from minorm.functional.normalization_checks import (
     trailing_axes,
 )
 from minorm.ops.normalization import Normalize, NormalizeWith
+from minorm.ops.sync_normalization import NormalizeAcross, PooledStats
 from minorm.tensor import Tensor
 
 
@@ -58,6 +59,7 @@ def batch_norm(
     unbiased_running_var: bool = False,
     compute_dtype: Any = None,
     backend: Any = None,
+    process_group: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
 
@@ -74,6 +76,9 @@ def batch_norm(
     Each tensor may be of any float type; y is of x's; compute_dtype as in `layer_norm`. ValueError for one value per
     channel in training (there is no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty
     y and changes nothing.
+
+    process_group, what this rank of a distributed run talks to the others through (`minorm.distributed.Group`), takes
+    mean and var over the batches of all ranks, which may be empty; while a model is exported it is left out.
 
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
@@ -95,10 +100,11 @@ def batch_norm(
             x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
             backend=backend,
         )  # fmt: skip
+    across = process_group is not None and _is_across(process_group)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    if count == 1:
+    if count == 1 and not across:
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
@@ -106,10 +112,16 @@ def batch_norm(
     running = running_stats(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
-    y = Normalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
-        backend=backend,
-    )  # fmt: skip
+    if across:
+        y = NormalizeAcross.apply(
+            x, weight, bias, axes=axes, param=param, equation=rule, group=process_group, running=running,
+            compute_dtype=computed, backend=backend,
+        )  # fmt: skip
+    else:
+        y = Normalize.apply(
+            x, weight, bias, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
+            backend=backend,
+        )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -129,12 +141,14 @@ def instance_norm(
     unbiased_running_var: bool = False,
     compute_dtype: Any = None,
     backend: Any = None,
+    process_group: Any = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
     x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
     and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum, the types and the other arguments as in `batch_norm`. ValueError for a single position.
+    ones. momentum, the types and the other arguments as in `batch_norm`; with a process_group the running ones take the
+    mean over the samples of all ranks. ValueError for a single position.
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
@@ -166,11 +180,15 @@ def instance_norm(
     running = running_stats(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
+    across = process_group is not None and _is_across(process_group)
+    seen = PooledStats(running, x.array) if running is not None and across else None
     observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
     y = Normalize.apply(
-        x, weight, bias, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
+        x, weight, bias, axes=positions, param=param, equation=rule, observe=seen or observe, compute_dtype=computed,
         backend=backend,
     )  # fmt: skip
+    if seen is not None:
+        seen.pool(process_group)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -341,3 +359,8 @@ def normalization(
         compute_dtype=computed,
         backend=backend,
     )
+
+
+def _is_across(group: Any) -> bool:
+    """Are there other ranks to ask? What a trace records is one rank's alone."""
+    return group.size > 1 and trace.state.calls is None

@@ -1,4 +1,4 @@
-"""grid_sample and affine_grid: images read at computed positions. Not public yet; arguments are PyTorch's."""
+"""grid_sample and affine_grid: images read at computed positions."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ PADDINGS = ("zeros", "border", "reflection")
 
 @trace.operation
 def grid_sample(
-    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """y[n, c, i, j] = x[n, c] at the position grid[n, i, j] = (across, down), where -1 and 1 are the ends of x.
+    """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), -1 and 1 being the input's ends.
 
-    x (N, C, H, W), grid (N, h, w, 2), y (N, C, h, w); or (N, C, D, H, W) and (N, d, h, w, 3).
+    input (N, C, H, W), grid (N, h, w, 2), y (N, C, h, w); or (N, C, D, H, W) and (N, d, h, w, 3).
     mode             "bilinear", "nearest" (even where two are as near), "bicubic"
-    padding_mode     outside of x: 0 ("zeros"), the nearest element ("border"), x mirrored ("reflection")
+    padding_mode     outside of it: 0 ("zeros"), the nearest element ("border"), the input mirrored ("reflection")
     align_corners    whether -1 and 1 are the centres of the outer elements, or their outer edges
     Source: Jaderberg et al. 2015, arXiv:1506.02025.
     """
-    float_type("grid_sample", "x", x)
+    float_type("grid_sample", "input", input)
     float_type("grid_sample", "grid", grid)
     for name, given, known in (("mode", mode, MODES), ("padding_mode", padding_mode, PADDINGS)):
         if given not in known:
             raise ValueError(f"grid_sample: {name} is {given!r}; expected one of {', '.join(known)}")
-    axes = x.ndim - 2
-    if axes < 1 or grid.ndim != x.ndim or grid.shape[-1] != axes or grid.shape[0] != x.shape[0]:
+    axes = input.ndim - 2
+    if axes < 1 or grid.ndim != input.ndim or grid.shape[-1] != axes or grid.shape[0] != input.shape[0]:
         raise ValueError(
-            f"grid_sample: grid has shape {grid.shape}, x {x.shape}; expected grid (N, ..., {max(axes, 1)}) for x "
-            "(N, C, ...), with as many axes"
+            f"grid_sample: grid has shape {grid.shape}, input {input.shape}; expected grid "
+            f"(N, ..., {max(axes, 1)}) for input (N, C, ...), with as many axes"
         )
-    if 0 in x.shape[2:]:
-        raise ValueError(f"grid_sample: x has shape {x.shape}; expected at least one element along each axis")
-    return GridSample.apply(x, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
+    if 0 in input.shape[2:]:
+        raise ValueError(f"grid_sample: input has shape {input.shape}; expected at least one element along each axis")
+    return GridSample.apply(input, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
 
 
 @trace.operation

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from minorm.mistakes import Checked
-from minorm.nn.parameter import Parameter
+from minorm.nn.parameter import Buffer, Parameter
 from minorm.tensor import Tensor
 
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
@@ -73,6 +73,8 @@ class Attributes(Checked):
             self._assign(name, value, PARAMETER)
         elif isinstance(value, Attributes):
             self._assign(name, value, MODULE)
+        elif isinstance(value, Buffer) and self.__dict__.get("_kinds", {}).get(name) not in BUFFERS:
+            self._assign(name, value, BUFFER if value.persistent else LOCAL_BUFFER)
         else:
             kind = self.__dict__.get("_kinds", {}).get(name)
             if value is not None and kind is not None and not (kind in BUFFERS and isinstance(value, Tensor)):

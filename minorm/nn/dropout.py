@@ -1,4 +1,4 @@
-"""Dropout as a layer: it acts in training mode, and not where the module is frozen."""
+"""Dropout as layers: they act in training mode, and not where the module is frozen."""
 
 from __future__ import annotations
 

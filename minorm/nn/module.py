@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from minorm import devices, dtypes
+from minorm.nn import hooks
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
 from minorm.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
+EXTRA = "_extra_state"
 
 
 class Module(Attributes):
@@ -46,8 +48,41 @@ class Module(Attributes):
         raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `forward` returns."""
-        return self.forward(*args, **kwargs)
+        """What `forward` returns, or what hooks make of it."""
+        registered = self.__dict__.get("_hooks")
+        if registered is None:
+            return self.forward(*args, **kwargs)
+        return hooks.call(self, registered, args, kwargs)
+
+    # Hooks
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> hooks.RemovableHandle:
+        """hook(module, args, output) after every `forward`; with_kwargs: hook(module, args, kwargs, output).
+
+        What it returns, unless it is None, is the output from then on.
+        """
+        return hooks.register(self._own_hooks(), hooks.AFTER, hook, prepend, with_kwargs=with_kwargs)
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> hooks.RemovableHandle:
+        """hook(module, args) before every `forward`; what it returns, unless None, are the arguments from then on.
+
+        with_kwargs: hook(module, args, kwargs), which returns both.
+        """
+        return hooks.register(self._own_hooks(), hooks.BEFORE, hook, prepend, with_kwargs=with_kwargs)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.RemovableHandle:
+        """hook(module, grad_input, grad_output) once the gradients of the inputs are known; it may return others.
+
+        Both are tuples, None where there is no gradient.
+        """
+        return hooks.register(self._own_hooks(), hooks.BACKWARD, hook, prepend)
+
+    def _own_hooks(self) -> dict[str, dict[int, Any]]:
+        return self.__dict__.setdefault("_hooks", {})
 
     # Walks over the tree
 
@@ -128,15 +163,38 @@ class Module(Attributes):
             for kind in (PARAMETER, BUFFER):
                 for name, value in module._own(kind):
                     state[_join(path, name)] = value.detach()
+            if type(module).get_extra_state is not Module.get_extra_state:
+                state[_join(path, EXTRA)] = module.get_extra_state()
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadResult:
-        """Copy `state` (Tensors, NumPy arrays, or whatever np.asarray takes) into the parameters and buffers.
+    def get_extra_state(self) -> Any:
+        """What a subclass wants in its state_dict beside Tensors, under the key "_extra_state"."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state; write it, and set_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` gave."""
+        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state; write it beside get_extra_state")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
+        """Copy the state (Tensors, NumPy arrays, or whatever np.asarray takes) into the parameters and buffers.
+
+        assign=True takes the arrays themselves, whose type may then be another one.
 
         All problems (missing keys, unexpected keys, other shapes, other types) come in one ValueError, and then
         nothing has changed. `strict=False` accepts missing and unexpected keys and reports them in the result.
         """
-        return load_into(type(self).__name__, self.state_dict(), state, strict)
+        own = self.state_dict()
+        extra = {_join(path, EXTRA): module for path, module in self._named_modules("") if _join(path, EXTRA) in own}
+        if not extra and not assign:
+            return load_into(type(self).__name__, own, state_dict, strict)
+        holders = dict(self._named("", True, PARAMETER, BUFFER)) if assign else own
+        tensors = {key: holders[key] for key in own if key not in extra}
+        given = {key: value for key, value in state_dict.items() if key not in extra}
+        result = load_into(type(self).__name__, tensors, given, strict, assign)
+        for key, module in extra.items():
+            if key in state_dict:
+                module.set_extra_state(state_dict[key])
+        return result
 
     # Modes
 

@@ -39,6 +39,22 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+class Buffer(Tensor):
+    """A Tensor that a Module registers as a buffer when it is assigned to an attribute; persistent=False: not saved.
+
+    `data`: a Tensor or an array; the memory is shared, not copied.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+        given = isinstance(data, Tensor)
+        super().__init__(data.array if given else data)
+        self.persistent = persistent
+        if given:
+            self.version = data.version
+
+
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
     """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
     with devices.on(device) as xp:

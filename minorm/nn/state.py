@@ -16,8 +16,15 @@ class LoadResult(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"LoadResult(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool) -> LoadResult:
+
+def load_into(
+    owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool, assign: bool = False
+) -> LoadResult:
     """Copy `state` into the tensors of `own`, or raise one ValueError that lists every mismatch."""
     if not isinstance(state, Mapping):
         raise TypeError(
@@ -41,7 +48,7 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
                 continue
             if array.shape != tensor.shape:
                 problems.append(f"{key}: shape is {array.shape}, expected {tensor.shape}")
-            if array.dtype.newbyteorder("=") != tensor.dtype:
+            if not assign and array.dtype.newbyteorder("=") != tensor.dtype:
                 problems.append(f"{key}: dtype is {array.dtype}, expected {tensor.dtype}")
     if problems:
         raise ValueError(
@@ -51,6 +58,9 @@ def load_into(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], s
         )
     for key, array in arrays.items():
         tensor = own[key]
+        if assign:
+            tensor.set_array(array)
+            continue
         with devices.on_device_of(tensor.array):
             tensor.array[...] = devices.to_device(array, tensor.device)
         tensor.version.count += 1

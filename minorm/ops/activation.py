@@ -126,6 +126,12 @@ class Hardsigmoid(Function):
         return (wide * inside / 6).astype(dy.dtype, copy=False)
 
 
+def log1p_exp(x):
+    """log(1 + exp(x)) for x <= 0"""
+    maps = backend(x).elementwise
+    return maps.log1p(maps.exp(x))
+
+
 class Softplus(Function):
     """log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold."""
 
@@ -133,7 +139,7 @@ class Softplus(Function):
         self.x, self.beta, self.threshold = x, beta, threshold
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         scaled = wide * beta
-        smooth = (np.log1p(np.exp(-abs(scaled))) + scaled.clip(0, None)) / beta
+        smooth = (log1p_exp(-abs(scaled)) + scaled.clip(0, None)) / beta
         return np.where(scaled > threshold, wide, smooth).astype(x.dtype, copy=False)
 
     def backward(self, dy):

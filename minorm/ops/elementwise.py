@@ -111,7 +111,7 @@ def power(a: Any, b: Any) -> Any:
     """a ** b. One exponent of 1/2 or -1/2 for all is the square root, as in PyTorch: NaN for -inf, not infinity."""
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
         return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
-    return a**b
+    return backend(a).elementwise.power(a, b)
 
 
 class Pow(Function):
@@ -129,8 +129,9 @@ class Pow(Function):
             return g * np.where(b == 0, 0 * one, b * power(a, np.where(b == 0, one, b - one)))
 
         def for_exponent(g: Any, a: Any, b: Any) -> Any:
+            maps = backend(a).elementwise
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.where((a == 0) & (b >= 0), 0 * one, g * a**b * np.log(a))
+                return np.where((a == 0) & (b >= 0), 0 * one, g * maps.power(a, b) * maps.log(a))
 
         return (
             gradient_of(a.shape, for_base, dy, a, b) if self.needs[0] else None,
@@ -234,7 +235,7 @@ class Exp(Function):
     """e^x"""
 
     def forward(self, x: Any) -> Any:
-        self.y = np.exp(x)
+        self.y = backend(x).elementwise.exp(x)
         return self.y
 
     def backward(self, dy: Any) -> Any:
@@ -246,7 +247,7 @@ class Log(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.log(x)
+        return backend(x).elementwise.log(x)
 
     def backward(self, dy: Any) -> Any:
         return dy / self.x

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minorm.kernels.select import backend
+from minorm.ops.activation import log1p_exp
 
 
 class Gate(NamedTuple):
@@ -35,23 +36,23 @@ def value(gate: Gate, x: Any) -> Any:
     if name == "Sigmoid":
         return backend(x).elementwise.sigmoid(x)
     if name == "Tanh":
-        return np.tanh(x)
+        return backend(x).elementwise.tanh(x)
     if name == "Relu":
         return np.maximum(x, 0)
     if name == "Softsign":
         return x / (1 + abs(x))
     if name == "Softplus":
-        return np.log1p(np.exp(-abs(x))) + np.maximum(x, 0)
+        return log1p_exp(-abs(x)) + np.maximum(x, 0)
     if name == "LeakyRelu":
         return np.where(x < 0, alpha * x, x)
     if name == "ThresholdedRelu":
         return np.where(x > alpha, x, x.dtype.type(0))
     if name == "Elu":
-        return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
+        return np.where(x < 0, alpha * backend(x).elementwise.expm1(np.minimum(x, 0)), x)
     if name == "Affine":
         return alpha * x + beta
     if name == "ScaledTanh":
-        return alpha * np.tanh(beta * x)
+        return alpha * backend(x).elementwise.tanh(beta * x)
     if name == "HardSigmoid":
         return np.clip(alpha * x + beta, x.dtype.type(0), x.dtype.type(1))
     raise ValueError(f"activation is {name!r}; expected one of {', '.join(DEFAULTS)}")
@@ -80,5 +81,5 @@ def slope(gate: Gate, x: Any, y: Any) -> Any:
     if name == "Affine":
         return np.full_like(x, alpha)
     if name == "ScaledTanh":
-        return alpha * beta * (1 - np.tanh(beta * x) ** 2)
+        return alpha * beta * (1 - backend(x).elementwise.tanh(beta * x) ** 2)
     return np.where((y > 0) & (y < 1), alpha, zero)  # HardSigmoid

@@ -13,6 +13,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.kernels.select import backend, contiguous, cpu
+from minorm.ops.activation import log1p_exp
 from minorm.ops.elementwise import sign
 
 
@@ -116,7 +117,7 @@ class SoftCrossEntropy(Function):
         logp = backend(x).elementwise.log_softmax(wide(x), axis)
         if self.needs[0]:
             total = wide(q).sum(axis=axis, keepdims=True)
-            dx = dlosses * (np.exp(logp) * total - wide(q))
+            dx = dlosses * (backend(x).elementwise.exp(logp) * total - wide(q))
             if self.counted is not None:
                 dx = np.where(self.counted, dx, dx.dtype.type(0))
             dx = dx.astype(x.dtype, copy=False)
@@ -254,4 +255,24 @@ class BinaryCrossEntropy(Function):
 
 def softplus_of_minus(z):
     """log(1 + exp(-z))"""
-    return np.log1p(np.exp(-abs(z))) + np.maximum(-z, z.dtype.type(0))
+    return log1p_exp(-abs(z)) + np.maximum(-z, z.dtype.type(0))
+
+
+class LogOfProbabilities(Function):
+    """loss = -(y * log p + (1 - y) * log(1 - p)) for probabilities p and targets y; the logarithms end at -100."""
+
+    def forward(self, p, target):
+        self.p, self.target = p, target
+        y = wide(target)
+        return -(y * self.log(wide(p)) + (1 - y) * self.log(1 - wide(p))).astype(p.dtype, copy=False)
+
+    def backward(self, dy):
+        p, y = wide(self.p), wide(self.target)
+        dp = wide(dy) * (p - y) / np.maximum((1 - p) * p, p.dtype.type(1e-12)) if self.needs[0] else None
+        dtarget = wide(dy) * (self.log(1 - p) - self.log(p)) if self.needs[1] else None
+        return tuple(None if g is None else g.astype(dy.dtype, copy=False) for g in (dp, dtarget))
+
+    @staticmethod
+    def log(p):
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(p), p.dtype.type(-100))

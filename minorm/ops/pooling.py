@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from minorm import dtypes
 from minorm.autograd import Function
 from minorm.devices import device_of, to_device
 from minorm.kernels.reference.pool import output_shape, reached  # noqa: F401  the lengths of results, for who checks them
-from minorm.kernels.select import backend, contiguous, cpu
+from minorm.kernels.select import backend, contiguous
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -66,9 +65,8 @@ class AvgPool(Function):
 class AdaptiveAvgPool(Function):
     """Along every axis, y[i] is the mean of x from floor(i * n / o) to before ceil((i + 1) * n / o).
 
-    That is y = A_0 x A_1^T with matrices of averages, quick as a product on the CPU. But a product takes 0 times what
-    lies outside a part, and 0 * NaN is NaN: where the result is not finite the parts are added up by themselves. On a
-    GPU they always are, because the host would have to wait to look at the result.
+    That is y = A_0 x A_1^T with matrices of averages; but a product takes 0 times what lies outside a part, and 0 * NaN
+    is NaN. So the parts are added up by themselves, all at once: first elements, second ones, and so on.
     """
 
     def forward(self, x: Any, *, output: Ints) -> Any:
@@ -79,17 +77,21 @@ class AdaptiveAvgPool(Function):
         return _averaged(dy, self.shape[2:], dy.shape[2:], _backward)
 
 
-def _averaged(x: Any, sizes: Ints, output: Ints, step: tuple[Any, Any]) -> Any:
-    """Axis by axis, `step` as a product or, where that would spread what is not finite, by parts."""
-    wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
-    product, by_parts = step
-    for how in (product, by_parts) if backend(x) is cpu else (by_parts,):
-        y = wide
-        for axis, (n, o) in enumerate(zip(sizes, output, strict=True), start=2):
-            y = how(y, n, o, axis)
-        if how is product and np.isfinite(y).all():
-            break
+def _averaged(x: Any, sizes: Ints, output: Ints, step: Any) -> Any:
+    """`step` along one axis after the other."""
+    y = x.astype(dtypes.compute_type(x.dtype), copy=False)
+    for axis, (n, o) in enumerate(zip(sizes, output, strict=True), start=2):
+        y = step(y, n, o, axis)
     return contiguous(y.astype(x.dtype, copy=False))
+
+
+def _forward(x: Any, n: int, o: int, axis: int) -> Any:
+    return _sums_of_parts(x, o, axis) / _lengths(n, o, x, axis)
+
+
+def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
+    """Place j lies in the parts floor(j * o / n) to before ceil((j + 1) * o / n): n parts of o."""
+    return _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis)
 
 
 def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
@@ -127,33 +129,3 @@ def _steps(n: int, o: int, device: str) -> list[tuple[Any, Any]]:
         where = slice(None) if len(parts) == o else to_device(parts, device)
         steps.append((where, to_device(first[parts] + k, device)))
     return steps
-
-
-@functools.lru_cache(maxsize=64)
-def _averages(n: int, o: int, dtype: Any) -> Any:
-    """The matrix (o, n) whose row i holds 1 / length over its part of the axis."""
-    first, end = _bounds(n, o)
-    place = np.arange(n)
-    inside = (place >= first[:, None]) & (place < end[:, None])
-    return (inside / inside.sum(axis=1, keepdims=True)).astype(dtype)
-
-
-def _along(x: Any, matrix: Any, axis: int) -> Any:
-    """`matrix` applied to one axis."""
-    lead, n, rest = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    matmul = backend(x).matmul.matmul
-    if prod(rest) == 1:
-        y = matmul(x.reshape(prod(lead), n), matrix.T)
-    else:
-        y = matmul(matrix, x.reshape(prod(lead), n, prod(rest)))
-    return y.reshape(*lead, len(matrix), *rest)
-
-
-_forward = (
-    lambda x, n, o, axis: _along(x, _averages(n, o, x.dtype), axis),
-    lambda x, n, o, axis: _sums_of_parts(x, o, axis) / _lengths(n, o, x, axis),
-)
-_backward = (  # place j lies in the parts floor(j * o / n) to before ceil((j + 1) * o / n): n parts of o
-    lambda dy, n, o, axis: _along(dy, _averages(n, o, dy.dtype).T, axis),
-    lambda dy, n, o, axis: _sums_of_parts(dy / _lengths(n, o, dy, axis), n, axis),
-)

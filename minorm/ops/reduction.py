@@ -127,13 +127,13 @@ class LogSumExp(Function):
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         largest = maximum_of(wide, axes, -np.inf)
         largest = np.where(np.isfinite(largest), largest, 0)
-        with np.errstate(divide="ignore"):
-            self.y = np.log(np.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
+        maps = backend(x).elementwise
+        self.y = maps.log(maps.exp(wide - largest).sum(axis=axes, keepdims=True)) + largest
         y = self.y if keepdims else self.y.reshape([n for i, n in enumerate(x.shape) if i not in axes])
         return y.astype(x.dtype)  # a copy: a view of what is kept would not be watched
 
     def backward(self, dy: Any) -> Any:
-        slope = np.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))
+        slope = backend(dy).elementwise.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))
         return (spread(dy, self.x.shape, self.axes) * slope).astype(dy.dtype, copy=False)
 
 

@@ -19,6 +19,11 @@ from minorm.ops.reduction import maximum_of
 LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32
 
 
+def power(a: Any, exponent: float) -> Any:
+    """a ** exponent, for a Python number"""
+    return backend(a).elementwise.power(a, a.dtype.type(exponent))
+
+
 def window_sum(a: Any, before: int, after: int) -> Any:
     """The sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
     total = np.zeros_like(a)
@@ -43,12 +48,12 @@ class LocalResponse(Function):
             self.x = x.astype(np.float64)
         number = self.x.dtype.type
         self.D = number(k) + number(alpha / size) * window_sum(self.x * self.x, size // 2, (size - 1) // 2)
-        return (self.x * self.D ** number(-beta)).astype(x.dtype, copy=False)
+        return (self.x * power(self.D, -beta)).astype(x.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
         x, D, number = self.x, self.D, self.x.dtype.type
         dy = dy.astype(x.dtype, copy=False)
-        share = dy * D ** number(-self.beta)
+        share = dy * power(D, -self.beta)
         through_D = window_sum(share * x / D, (self.size - 1) // 2, self.size // 2)  # who has c in its window: mirrored
         return (share - number(2 * self.alpha * self.beta / self.size) * x * through_D).astype(self.dtype, copy=False)
 
@@ -65,8 +70,8 @@ class LpNormalize(Function):
         size = abs(wide)
         largest = maximum_of(size, (self.axis,), 0)
         scale = np.where((largest > 0) & np.isfinite(largest), largest, 1).astype(wide.dtype)
-        powers = (size / scale) ** wide.dtype.type(p)
-        norm = scale * backend(x).sums.sum_axes(powers, (self.axis,), True) ** wide.dtype.type(1 / p)
+        total = backend(x).sums.sum_axes(power(size / scale, p), (self.axis,), True)
+        norm = scale * power(total, 1 / p)
         self.floored = norm < eps
         self.n = np.maximum(norm, wide.dtype.type(eps))
         if eps == 0:
@@ -77,7 +82,7 @@ class LpNormalize(Function):
     def backward(self, dy: Any) -> Any:
         y = self.wide_y
         dy = dy.astype(y.dtype, copy=False)
-        slope = np.sign(y) * abs(y) ** y.dtype.type(self.p - 1)  # dn/dx
+        slope = np.sign(y) * power(abs(y), self.p - 1)  # dn/dx
         total = backend(y).sums.sum_axes(dy * y, (self.axis,), True)
         inner = np.where(self.floored, y.dtype.type(0), total)
         return ((dy - slope * inner) / self.n).astype(self.dtype, copy=False)

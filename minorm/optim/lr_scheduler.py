@@ -7,7 +7,7 @@
 
 A schedule sets `group["lr"]` when it is made and at every `step()`; the first rate is noted as `group["initial_lr"]`.
 Names and values are PyTorch's. Every rate is computed from t, never from the rate before, so a resumed run
-gives the same bits.
+gives the same bits. The rarer ones stand in more_schedules.py, and are loaded when they are asked for.
 """
 
 from __future__ import annotations
@@ -15,72 +15,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from minorm.mistakes import Checked
+from minorm import lazy
 from minorm.optim.optimizer import Optimizer
-
-
-class LRScheduler(Checked):
-    """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
-
-    last_epoch  t; -1 starts afresh. A larger one needs groups with 'initial_lr', or load_state_dict
-    """
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{self._name}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
-        self.optimizer = optimizer
-        for number, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group["initial_lr"] = group["lr"]
-            elif "initial_lr" not in group:
-                raise ValueError(
-                    f"{self._name}: last_epoch={last_epoch}, but group {number} has no 'initial_lr'; "
-                    "load the optimizer's state first, or start with last_epoch=-1"
-                )
-        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch + 1
-        self._set()
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
-
-    def _rate(self, t: int, initial: float) -> float:
-        raise NotImplementedError(f"{self._name} has no _rate")
-
-    def _set(self) -> None:
-        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = self._rate(self.last_epoch, initial)
-
-    def step(self) -> None:
-        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
-        self.last_epoch += 1
-        self._set()
-
-    def get_last_lr(self) -> list[float]:
-        """The rate of each group now."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; everything but the optimizer."""
-        return {name: value for name, value in vars(self).items() if name != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedule that gave this `state_dict()` stood. ValueError for that of another schedule."""
-        expected = self.state_dict().keys()
-        if state_dict.keys() != expected:
-            raise ValueError(
-                f"{self._name}.load_state_dict: the state has {sorted(state_dict)}; expected {sorted(expected)}"
-            )
-        if len(state_dict["base_lrs"]) != len(self.base_lrs):
-            raise ValueError(
-                f"{self._name}.load_state_dict: the state has {len(state_dict['base_lrs'])} groups; "
-                f"expected {len(self.base_lrs)}"
-            )
-        vars(self).update(state_dict)
-        self._set()
+from minorm.optim.schedule import LRScheduler
 
 
 class StepLR(LRScheduler):
@@ -230,7 +169,7 @@ class OneCycleLR(LRScheduler):
         self.heights = [0, 1, 0, -1] if three_phase else [0, 1, -1]
         if last_epoch == -1:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = peak / div_factor
+                group["lr"] = group["initial_lr"] = peak / div_factor
                 group["max_lr"] = peak
         super().__init__(optimizer, last_epoch)
 
@@ -268,3 +207,14 @@ class OneCycleLR(LRScheduler):
                     group["betas"] = (momentum, *group["betas"][1:])
                 else:
                     group["momentum"] = momentum
+
+
+__getattr__, __dir__ = lazy.from_module(
+    __name__,
+    "minorm.optim.more_schedules",
+    "ChainedScheduler CosineAnnealingWarmRestarts CyclicLR LambdaLR MultiplicativeLR PolynomialLR ReduceLROnPlateau "
+    "SequentialLR",
+)
+
+if TYPE_CHECKING:
+    pass

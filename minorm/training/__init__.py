@@ -1,6 +1,6 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
-from minorm.training.finite import NonFiniteLoss
+from minorm.finite import NonFiniteLoss
 from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
 from minorm.training.score import Score

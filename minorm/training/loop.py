@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from minorm import dtypes
 from minorm.autograd import no_grad
+from minorm.distributed import DistributedDataParallel
+from minorm.finite import NonFiniteLoss, reason
 from minorm.mistakes import kind_of
 from minorm.nn import Module
 from minorm.tensor import Tensor
-from minorm.training.finite import NonFiniteLoss, reason
 from minorm.training.score import Score
 
 
@@ -23,25 +25,35 @@ def train_epoch(
 ) -> Score:
     """One pass over the training data; the learning rate's schedule moves on after every batch.
 
-    The model may be on a GPU; batches are brought there. A batch is (inputs, targets), as a DataLoader gives it.
+    The model may be on a GPU; batches are brought there. A batch is (inputs, targets), as a DataLoader gives it. Of a
+    DistributedDataParallel all ranks call this together, each with its part of every batch, and get the score of all.
 
     after_step  called after every batch with the score so far: to show progress, to record
     Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; it says whether the
     inputs, the targets or the parameters hold the NaN.
     """
     model.train()
-    score = Score()
+    parallel = model if isinstance(model, DistributedDataParallel) else None
+    score = Score(1 if parallel is None else parallel.group.size)
     for inputs, targets in _batches("train_epoch", model, loader):
         outputs = model(inputs)
         loss = loss_function(outputs, targets)
-        _add(score, model, loss_function, inputs, outputs, targets, loss)
-        optimizer.zero_grad()
-        loss.backward()
+        if parallel is None:
+            _add(score, model, loss_function, inputs, outputs, targets, loss)
+            optimizer.zero_grad()
+            loss.backward()
+        else:
+            optimizer.zero_grad()
+            loss = _backward_together(parallel, loss_function, loss, inputs, targets)  # of the whole batch
+            _add(score, model, loss_function, inputs, outputs, targets, loss)
         optimizer.step()
         if scheduler is not None:
             scheduler.step()
         if after_step is not None:
             after_step(score)
+    if parallel is not None:
+        parallel.average_buffers()
+        score.pool(parallel.group)
     return score
 
 
@@ -49,18 +61,23 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
     """Loss and accuracy in evaluation mode; the model is left in the mode it was in.
 
     The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
-    that are the loss's `ignore_index` left out; None where targets are no classes.
+    that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
+    ranks call this together, each with its part, and get the score of all.
     """
     before, score = model.training, Score()
     model.eval()
     try:
         with no_grad():
             for inputs, targets in _batches("evaluate", model, loader):
+                if targets.ndim and not targets.shape[0]:
+                    continue  # the part of a rank for which no sample is left
                 outputs = model(inputs)
                 loss = loss_function(outputs, targets)
                 _add(score, model, loss_function, inputs, outputs, targets, loss)
     finally:
         model.train(before)
+    if isinstance(model, DistributedDataParallel):
+        score.pool(model.group)
     return score
 
 
@@ -85,6 +102,22 @@ def _add(
         score.add(loss, outputs, targets, ignore_index)
     except NonFiniteLoss as error:
         raise NonFiniteLoss(f"{error}; {reason(model, inputs, targets, ignore_index)}") from None
+
+
+def _backward_together(
+    model: DistributedDataParallel, loss_function: Any, loss: Tensor, inputs: Tensor, targets: Tensor
+) -> Tensor:
+    """The whole batch's loss, and its gradients; where a rank's is no number, say on all ranks why."""
+    ignore_index = getattr(loss_function, "ignore_index", None)
+    count = targets.shape[0] if targets.ndim else 1
+    if ignore_index is not None and not dtypes.is_float(targets.dtype):
+        count = int((targets != ignore_index).sum().item())  # what the mean divides by
+    try:
+        return model.backward(loss, count)
+    except NonFiniteLoss as error:
+        mine = reason(model, inputs, targets, ignore_index) if error.rank == model.group.rank else ""
+        said = model.group.all_gather_text(mine, "why a loss is no number")
+        raise NonFiniteLoss("; ".join([str(error), *filter(None, said)]), error.rank) from None
 
 
 def _batches(operation: str, model: Module, loader: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:

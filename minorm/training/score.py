@@ -6,9 +6,11 @@ import math
 import time
 from typing import Any
 
+import numpy as np
+
 from minorm import dtypes
+from minorm.finite import NonFiniteLoss
 from minorm.tensor import Tensor
-from minorm.training.finite import NonFiniteLoss
 
 
 class Score:
@@ -16,11 +18,14 @@ class Score:
 
         accuracy = right / counted
 
+    parts: how many ranks share each batch; until `pool` the samples are those of this rank.
+
     Predictions are counted where there is a class to predict: integer targets (N, d1, ...) for logits (N, C, d1, ...),
     so one a sample, or one a pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: int = 1) -> None:
+        self.parts = parts
         self.images = 0
         self.correct = 0
         self.counted = 0  # predictions that were right or wrong: labels, or pixels
@@ -49,6 +54,12 @@ class Score:
         self.correct += int((predicted == labels).sum().item())
         self.counted += labels.numel() - int(outside.item())
 
+    def pool(self, group: Any) -> None:
+        """Add up what the ranks of a distributed run have counted, in one message."""
+        mine = np.array([self.images, self.correct, self.counted, self._sum_of_losses])
+        images, correct, counted, self._sum_of_losses = group.all_reduce(mine, label="the score").tolist()
+        self.images, self.correct, self.counted, self.parts = int(images), int(correct), int(counted), 1
+
     @property
     def loss(self) -> float:
         """The mean over the images."""
@@ -64,7 +75,7 @@ class Score:
     @property
     def images_per_second(self) -> float:
         """Whatever the loop did between two batches included."""
-        return self.images / max(1e-9, self.seconds)
+        return self.images * self.parts / max(1e-9, self.seconds)
 
 
 def _are_classes(logits: Any, labels: Tensor) -> bool:

@@ -37,6 +37,7 @@ class Settings:
     weight_decay: float = 5e-4
     label_smoothing: float = 0.1
     seed: int = 0
+    ranks: int = 1  # that share each batch; how many processes carry them decides no bits
 
     def __post_init__(self) -> None:
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")
@@ -53,6 +54,7 @@ class Settings:
         _expect(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or a positive number")
         _expect(0 <= self.label_smoothing <= 1, "label_smoothing", self.label_smoothing, "a number from 0 to 1")
         _expect(self.seed >= 0, "seed", self.seed, "0 or more")
+        _expect(self.ranks >= 1, "ranks", self.ranks, "at least 1")
 
 
 def load_data(name: str, folder: Any, seed: int = 0) -> tuple[Any, Any]:
@@ -69,8 +71,11 @@ def load_data(name: str, folder: Any, seed: int = 0) -> tuple[Any, Any]:
     return readers[name](folder)
 
 
-def loaders(settings: Settings, train: Any, test: Any) -> tuple[DataLoader, DataLoader]:
-    """Whole shuffled batches to train on, for CIFAR-10 cropped and mirrored at random; the test images in order."""
+def loaders(settings: Settings, train: Any, test: Any, rank: int = 0) -> tuple[DataLoader, DataLoader]:
+    """Whole shuffled batches to train on, for CIFAR-10 cropped and mirrored at random; the test images in order. Of
+    each this rank's share.
+    """
+    shard = (rank, settings.ranks)
     normalize = data.Normalize(*MEAN_STD[settings.data])
     transforms: list[Transform] = [normalize]
     if settings.data == "cifar10":
@@ -83,8 +88,9 @@ def loaders(settings: Settings, train: Any, test: Any) -> tuple[DataLoader, Data
             drop_last=True,
             transform=data.Compose(transforms),
             seed=settings.seed,
+            shard=shard,
         ),
-        DataLoader(test, 256, transform=normalize, seed=0),
+        DataLoader(test, 256, transform=normalize, seed=0, shard=shard),
     )
 
 

@@ -5,17 +5,9 @@
    from a block of sums that stays in registers while all taps pass by. So every function is written for any block size
    and becomes a tight one where it is inlined with constants. blocks.h sets REAL and NAME. */
 
-#define LANES (VECTOR_BYTES / (int)sizeof(REAL))
-#define VECTOR NAME(vector)
-#define SHORT (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, within which every instruction set shuffles best */
+#include "simd/vec.inc.h"
 
-typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES)));
-typedef REAL NAME(unaligned) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 typedef REAL NAME(quarter) __attribute__((vector_size(16)));
-typedef INTEGER NAME(index) __attribute__((vector_size(VECTOR_BYTES)));
-
-static INLINE VECTOR NAME(load)(const REAL *p) { return *(const NAME(unaligned) *)p; }
-static INLINE void NAME(store)(REAL *p, VECTOR v) { *(NAME(unaligned) *)p = v; }
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
@@ -39,7 +31,7 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
             UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + shift);
             UNROLL for (int i = 0; i < rows; i++) {
                 weight = column[i] - (VECTOR){0}; /* in every lane */
-                UNROLL for (int j = 0; j < width; j++) sum[i][j] += weight * pixel[j];
+                UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);
             }
         }
         w += kernel * rows;
@@ -76,7 +68,7 @@ static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch,
         UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
             const VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
             UNROLL for (int j = 0; j < QUAD; j++) {
-                if (i - j >= 0 && i - j < height) sum[j] += weight[i - j] * pixel;
+                if (i - j >= 0 && i - j < height) sum[j] = NAME(fma)(weight[i - j], pixel, sum[j]);
             }
         }
     }
@@ -91,25 +83,15 @@ static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t
 
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
 
-static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, NAME(index) from) {
-#if defined(__clang__)
-    VECTOR result;
-    UNROLL for (int i = 0; i < LANES; i++) result[i] = from[i] < LANES ? u[from[i]] : v[from[i] - LANES];
-    return result;
-#else
-    return __builtin_shuffle(u, v, from);
-#endif
-}
-
 /* In every 16 bytes: u0 + u1 and v0 + v1, of float also u2 + u3 and v2 + v3 in between. */
 static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
-    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
-    const NAME(index) even = (count - inside) + (inside & (SHORT / 2 - 1)) * 2 + (inside >> (SHORT / 2 - 1)) * LANES;
+    const INDEX count = {COUNT}, inside = count & (SHORT - 1);
+    const INDEX even = (count - inside) + (inside & (SHORT / 2 - 1)) * 2 + (inside >> (SHORT / 2 - 1)) * LANES;
     return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
 }
 
-/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every 16
-   bytes hold SHORT sums, then the 16 bytes of a vector. */
+/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every
+   16 bytes hold SHORT sums, then the 16 bytes of a vector. */
 static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
     for (int i = 0; i < count; i += SHORT) {
         VECTOR joined;
@@ -143,7 +125,8 @@ static INLINE void NAME(products)(const int rows, const int taps, const REAL *x,
             UNROLL for (int i = 0; i < rows; i++) {
                 VECTOR gradient = NAME(load)(from + i * dy_step);
                 IN_REGISTER(gradient);
-                UNROLL for (int k = 0; k < taps; k++) sum[i * taps + k] += gradient * pixel[k];
+                VECTOR *row = sum + i * taps;
+                UNROLL for (int k = 0; k < taps; k++) row[k] = NAME(fma)(gradient, pixel[k], row[k]);
             }
         }
     }
@@ -205,7 +188,7 @@ static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intpt
         if (step == 2) {
             /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
                behind the last number is read. */
-            const NAME(index) number = {COUNT}, both = number * 2 - (number >= LANES / 2);
+            const INDEX number = {COUNT}, both = number * 2 - (number >= LANES / 2);
             for (; i + LANES <= count; i += LANES) {
                 const REAL *next = from + 2 * i;
                 NAME(store)(to + i, NAME(shuffle)(NAME(load)(next), NAME(load)(next + LANES - 1), both));
@@ -223,7 +206,7 @@ static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intp
 
 /* Two rows, number by number in turn, as step 2 leaves them; the first may have one more than the second. */
 static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
-    const NAME(index) number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
+    const INDEX number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
     intptr_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         const VECTOR u = NAME(load)(first + i), v = NAME(load)(second + i);
@@ -237,36 +220,8 @@ static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *secon
     if (firsts > count) to[2 * count] = first[count];
 }
 
-/* LANES rows of LANES numbers change places with their columns. First SHORT x SHORT numbers within every 16 bytes, by
-   interleaving rows twice (once for double), then the 16 bytes among each other, by parting even from odd ones: what
-   every instruction set does in one instruction each. */
-static INLINE void NAME(transpose)(VECTOR *rows) {
-    const NAME(index) count = {COUNT}, inside = count & (SHORT - 1);
-    const NAME(index) low = (count - inside) + (inside >> 1) + (inside & 1) * LANES, even = 2 * count - inside;
-    const int groups = LANES / SHORT;
-    VECTOR next[LANES];
-    UNROLL for (int step = 1; step < SHORT; step *= 2) {
-        UNROLL for (int i = 0; i < LANES; i += SHORT) {
-            UNROLL for (int j = 0; j < SHORT / 2; j++) {
-                next[i + 2 * j] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low);
-                next[i + 2 * j + 1] = NAME(shuffle)(rows[i + j], rows[i + j + SHORT / 2], low + SHORT / 2);
-            }
-        }
-        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
-    }
-    UNROLL for (int step = 1; step < groups; step *= 2) {
-        UNROLL for (int i = 0; i < groups / 2; i++) {
-            UNROLL for (int j = 0; j < SHORT; j++) {
-                const VECTOR u = rows[2 * i * SHORT + j], v = rows[(2 * i + 1) * SHORT + j];
-                next[i * SHORT + j] = NAME(shuffle)(u, v, even);
-                next[(i + groups / 2) * SHORT + j] = NAME(shuffle)(u, v, even + SHORT);
-            }
-        }
-        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
-    }
-}
-
-/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0. */
+/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0.
+ */
 static void NAME(images_in)(REAL *to, const intptr_t *place, const REAL *from, intptr_t image, intptr_t images,
                             intptr_t pixels) {
     VECTOR tile[LANES];
@@ -312,7 +267,3 @@ static REAL NAME(total)(const REAL *x, intptr_t count) {
     for (int i = 0; i < LANES; i++) result += sum[0][i];
     return result;
 }
-
-#undef LANES
-#undef SHORT
-#undef VECTOR

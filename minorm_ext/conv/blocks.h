@@ -2,20 +2,7 @@
 #ifndef MINORM_CONV_BLOCKS_H
 #define MINORM_CONV_BLOCKS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#define INLINE inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 64")
-
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
+#include "simd/vec.h"
 
 /* Left alone, gcc may read a vector from memory again for each of its uses, which costs more than the arithmetic. */
 #if defined(__AVX512F__)
@@ -38,17 +25,6 @@
 #define MOST_TAPS 9
 #define MOST_TALL 5      /* rows of a depthwise kernel with a loop of its own: 3 or this many */
 #define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
-
-#if VECTOR_BYTES == 64
-#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-#define COUNT_DOUBLE 0, 1, 2, 3, 4, 5, 6, 7
-#elif VECTOR_BYTES == 32
-#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7
-#define COUNT_DOUBLE 0, 1, 2, 3
-#else
-#define COUNT_FLOAT 0, 1, 2, 3
-#define COUNT_DOUBLE 0, 1
-#endif
 
 #define REAL float
 #define INTEGER int32_t
@@ -91,8 +67,8 @@ static INLINE void weights(size_t item, int rows, int columns, const void *x, co
                            const intptr_t *position, intptr_t x_segment, const void *dy, const intptr_t *place,
                            intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments,
                            void *dw, intptr_t dw_step, int real_taps) {
-    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments, dw,
-           dw_step, real_taps);
+    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments,
+           dw, dw_step, real_taps);
 }
 
 static INLINE void row_in(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {

@@ -13,17 +13,16 @@
 # the weights is summed over. `weight_gradient` (weights.pxd) cuts its work into chunks of segments that depend on
 # shapes alone, and adds up the chunks in their order, so that no bit depends on the number of threads.
 
-from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport intptr_t
 
-from minorm_ext.runtime.buffers cimport address
 from minorm_ext.conv.plan cimport (
-    BLOCK_ROWS, QUAD, VECTOR_BYTES, Plan, begin_of, blocks_of, image_of, pack_segment, real, result_count, source_count,
+    BLOCK_ROWS, QUAD, VECTOR_BYTES, Plan, begin_of, blocks_of, image_of, pack_segment, result_count, source_count,
     unpack_segment, weight_count,
 )
-from minorm_ext.conv.weights cimport merge, weight_job
-from minorm_ext.runtime.jobs cimport NONE, Jobs, deal, take
+from minorm_ext.conv.weights cimport WeightGradient, add_chunks, add_segments
+from minorm_ext.runtime.buffers cimport address
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
+from minorm_ext.runtime.numbers cimport ceil_div, cut, real
 
 cdef extern from "conv/blocks.h" nogil:
     void block(
@@ -37,11 +36,12 @@ cdef extern from "conv/blocks.h" nogil:
 cdef enum:
     LINE = 16  # numbers in a cache line, at most
 
-# A wave of jobs computes at most this many multiply-adds a thread before signals are looked at: 0.2 s even without
-# vector instructions worth the name.
-cdef double WAVE = 5e8
+# Multiply-adds a thread computes between two checks of signals: 0.2 s even without vector instructions worth the name.
+cdef double SIGNAL_INTERVAL = 5e8
 cdef enum:
-    WEIGHTS = 1 << 24  # that are brought into order between two looks
+    WEIGHTS = 1 << 24  # that are brought into order between two checks
+    MERGE_WORK = 100000  # numbers from which a second thread pays where chunks are added up
+    PACK_WORK = 8192  # and where weights are brought into order
 cdef double WORTH = 5e5  # multiply-adds that are worth another thread
 
 VECTORS = QUAD  # of results in a block
@@ -88,7 +88,8 @@ cdef const intptr_t* pointer(dict tables, str name) except? NULL:
 
 
 cdef inline intptr_t aligned(intptr_t count) noexcept nogil:
-    return (count + LINE - 1) // LINE * LINE
+    """Numbers that begin and end on a cache line."""
+    return ceil_div(count, LINE) * LINE
 
 
 cdef double products_of(const Plan* p) noexcept nogil:
@@ -96,9 +97,9 @@ cdef double products_of(const Plan* p) noexcept nogil:
     return <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel + 1
 
 
-cdef intptr_t wave_of(const Plan* p, intptr_t jobs, int threads) noexcept nogil:
-    """How many jobs may run between two looks at the signals."""
-    return max(threads, <intptr_t>(jobs * min(1.0, threads * WAVE / products_of(p))))
+cdef double share_of(const Plan* p, int threads) noexcept nogil:
+    """How much of the work may be done between two checks of signals."""
+    return min(1.0, threads * SIGNAL_INTERVAL / products_of(p))
 
 
 cdef int threads_for(const Plan* p, int threads) noexcept nogil:
@@ -109,7 +110,31 @@ cdef int threads_for(const Plan* p, int threads) noexcept nogil:
 # ---- forward, and the gradient for the input -----------------------------------------------------------------------
 
 
-cdef void pack_weights(const Plan* p, real* to, const real* w, bint transposed, intptr_t unit) noexcept nogil:
+cdef struct Correlation:  # what all jobs of a call share
+    const Plan* plan
+    size_t item  # bytes of a number
+    const char* x
+    const char* w
+    const char* b
+    char* y
+    char* weights  # in the order in which they are used
+    char* scratch  # `own` numbers for each thread
+    intptr_t own
+    bint transposed
+    intptr_t batch  # segments a job
+    intptr_t parts  # of the blocks of output channels of all groups
+    intptr_t slices  # of the quads of vectors
+
+
+cdef struct Range:  # what one job computes
+    intptr_t segment, segments  # the first, and how many
+    intptr_t group, begin, end  # which output channels, in blocks
+    intptr_t quad, quads_end  # which quads of vectors
+    intptr_t step  # from one packed channel to the next
+    intptr_t results_step
+
+
+cdef void order_weights(const Plan* p, real* to, const real* w, bint transposed, intptr_t unit) noexcept nogil:
     """The weights of one block in the order in which they are used: channel, tap, output channel of the block."""
     cdef intptr_t group = unit // blocks_of(p)
     cdef intptr_t begin = begin_of(p, unit % blocks_of(p))
@@ -125,16 +150,16 @@ cdef void pack_weights(const Plan* p, real* to, const real* w, bint transposed, 
                 to[(c * p.kernel + t) * rows + i] = w[c * channel_step + i * row_step + t]
 
 
-cdef struct Job:
-    intptr_t segment, segments  # the first, and how many
-    intptr_t group, begin, end  # which output channels, in blocks
-    intptr_t quad, quads_end  # which quads of vectors: all but in a slice
-    intptr_t step  # from one packed channel to the next
-    intptr_t results_step
+cdef void order_job(const void* task, Py_ssize_t unit) noexcept nogil:
+    cdef const Correlation* c = <const Correlation*>task
+    if c.item == sizeof(float):
+        order_weights(c.plan, <float*>c.weights, <const float*>c.w, c.transposed, unit)
+    else:
+        order_weights(c.plan, <double*>c.weights, <const double*>c.w, c.transposed, unit)
 
 
 cdef inline void run_quads(
-    const Plan* p, const Job* job, const real* x, const real* w, const real* b, real* y, real* packed, real* results,
+    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed, real* results,
     intptr_t s, intptr_t unit, intptr_t first, intptr_t last
 ) noexcept nogil:
     """Quads first .. last - 1 of segment number s of the job, for one block of output channels."""
@@ -176,7 +201,7 @@ cdef inline void run_quads(
 
 
 cdef void correlate_group(
-    const Plan* p, Job* job, const real* x, const real* w, const real* b, real* y, real* packed
+    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed
 ) noexcept nogil:
     """Some segments, and of the output channels of one group some blocks."""
     cdef real* results = packed + p.channels * job.step
@@ -204,27 +229,36 @@ cdef void correlate_group(
                         job.group * p.outputs + c, job.segment + s)
 
 
-cdef void correlate_job(
-    const Plan* p, const real* x, const real* w, const real* b, real* y, real* packed, intptr_t batch, intptr_t parts,
-    intptr_t slices, intptr_t number
-) noexcept nogil:
-    """Job number `number`: some segments, one part of the blocks of all groups, and a slice of the quads."""
-    cdef Job job
-    cdef intptr_t part = number // slices % parts
-    cdef intptr_t unit = part * p.groups * blocks_of(p) // parts
-    cdef intptr_t end = (part + 1) * p.groups * blocks_of(p) // parts
-    job.quad = number % slices * p.quads // slices
-    job.quads_end = (number % slices + 1) * p.quads // slices
-    job.segment = number // slices // parts * batch
-    job.segments = min(batch, p.segments - job.segment)
-    job.step = batch * p.plane
-    job.results_step = batch * p.results
+cdef void correlate_range(const Correlation* c, const real* x, intptr_t index) noexcept nogil:
+    """Some segments, one part of the blocks of all groups, and a slice of the quads."""
+    cdef const Plan* p = c.plan
+    cdef Range job
+    cdef intptr_t part = index // c.slices % c.parts
+    cdef intptr_t units = p.groups * blocks_of(p)
+    cdef intptr_t unit = cut(units, c.parts, part)
+    cdef intptr_t end = cut(units, c.parts, part + 1)
+    job.quad = cut(p.quads, c.slices, index % c.slices)
+    job.quads_end = cut(p.quads, c.slices, index % c.slices + 1)
+    job.segment = index // c.slices // c.parts * c.batch
+    job.segments = min(c.batch, p.segments - job.segment)
+    job.step = c.batch * p.plane
+    job.results_step = c.batch * p.results
     while unit < end:
         job.group = unit // blocks_of(p)
         job.begin = unit % blocks_of(p)
         job.end = min(blocks_of(p), job.begin + end - unit)
-        correlate_group(p, &job, x, w, b, y, packed)
+        correlate_group(
+            p, &job, x, <const real*>c.weights, <const real*>c.b, <real*>c.y,
+            <real*>c.scratch + threadid() * c.own)
         unit += job.end - job.begin
+
+
+cdef void correlate_job(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const Correlation* c = <const Correlation*>task
+    if c.item == sizeof(float):
+        correlate_range(c, <const float*>c.x, index)
+    else:
+        correlate_range(c, <const double*>c.x, index)
 
 
 cdef intptr_t correlate_batch(const Plan* p, int threads) noexcept nogil:
@@ -241,7 +275,7 @@ def correlate_buffer(Layout layout, int threads):
     """How many numbers of scratch memory `correlate` needs."""
     cdef const Plan* p = &layout.plan
     threads = threads_for(p, threads)
-    return aligned(p.groups * p.outputs * p.channels * p.kernel) + threads * correlate_own(p, threads)
+    return aligned(weight_count(p)) + threads * correlate_own(p, threads)
 
 
 def correlate(Layout layout, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
@@ -250,64 +284,35 @@ def correlate(Layout layout, x, w, b, y, buffer, bint transposed, Py_ssize_t ite
     ValueError where one has fewer elements than the layout reads or writes.
     """
     cdef const Plan* p = &layout.plan
-    cdef void* source = address(x, itemsize, False, source_count(p))
-    cdef void* weight = address(w, itemsize, False, weight_count(p))
-    cdef void* bias = NULL if b is None else address(b, itemsize, False, p.groups * p.outputs)
-    cdef void* result = address(y, itemsize, True, result_count(p))
-    cdef void* room = address(buffer, itemsize, True, correlate_buffer(layout, threads))
-    threads = threads_for(p, threads)
-    if itemsize == sizeof(float):
-        run_correlate[float](
-            p, <const float*>source, <const float*>weight, <const float*>bias, <float*>result, <float*>room, transposed,
-            threads)
-    else:
-        run_correlate[double](
-            p, <const double*>source, <const double*>weight, <const double*>bias, <double*>result, <double*>room,
-            transposed, threads)
-
-
-cdef int run_correlate(
-    const Plan* p, const real* x, const real* w, const real* b, real* y, real* buffer, bint transposed, int threads
-) except -1:
+    cdef Correlation c
     cdef intptr_t units = p.groups * blocks_of(p)
-    cdef intptr_t batch = correlate_batch(p, threads)
-    cdef intptr_t own = correlate_own(p, threads)
-    cdef intptr_t parts = 1
-    cdef intptr_t slices = 1
-    cdef intptr_t jobs = (p.segments + batch - 1) // batch
-    cdef intptr_t first = 0
-    cdef Jobs dealt
-    cdef intptr_t last, wave
-    cdef intptr_t job = NONE
-    cdef real* packed = buffer + aligned(p.groups * p.outputs * p.channels * p.kernel)
-    while parts < units and (jobs * parts < 2 * threads or jobs * parts * WAVE < products_of(p)):
-        parts += 1
-    jobs *= parts
-    if p.direct_in and p.direct_out and jobs * WAVE < products_of(p):
-        slices = min(p.quads, <intptr_t>(products_of(p) / (jobs * WAVE)) + 1)
-        jobs *= slices
-    wave = max(1, WEIGHTS // (BLOCK_ROWS * p.channels * p.kernel))
-    while first < units:
-        last = min(units, first + wave)
-        with nogil:
-            for job in prange(first, last, num_threads=threads if p.kernel * p.channels * p.outputs > 8192 else 1):
-                pack_weights(p, buffer, w, transposed, job)
-        first = last
-        PyErr_CheckSignals()
-    first = 0
-    wave = wave_of(p, jobs, threads)
-    while first < jobs:
-        last = min(jobs, first + wave)
-        with nogil:
-            deal(&dealt, first, last, threads)
-            with parallel(num_threads=threads):
-                job = take(&dealt)
-                while job != NONE:
-                    correlate_job(p, x, buffer, b, y, packed + threadid() * own, batch, parts, slices, job)
-                    job = take(&dealt)
-        first = last
-        PyErr_CheckSignals()
-    return 0
+    cdef intptr_t jobs
+    c.plan, c.item, c.transposed = p, itemsize, transposed
+    c.x = <const char*>address(x, itemsize, False, source_count(p))
+    c.w = <const char*>address(w, itemsize, False, weight_count(p))
+    c.b = NULL
+    if b is not None:
+        c.b = <const char*>address(b, itemsize, False, p.groups * p.outputs)
+    c.y = <char*>address(y, itemsize, True, result_count(p))
+    c.weights = <char*>address(buffer, itemsize, True, correlate_buffer(layout, threads))
+    c.scratch = c.weights + aligned(weight_count(p)) * itemsize
+    threads = threads_for(p, threads)
+    c.batch, c.own = correlate_batch(p, threads), correlate_own(p, threads)
+    c.parts = c.slices = 1
+    jobs = ceil_div(p.segments, c.batch)
+    while c.parts < units and (jobs * c.parts < 2 * threads or jobs * c.parts * SIGNAL_INTERVAL < products_of(p)):
+        c.parts += 1
+    jobs *= c.parts
+    if p.direct_in and p.direct_out and jobs * SIGNAL_INTERVAL < products_of(p):
+        c.slices = min(p.quads, <intptr_t>(products_of(p) / (jobs * SIGNAL_INTERVAL)) + 1)
+        jobs *= c.slices
+    with nogil:
+        parallel_for(
+            order_job, &c, 0, units, WEIGHTS // (BLOCK_ROWS * p.channels * p.kernel),
+            threads if p.kernel * p.channels * p.outputs > PACK_WORK else 1)
+        check_signals()
+        parallel_for(correlate_job, &c, 0, jobs, max(threads, <intptr_t>(jobs * share_of(p, threads))), threads)
+        check_signals()
 
 
 # ---- the gradient for the weights ----------------------------------------------------------------------------------
@@ -315,12 +320,12 @@ cdef int run_correlate(
 
 cdef intptr_t weight_batch(const Plan* p) noexcept nogil:
     """Segments that are packed at a time."""
-    return max(1, min(p.fit, (p.segments + p.chunks - 1) // p.chunks))
+    return max(1, min(p.fit, ceil_div(p.segments, p.chunks)))
 
 
 cdef intptr_t weight_own(const Plan* p) noexcept nogil:
     """Numbers of scratch memory for each thread."""
-    cdef intptr_t channels = min((p.groups * p.channels + p.parts - 1) // p.parts, p.channels)
+    cdef intptr_t channels = min(ceil_div(p.groups * p.channels, p.parts), p.channels)
     return aligned(weight_batch(p) * (channels * p.plane + p.outputs * p.results))
 
 
@@ -328,9 +333,8 @@ def weight_buffer(Layout layout, int threads):
     """How many numbers of scratch memory `weight_gradient` needs."""
     cdef const Plan* p = &layout.plan
     threads = threads_for(p, threads)
-    cdef intptr_t outputs = p.groups * p.outputs
     return (
-        aligned(p.chunks * outputs * p.channels * p.kernel) + aligned(p.chunks * outputs) + threads * weight_own(p)
+        aligned(p.chunks * weight_count(p)) + aligned(p.chunks * p.groups * p.outputs) + threads * weight_own(p)
     )
 
 
@@ -340,60 +344,29 @@ def weight_gradient(Layout layout, dy, x, dw, db, buffer, Py_ssize_t itemsize, i
     ValueError where one has fewer elements than the layout reads or writes.
     """
     cdef const Plan* p = &layout.plan
-    cdef void* source = address(x, itemsize, False, source_count(p))
-    cdef void* gradient = address(dy, itemsize, False, result_count(p))
-    cdef void* weight = address(dw, itemsize, True, weight_count(p))
-    cdef void* bias = NULL if db is None else address(db, itemsize, True, p.groups * p.outputs)
-    cdef void* room = address(buffer, itemsize, True, weight_buffer(layout, threads))
-    threads = threads_for(p, threads)
-    if itemsize == sizeof(float):
-        run_weights[float](
-            p, <const float*>source, <const float*>gradient, <float*>weight, <float*>bias, <float*>room, threads)
-    else:
-        run_weights[double](
-            p, <const double*>source, <const double*>gradient, <double*>weight, <double*>bias, <double*>room, threads)
-
-
-cdef int run_weights(
-    const Plan* p, const real* x, const real* dy, real* dw, real* db, real* buffer, int threads
-) except -1:
-    cdef intptr_t outputs = p.groups * p.outputs
-    cdef intptr_t count = outputs * p.channels * p.kernel
-    cdef intptr_t batch = weight_batch(p)
-    cdef intptr_t own = weight_own(p)
-    cdef real* biases = buffer + aligned(p.chunks * count)
-    cdef real* packed = biases + aligned(p.chunks * outputs)
+    cdef WeightGradient g
     cdef intptr_t jobs = p.chunks * p.parts
-    cdef intptr_t longest = (p.segments + p.chunks - 1) // p.chunks
-    cdef intptr_t turn = longest  # segments of every chunk at a time
-    cdef intptr_t taken = 0
-    cdef double share = min(1.0, threads * WAVE / products_of(p))  # of the work, between two looks at the signals
-    cdef Jobs dealt
-    cdef intptr_t wave, first, last, pieces
-    cdef intptr_t job = NONE
-    if db == NULL:
-        biases = NULL
-    if share < 1:
-        turn = batch * max(1, <intptr_t>(longest * share) // batch)
-    wave = max(threads, <intptr_t>(jobs * min(1.0, share * longest / turn)))
-    while taken < longest:
-        first = 0
-        while first < jobs:
-            last = min(jobs, first + wave)
-            with nogil:
-                deal(&dealt, first, last, threads)
-                with parallel(num_threads=threads):
-                    job = take(&dealt)
-                    while job != NONE:
-                        weight_job(p, x, dy, buffer, biases, packed + threadid() * own, batch, job, taken, turn)
-                        job = take(&dealt)
-            first = last
-            PyErr_CheckSignals()
-        taken += turn
-    pieces = 1 if p.chunks * count < 100000 else 4 * threads
+    cdef intptr_t longest = ceil_div(p.segments, p.chunks)
+    cdef intptr_t per_round
+    cdef double share
+    g.plan, g.item, g.outputs = p, itemsize, p.groups * p.outputs
+    g.x = <const char*>address(x, itemsize, False, source_count(p))
+    g.dy = <const char*>address(dy, itemsize, False, result_count(p))
+    g.dw = <char*>address(dw, itemsize, True, weight_count(p))
+    g.db = NULL if db is None else <char*>address(db, itemsize, True, g.outputs)
+    g.chunks_dw = <char*>address(buffer, itemsize, True, weight_buffer(layout, threads))
+    g.chunks_db = g.chunks_dw + aligned(p.chunks * weight_count(p)) * itemsize
+    g.scratch = g.chunks_db + aligned(p.chunks * g.outputs) * itemsize
+    threads = threads_for(p, threads)
+    g.batch, g.own = weight_batch(p), weight_own(p)
+    share = share_of(p, threads)
+    g.step = longest if share == 1 else g.batch * max(1, <intptr_t>(longest * share) // g.batch)
+    per_round = max(threads, <intptr_t>(jobs * min(1.0, share * longest / g.step)))
+    g.pieces = 1 if p.chunks * weight_count(p) < MERGE_WORK else 4 * threads
+    g.done = 0
     with nogil:
-        for job in prange(pieces, num_threads=threads if pieces > 1 else 1):
-            merge(dw, buffer, count, p.chunks, job * count // pieces, (job + 1) * count // pieces)
-        if db != NULL:
-            merge(db, biases, outputs, p.chunks, 0, outputs)
-    return 0
+        while g.done < longest:
+            parallel_for(add_segments, &g, 0, jobs, per_round, threads)
+            check_signals()
+            g.done += g.step
+        parallel_for(add_chunks, &g, 0, g.pieces, g.pieces, threads)

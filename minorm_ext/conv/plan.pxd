@@ -6,6 +6,8 @@
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
+from minorm_ext.runtime.numbers cimport ceil_div, cut, real
+
 cdef extern from "conv/blocks.h" nogil:
     enum:
         QUAD
@@ -19,11 +21,6 @@ cdef extern from "conv/blocks.h" nogil:
         size_t item, void* to, const intptr_t* place, const void* source, intptr_t image, intptr_t images,
         intptr_t pixels)
     void images_out(size_t item, void* to, const void* source, intptr_t image, intptr_t images, intptr_t pixels)
-
-ctypedef fused real:
-    float
-    double
-
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
@@ -68,12 +65,12 @@ cdef inline intptr_t weight_count(const Plan* p) noexcept nogil:
 
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:
     """How many blocks the output channels of a group are split into."""
-    return (p.outputs + BLOCK_ROWS - 1) // BLOCK_ROWS
+    return ceil_div(p.outputs, BLOCK_ROWS)
 
 
 cdef inline intptr_t begin_of(const Plan* p, intptr_t block) noexcept nogil:
     """The first output channel of a block; they are as alike as possible."""
-    return block * p.outputs // blocks_of(p)
+    return cut(p.outputs, blocks_of(p), block)
 
 
 cdef inline intptr_t image_of(const Plan* p, intptr_t segment, size_t item) noexcept nogil:

@@ -7,7 +7,9 @@
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
-from minorm_ext.conv.plan cimport Plan, begin_of, blocks_of, image_of, pack_results, pack_segment, real
+from minorm_ext.conv.plan cimport Plan, begin_of, blocks_of, image_of, pack_results, pack_segment, weight_count
+from minorm_ext.runtime.jobs cimport threadid
+from minorm_ext.runtime.numbers cimport cut, real
 
 cdef extern from "conv/blocks.h" nogil:
     void weights(
@@ -105,39 +107,62 @@ cdef inline void weight_group(
         segment += segments
 
 
-cdef inline void weight_job(
-    const Plan* p, const real* x, const real* dy, real* dw, real* db, real* packed, intptr_t batch, intptr_t job,
-    intptr_t taken, intptr_t turn
-) noexcept nogil:
-    """One chunk of segments, and of the input channels of all groups one part: into the chunk's own dw and db.
+cdef struct WeightGradient:  # what all jobs of a call share
+    const Plan* plan
+    size_t item  # bytes of a number
+    const char* x
+    const char* dy
+    char* dw
+    char* db  # NULL: nobody wants it
+    char* chunks_dw  # dw and db of every chunk
+    char* chunks_db
+    char* scratch  # `own` numbers for each thread
+    intptr_t own
+    intptr_t outputs  # of all groups
+    intptr_t batch  # segments that are packed at a time
+    intptr_t done  # segments of every chunk so far
+    intptr_t step  # how many a job adds
+    intptr_t pieces  # of dw, in which the chunks are added up
 
-    One turn of it: `taken` segments are done, and up to `turn` more are added.
-    """
-    cdef intptr_t chunk = job // p.parts
-    cdef intptr_t part = job % p.parts
-    cdef intptr_t unit = part * p.groups * p.channels // p.parts
-    cdef intptr_t end = (part + 1) * p.groups * p.channels // p.parts
-    cdef intptr_t segment = chunk * p.segments // p.chunks + taken
-    cdef intptr_t segments_end = min(segment + turn, (chunk + 1) * p.segments // p.chunks)
+
+cdef inline void add_segments_to(const WeightGradient* g, real* dw, real* db, intptr_t index) noexcept nogil:
+    """Some segments of one chunk, and of the input channels of all groups one part: into the chunk's own dw and db."""
+    cdef const Plan* p = g.plan
+    cdef intptr_t chunk = index // p.parts
+    cdef intptr_t part = index % p.parts
+    cdef intptr_t unit = cut(p.groups * p.channels, p.parts, part)
+    cdef intptr_t end = cut(p.groups * p.channels, p.parts, part + 1)
+    cdef intptr_t segment = cut(p.segments, p.chunks, chunk) + g.done
+    cdef intptr_t segments_end = min(segment + g.step, cut(p.segments, p.chunks, chunk + 1))
     cdef intptr_t group, channel, channels, o
-    dw += chunk * p.groups * p.outputs * p.channels * p.kernel
+    dw += chunk * weight_count(p)
     if db != NULL:
-        db += chunk * p.groups * p.outputs
+        db += chunk * g.outputs
     while unit < end:
         group = unit // p.channels
         channel = unit % p.channels
         channels = min(end - unit, p.channels - channel)
-        for o in range(p.outputs if taken == 0 else 0):
+        for o in range(p.outputs if g.done == 0 else 0):
             memset(
                 dw + ((group * p.outputs + o) * p.channels + channel) * p.kernel, 0,
                 channels * p.kernel * sizeof(real))
             if db != NULL and channel == 0:
                 db[group * p.outputs + o] = 0
-        weight_group(p, x, dy, dw, db, packed, batch, group, channel, channels, segment, segments_end)
+        weight_group(
+            p, <const real*>g.x, <const real*>g.dy, dw, db, <real*>g.scratch + threadid() * g.own, g.batch, group,
+            channel, channels, segment, segments_end)
         unit += channels
 
 
-cdef inline void merge(
+cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const WeightGradient* g = <const WeightGradient*>task
+    if g.item == sizeof(float):
+        add_segments_to(g, <float*>g.chunks_dw, <float*>g.chunks_db if g.db != NULL else NULL, index)
+    else:
+        add_segments_to(g, <double*>g.chunks_dw, <double*>g.chunks_db if g.db != NULL else NULL, index)
+
+
+cdef inline void sum_of_chunks(
     real* to, const real* chunks, intptr_t count, intptr_t number, intptr_t begin, intptr_t end
 ) noexcept nogil:
     """to[begin .. end - 1] = the chunks' sums, in the order of the chunks."""
@@ -147,3 +172,20 @@ cdef inline void merge(
     for c in range(1, number):
         for i in range(begin, end):
             to[i] += chunks[c * count + i]
+
+
+cdef inline void add_chunks(const void* task, Py_ssize_t index) noexcept nogil:
+    """A piece of dw from those of the chunks, and with the first piece all of db."""
+    cdef const WeightGradient* g = <const WeightGradient*>task
+    cdef intptr_t number = g.plan.chunks
+    cdef intptr_t count = weight_count(g.plan)
+    cdef intptr_t begin = cut(count, g.pieces, index)
+    cdef intptr_t end = cut(count, g.pieces, index + 1)
+    if g.item == sizeof(float):
+        sum_of_chunks(<float*>g.dw, <const float*>g.chunks_dw, count, number, begin, end)
+        if g.db != NULL and index == 0:
+            sum_of_chunks(<float*>g.db, <const float*>g.chunks_db, g.outputs, number, 0, g.outputs)
+    else:
+        sum_of_chunks(<double*>g.dw, <const double*>g.chunks_dw, count, number, begin, end)
+        if g.db != NULL and index == 0:
+            sum_of_chunks(<double*>g.db, <const double*>g.chunks_db, g.outputs, number, 0, g.outputs)

@@ -1,21 +1,19 @@
 # Reductions of one row that vectorise without giving up a fixed order of additions.
 #
-# A row is added in 64 independent lanes, lane j taking elements j, j + 64, ...; the lanes meet in eight doubles every
-# 4096 elements, and the rest of the row goes there directly. The order is written here, not chosen by the compiler, so
-# it is the same on every run and any number of threads, and no float ever collects more than 64 terms: a sum of a
-# million floats keeps an error near 1e-7.
+# A row is added in 64 accumulators, number j taking elements j, j + 64, ...; they meet in eight doubles every 4096
+# elements, and the rest of the row goes there directly. The order is written here, not chosen by the compiler or by the
+# width of a register, so it is the same on every processor and any number of threads, and no float ever collects more
+# than 64 terms: a sum of a million floats keeps an error near 1e-7.
 
-ctypedef fused real:
-    float
-    double
+from minorm_ext.runtime.numbers cimport real
 
 
-cdef inline double meet(const double* wide) noexcept nogil:
+cdef inline double total_of(const double* wide) noexcept nogil:
     return ((wide[0] + wide[4]) + (wide[2] + wide[6])) + ((wide[1] + wide[5]) + (wide[3] + wide[7]))
 
 
 cdef inline double row_sum(const real* x, Py_ssize_t n) noexcept nogil:
-    cdef real[64] lanes
+    cdef real[64] sums
     cdef double[8] wide
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t end
@@ -25,25 +23,25 @@ cdef inline double row_sum(const real* x, Py_ssize_t n) noexcept nogil:
     while i + 64 <= n:
         end = min(i + 4096, n - 63)
         for j in range(64):
-            lanes[j] = 0
+            sums[j] = 0
         while i < end:
             for j in range(64):
-                lanes[j] += x[i + j]
+                sums[j] += x[i + j]
             i += 64
         for k in range(8):
             for j in range(8):
-                wide[j] += lanes[8 * k + j]
+                wide[j] += sums[8 * k + j]
     while i + 8 <= n:
         for j in range(8):
             wide[j] += x[i + j]
         i += 8
     for j in range(n - i):
         wide[j] += x[i + j]
-    return meet(wide)
+    return total_of(wide)
 
 
 cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept nogil:
-    cdef real[64] lanes
+    cdef real[64] sums
     cdef double[8] wide
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t end
@@ -53,40 +51,40 @@ cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept 
     while i + 64 <= n:
         end = min(i + 4096, n - 63)
         for j in range(64):
-            lanes[j] = 0
+            sums[j] = 0
         while i < end:
             for j in range(64):
-                lanes[j] += x[i + j] * y[i + j]
+                sums[j] += x[i + j] * y[i + j]
             i += 64
         for k in range(8):
             for j in range(8):
-                wide[j] += lanes[8 * k + j]
+                wide[j] += sums[8 * k + j]
     while i + 8 <= n:
         for j in range(8):
             wide[j] += <double>x[i + j] * y[i + j]
         i += 8
     for j in range(n - i):
         wide[j] += <double>x[i + j] * y[i + j]
-    return meet(wide)
+    return total_of(wide)
 
 
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
     """The largest element; any of them where there is NaN, which the caller's sum then shows. n >= 1."""
-    cdef real[64] lanes
+    cdef real[64] tops
     cdef real top = x[0]
     cdef Py_ssize_t i = 0
     cdef int j
     if n >= 64:
         for j in range(64):
-            lanes[j] = top
+            tops[j] = top
         while i + 64 <= n:
             for j in range(64):
-                lanes[j] = x[i + j] if x[i + j] > lanes[j] else lanes[j]
+                tops[j] = x[i + j] if x[i + j] > tops[j] else tops[j]
             i += 64
         for j in range(32):
-            lanes[j] = lanes[j + 32] if lanes[j + 32] > lanes[j] else lanes[j]
+            tops[j] = tops[j + 32] if tops[j + 32] > tops[j] else tops[j]
         for j in range(32):
-            top = lanes[j] if lanes[j] > top else top
+            top = tops[j] if tops[j] > top else top
     while i < n:
         top = x[i] if x[i] > top else top
         i += 1

@@ -4,20 +4,19 @@
 # A row is read while it is in cache: its largest element, then the sum of exp(x - largest), then the result. Rows are
 # independent, so threads share them out as they like; inside a row the order of additions is fixed (reductions.pxd).
 
-from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
-from libc.math cimport log
 from libc.stdint cimport int64_t
 
+from minorm_ext.maps.reductions cimport row_dot, row_max, row_sum
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.simd.exp cimport exp
-from minorm_ext.maps.reductions cimport real, row_dot, row_max, row_sum
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.numbers cimport ceil_div, real
+from minorm_ext.simd.exp cimport exp, log
 
 cdef enum:
     PIECE = 512  # elements of a row whose exponentials are held at once
     WORK = 1 << 16  # elements from which a second thread pays
     BLOCK = 4096  # elements a thread takes at a time, in whole rows
-    CHUNK = 1 << 24  # elements between two looks for Ctrl-C
+    SIGNAL_INTERVAL = 1 << 24  # elements between two checks of signals
     ROW = 16  # elements that take as long as what a row costs apart from its elements
 
 
@@ -111,98 +110,96 @@ cdef void cross_entropy_grad(
         dx[chosen] = dx[chosen] - dy * <real>(1 - target.smoothing)
 
 
-# The drivers: a block of rows a turn, over threads when there is enough work.
+# The driver: a block of rows a job, over threads when there is enough work.
 
-cdef inline Py_ssize_t rows_of(Py_ssize_t elements, Py_ssize_t n) noexcept nogil:
-    return max(<Py_ssize_t>1, elements // n)
+cdef enum Operation:
+    SOFTMAX
+    SOFTMAX_GRAD
+    LOG_SOFTMAX
+    LOG_SOFTMAX_GRAD
+    CROSS_ENTROPY
+    CROSS_ENTROPY_GRAD
+
+numbers = {
+    "softmax": SOFTMAX, "softmax_grad": SOFTMAX_GRAD, "log_softmax": LOG_SOFTMAX, "log_softmax_grad": LOG_SOFTMAX_GRAD,
+}
 
 
-ctypedef void (*FloatRow)(const float*, const float*, float*, Py_ssize_t) noexcept nogil
-ctypedef void (*DoubleRow)(const double*, const double*, double*, Py_ssize_t) noexcept nogil
+cdef struct Rows:  # what all jobs of a call share
+    Operation operation
+    int itemsize
+    const char* a  # x, or dy of every element
+    const char* b  # what forward kept
+    char* out
+    char* loss  # a number for each row, or its gradient
+    double* lse
+    Target target
+    Py_ssize_t rows
+    Py_ssize_t n
+    Py_ssize_t rows_of_job
 
-cdef FloatRow[4] float_rows = [softmax[float], softmax_grad[float], log_softmax[float], log_softmax_grad[float]]
-cdef DoubleRow[4] double_rows = [softmax[double], softmax_grad[double], log_softmax[double], log_softmax_grad[double]]
 
-numbers = {"softmax": 0, "softmax_grad": 1, "log_softmax": 2, "log_softmax_grad": 3}
+cdef inline void one_row(const Rows* r, const real* a, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t n = r.n
+    cdef const real* b = <const real*>r.b + row * n
+    cdef real* out = <real*>r.out + row * n
+    cdef real* loss = <real*>r.loss + row
+    a += row * n
+    if r.operation == SOFTMAX:
+        softmax(a, b, out, n)
+    elif r.operation == SOFTMAX_GRAD:
+        softmax_grad(a, b, out, n)
+    elif r.operation == LOG_SOFTMAX:
+        log_softmax(a, b, out, n)
+    elif r.operation == LOG_SOFTMAX_GRAD:
+        log_softmax_grad(a, b, out, n)
+    elif r.operation == CROSS_ENTROPY:
+        cross_entropy(a, loss, r.lse + row, n, r.target.classes[row], r.target)
+    else:
+        cross_entropy_grad(loss[0], a, r.lse[row], out, n, r.target.classes[row], r.target)
 
 
-cdef inline void some_rows(
-    int number, int itemsize, const char* a, const char* b, char* out, Py_ssize_t first, Py_ssize_t end, Py_ssize_t n
-) noexcept nogil:
-    cdef Py_ssize_t row, offset
-    for row in range(first, end):
-        offset = row * n * itemsize
-        if itemsize == 4:
-            float_rows[number](<const float*>(a + offset), <const float*>(b + offset), <float*>(out + offset), n)
+cdef void some_rows(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const Rows* r = <const Rows*>task
+    cdef Py_ssize_t row
+    for row in range(index * r.rows_of_job, min(r.rows, (index + 1) * r.rows_of_job)):
+        if r.itemsize == sizeof(float):
+            one_row(r, <const float*>r.a, row)
         else:
-            double_rows[number](<const double*>(a + offset), <const double*>(b + offset), <double*>(out + offset), n)
+            one_row(r, <const double*>r.a, row)
+
+
+cdef int run_rows(Rows* r, int threads) except -1:
+    cdef Py_ssize_t per_round
+    r.rows_of_job = max(<Py_ssize_t>1, BLOCK // r.n)
+    per_round = max(<Py_ssize_t>1, SIGNAL_INTERVAL // ((r.n + ROW) * r.rows_of_job))
+    if r.rows * r.n < WORK:
+        threads = 1
+    with nogil:
+        parallel_for(some_rows, r, 0, ceil_div(r.rows, r.rows_of_job), per_round, threads)
+    return 0
 
 
 def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t n, int itemsize, int threads):
     """Operation `number` on every row of dense (rows, n) arrays of one float type; b may be None. n >= 1."""
-    cdef const char* first = <const char*>address(a, itemsize)
-    cdef const char* second = first if b is None else <const char*>address(b, itemsize)
-    cdef char* target = <char*>address(out, itemsize, True)
-    cdef Py_ssize_t step = rows_of(BLOCK, n)
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t end, block
-    if rows * n < WORK:
-        threads = 1
-    while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
-        with nogil:
-            for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
-                some_rows(
-                    number, itemsize, first, second, target, start + block * step,
-                    min(end, start + (block + 1) * step), n,
-                )
-        start = end
-        if start < rows:
-            PyErr_CheckSignals()
+    cdef Rows r
+    r.operation, r.rows, r.n, r.itemsize = <Operation>number, rows, n, itemsize
+    r.a = <const char*>address(a, itemsize)
+    r.b = r.a if b is None else <const char*>address(b, itemsize)
+    r.out = <char*>address(out, itemsize, True)
+    r.loss, r.lse = NULL, NULL
+    run_rows(&r, threads)
 
 
-cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) except -2:
+cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) except -2 nogil:
     """The first row whose target is neither a class nor the ignored index, or -1."""
     cdef Py_ssize_t row
-    cdef Py_ssize_t start = 0
-    while start < rows:
-        with nogil:
-            for row in range(start, min(rows, start + CHUNK)):
-                if (target.classes[row] < 0 or target.classes[row] >= n) and target.classes[row] != target.ignored:
-                    return row
-        start += CHUNK
-        if start < rows:
-            PyErr_CheckSignals()
+    for row in range(rows):
+        if (target.classes[row] < 0 or target.classes[row] >= n) and target.classes[row] != target.ignored:
+            return row
+        if row % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1:
+            check_signals()
     return -1
-
-
-cdef inline void some_losses(
-    int itemsize, const char* x, char* loss, double* lse, Py_ssize_t first, Py_ssize_t end, Py_ssize_t n, Target target
-) noexcept nogil:
-    cdef Py_ssize_t row
-    for row in range(first, end):
-        if itemsize == 4:
-            cross_entropy(<const float*>x + row * n, <float*>loss + row, lse + row, n, target.classes[row], target)
-        else:
-            cross_entropy(<const double*>x + row * n, <double*>loss + row, lse + row, n, target.classes[row], target)
-
-
-cdef inline void some_loss_grads(
-    int itemsize, const char* dy, const char* x, const double* lse, char* dx, Py_ssize_t first, Py_ssize_t end,
-    Py_ssize_t n, Target target,
-) noexcept nogil:
-    cdef Py_ssize_t row
-    for row in range(first, end):
-        if itemsize == 4:
-            cross_entropy_grad(
-                (<const float*>dy)[row], <const float*>x + row * n, lse[row], <float*>dx + row * n, n,
-                target.classes[row], target,
-            )
-        else:
-            cross_entropy_grad(
-                (<const double*>dy)[row], <const double*>x + row * n, lse[row], <double*>dx + row * n, n,
-                target.classes[row], target,
-            )
 
 
 def losses(
@@ -213,31 +210,19 @@ def losses(
 
     classes is int64 (rows,). Returns the first row with a wrong class, before anything is written, else -1. n >= 1.
     """
-    cdef Target target
-    target.classes, target.ignored, target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing
-    cdef const char* source = <const char*>address(x, itemsize)
-    cdef char* loss_out = <char*>address(loss, itemsize, True)
-    cdef double* lse_out = <double*>address(lse, 8, True)
-    cdef Py_ssize_t wrong = wrong_target(target, rows, n)
-    cdef Py_ssize_t step = rows_of(BLOCK, n)
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t end, block
-    if wrong >= 0:
-        return wrong
-    if rows * n < WORK:
-        threads = 1
-    while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
-        with nogil:
-            for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
-                some_losses(
-                    itemsize, source, loss_out, lse_out, start + block * step,
-                    min(end, start + (block + 1) * step), n, target,
-                )
-        start = end
-        if start < rows:
-            PyErr_CheckSignals()
-    return -1
+    cdef Rows r
+    cdef Py_ssize_t wrong
+    r.operation, r.rows, r.n, r.itemsize = CROSS_ENTROPY, rows, n, itemsize
+    r.target.classes, r.target.ignored, r.target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing
+    r.a = <const char*>address(x, itemsize)
+    r.b, r.out = NULL, NULL
+    r.loss = <char*>address(loss, itemsize, True)
+    r.lse = <double*>address(lse, 8, True)
+    with nogil:
+        wrong = wrong_target(r.target, rows, n)
+    if wrong < 0:
+        run_rows(&r, threads)
+    return wrong
 
 
 def loss_grads(
@@ -245,25 +230,12 @@ def loss_grads(
     double smoothing, int itemsize, int threads,
 ):
     """The gradient of `losses` for x, given dy (rows,); the classes were checked then."""
-    cdef Target target
-    target.classes, target.ignored, target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing
-    cdef const char* dy_in = <const char*>address(dy, itemsize)
-    cdef const char* source = <const char*>address(x, itemsize)
-    cdef const double* lse_in = <const double*>address(lse, 8)
-    cdef char* out = <char*>address(dx, itemsize, True)
-    cdef Py_ssize_t step = rows_of(BLOCK, n)
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t end, block
-    if rows * n < WORK:
-        threads = 1
-    while start < rows:
-        end = min(rows, start + max(step, rows_of(CHUNK, n + ROW)))
-        with nogil:
-            for block in prange((end - start + step - 1) // step, num_threads=threads, schedule="static"):
-                some_loss_grads(
-                    itemsize, dy_in, source, lse_in, out, start + block * step,
-                    min(end, start + (block + 1) * step), n, target,
-                )
-        start = end
-        if start < rows:
-            PyErr_CheckSignals()
+    cdef Rows r
+    r.operation, r.rows, r.n, r.itemsize = CROSS_ENTROPY_GRAD, rows, n, itemsize
+    r.target.classes, r.target.ignored, r.target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing
+    r.a = <const char*>address(x, itemsize)
+    r.b = NULL
+    r.out = <char*>address(dx, itemsize, True)
+    r.loss = <char*>address(dy, itemsize)
+    r.lse = <double*>address(lse, 8)
+    run_rows(&r, threads)

@@ -2,17 +2,16 @@
 # Sums over the middle axis of an array (batches, rows, columns), in an order that depends on the shape alone.
 #
 # A sum over any axes of a dense array is one or more of these, one after the other (minorm/kernels/cpu/sums.py). With
-# a single column the numbers to be added lie side by side and are added in lanes (reductions.pxd). Otherwise whole rows are
-# added to a row of accumulators; where rows are short, some of them count as one long row, and are folded at the end.
+# a single column the numbers to be added lie side by side (reductions.pxd). Otherwise whole rows are added to a row of
+# accumulators; where rows are short, some of them count as one long row, and are folded at the end.
 #
 # The work is cut into pieces by the shape: some batches, or of one batch some rows and columns. A piece adds at most
 # 4096 numbers of a batch in the type of x before it goes on in double; a batch of several pieces adds those in order.
 
-from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
-
+from minorm_ext.maps.reductions cimport row_sum
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.maps.reductions cimport real, row_sum
+from minorm_ext.runtime.jobs cimport parallel_for
+from minorm_ext.runtime.numbers cimport ceil_div, real
 
 cdef enum:
     WIDTH = 1024         # columns whose accumulators are held at once
@@ -20,7 +19,7 @@ cdef enum:
     PIECE = 1 << 16      # elements, about, of a piece
     FOLD = 16            # long rows, at least, for which it pays to fold
     WORK = 1 << 18       # elements from which a second thread pays
-    CHUNK = 1 << 26      # elements between two looks for Ctrl-C
+    SIGNAL_INTERVAL = 1 << 26  # elements between two checks of signals
 
 
 cdef struct Sum:
@@ -38,10 +37,6 @@ cdef struct Sum:
     Py_ssize_t pieces
     Py_ssize_t strips    # of at most WIDTH columns
     Py_ssize_t fold      # rows that count as one
-
-
-cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    return (a + b - 1) // b
 
 
 cdef inline void columns_sum(
@@ -102,7 +97,7 @@ cdef inline void put(const Sum* s, Py_ssize_t at, const double* sums, Py_ssize_t
             (<double*>s.out)[at + i] = sums[i] / s.divisor
 
 
-cdef inline void run_job(const Sum* s, const real* x, Py_ssize_t job) noexcept nogil:
+cdef inline void sum_piece(const Sum* s, const real* x, Py_ssize_t job) noexcept nogil:
     """Some batches, or a piece of one, in one strip of columns."""
     cdef double[WIDTH] sums
     cdef Py_ssize_t strip = job % s.strips
@@ -131,11 +126,12 @@ cdef inline void run_job(const Sum* s, const real* x, Py_ssize_t job) noexcept n
         batch += 1
 
 
-cdef void do(const Sum* s, Py_ssize_t job) noexcept nogil:
+cdef void one_job(const void* task, Py_ssize_t job) noexcept nogil:
+    cdef const Sum* s = <const Sum*>task
     if s.single:
-        run_job(s, <const float*>s.x, job)
+        sum_piece(s, <const float*>s.x, job)
     else:
-        run_job(s, <const double*>s.x, job)
+        sum_piece(s, <const double*>s.x, job)
 
 
 cdef void add_pieces(const Sum* s) noexcept nogil:
@@ -158,8 +154,7 @@ def sum_middle(
     x and out are C-ordered, each float32 or float64; no count is 0. empty(doubles) makes scratch memory.
     """
     cdef Sum s
-    cdef Py_ssize_t jobs, wave, end, job
-    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t jobs
     cdef object memory
     s.single, s.single_out = x.itemsize == sizeof(float), out.itemsize == sizeof(float)
     s.x = <const char*>address(x, sizeof(float) if s.single else sizeof(double))
@@ -177,18 +172,7 @@ def sum_middle(
     if batches * rows * columns < WORK:
         threads = 1
     jobs = ceil_div(batches, s.batches_at_once) * s.pieces * s.strips
-    wave = max(threads, CHUNK // PIECE)
-    while start < jobs:
-        end = min(jobs, start + wave)
-        with nogil:
-            if threads == 1:
-                for job in range(start, end):
-                    do(&s, job)
-            else:
-                for job in prange(start, end, num_threads=threads, schedule="static"):
-                    do(&s, job)
-        start = end
-        if start < jobs:
-            PyErr_CheckSignals()
+    with nogil:
+        parallel_for(one_job, &s, 0, jobs, max(threads, SIGNAL_INTERVAL // PIECE), threads)
     if s.pieces > 1:
         add_pieces(&s)

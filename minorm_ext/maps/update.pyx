@@ -8,19 +8,19 @@
 from cpython.buffer cimport (
     Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_GetBuffer,
 )
-from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
-from libc.math cimport pow, sqrt, sqrtf
+from libc.math cimport sqrt, sqrtf
 
-from minorm_ext.maps.reductions cimport real
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.numbers cimport ceil_div, real
+from minorm_ext.simd.exp cimport power
 
 cdef enum:
-    BLOCK = 4096  # elements
+    BLOCK = 8192  # elements
     WORK = 1 << 18  # elements from which a second thread pays
     ADAM_WORK = 1 << 16  # the same where each takes a root and a division
-    CHUNK = 1 << 25  # elements between two looks for Ctrl-C
+    SIGNAL_INTERVAL = 1 << 25  # elements between two checks of signals
     PIECE = 1 << 15  # elements of a partial sum
-    PIECES = 256  # partial sums between two looks
+    PIECES = 256  # partial sums between two checks
 
 
 # Where the arrays of one parameter are.
@@ -153,57 +153,45 @@ cdef enum Rule:
     SCALE
 
 
-cdef inline void one_block(
-    Rule rule, char** data, int item, Py_ssize_t i, Py_ssize_t n, const Option* o
-) noexcept nogil:
+cdef struct Update:  # what all blocks of one parameter share
+    Rule rule
+    Arrays arrays
+    Option option
+
+
+cdef inline void update_block(const Update* u, real* p, Py_ssize_t i, Py_ssize_t n) noexcept nogil:
     """Elements i to i + n of one parameter."""
-    cdef Py_ssize_t at = i * item
-    if item == 4:
-        if rule == SGD_PLAIN:
-            sgd_plain(<float*>(data[0] + at), <const float*>(data[1] + at), n, o)
-        elif rule == SGD_MOMENTUM:
-            sgd_momentum(<float*>(data[0] + at), <const float*>(data[1] + at), <float*>(data[2] + at), n, o)
-        elif rule == ADAM:
-            adam_block(
-                <float*>(data[0] + at), <const float*>(data[1] + at), <float*>(data[2] + at), <float*>(data[3] + at),
-                <float*>(data[4] + at), n, o,
-            )
-        else:
-            scale_block(<float*>(data[0] + at), n, o)
-    elif rule == SGD_PLAIN:
-        sgd_plain(<double*>(data[0] + at), <const double*>(data[1] + at), n, o)
-    elif rule == SGD_MOMENTUM:
-        sgd_momentum(<double*>(data[0] + at), <const double*>(data[1] + at), <double*>(data[2] + at), n, o)
-    elif rule == ADAM:
-        adam_block(
-            <double*>(data[0] + at), <const double*>(data[1] + at), <double*>(data[2] + at), <double*>(data[3] + at),
-            <double*>(data[4] + at), n, o,
-        )
+    cdef real* g = <real*>u.arrays.data[1] + i
+    cdef real* state = <real*>u.arrays.data[2] + i
+    p += i
+    if u.rule == SGD_PLAIN:
+        sgd_plain(p, g, n, &u.option)
+    elif u.rule == SGD_MOMENTUM:
+        sgd_momentum(p, g, state, n, &u.option)
+    elif u.rule == ADAM:
+        adam_block(p, g, state, <real*>u.arrays.data[3] + i, <real*>u.arrays.data[4] + i, n, &u.option)
     else:
-        scale_block(<double*>(data[0] + at), n, o)
+        scale_block(p, n, &u.option)
 
 
-cdef int run(Rule rule, Arrays* arrays, const Option* option, int threads) except -1:
+cdef void one_block(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const Update* u = <const Update*>task
+    cdef Py_ssize_t n = min(<Py_ssize_t>BLOCK, u.arrays.n - index * BLOCK)
+    if u.arrays.type == b"f":
+        update_block(u, <float*>u.arrays.data[0], index * BLOCK, n)
+    else:
+        update_block(u, <double*>u.arrays.data[0], index * BLOCK, n)
+
+
+cdef int run(Update* u, int threads) except -1:
     """The whole of one parameter."""
-    cdef int item = 4 if arrays.type == b"f" else 8
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t end, block
-    if threads <= 1 or arrays.n < (ADAM_WORK if rule == ADAM else WORK):
+    if u.arrays.n < (ADAM_WORK if u.rule == ADAM else WORK):
         threads = 1
-        if arrays.n <= BLOCK:
-            one_block(rule, arrays.data, item, 0, arrays.n, option)
-            return 0
-    while start < arrays.n:
-        end = min(arrays.n, start + CHUNK)
+    if u.arrays.n <= BLOCK:
+        one_block(u, 0)
+    else:
         with nogil:
-            for block in prange((end - start + BLOCK - 1) // BLOCK, num_threads=threads, schedule="static"):
-                one_block(
-                    rule, arrays.data, item, start + block * BLOCK,
-                    min(<Py_ssize_t>BLOCK, end - start - block * BLOCK), option,
-                )
-        start = end
-        if start < arrays.n:
-            PyErr_CheckSignals()
+            parallel_for(one_block, u, 0, ceil_div(u.arrays.n, BLOCK), SIGNAL_INTERVAL // BLOCK, threads)
     return 0
 
 
@@ -213,20 +201,20 @@ def sgd(
     list parameters, list gradients, list buffers, double lr, double momentum, double dampening, double weight_decay,
     bint nesterov, bint maximize, int threads,
 ):
-    cdef Option option
-    cdef Arrays arrays
+    cdef Update u
     cdef Py_ssize_t i
     cdef list left = []
-    option.lr, option.momentum, option.taken, option.nesterov = lr, momentum, 1 - dampening, nesterov
-    option.sign, option.decay = -1 if maximize else 1, weight_decay
+    u.rule = SGD_MOMENTUM if momentum != 0 else SGD_PLAIN
+    u.option.lr, u.option.momentum, u.option.taken, u.option.nesterov = lr, momentum, 1 - dampening, nesterov
+    u.option.sign, u.option.decay = -1 if maximize else 1, weight_decay
     for i in range(len(parameters)):
-        add_array(&arrays, 0, parameters[i], True)
-        if arrays.type:
-            add_array(&arrays, 1, gradients[i], False)
-        if arrays.type and momentum != 0:
-            add_array(&arrays, 2, buffers[i], True)
-        if arrays.type:
-            run(SGD_MOMENTUM if momentum != 0 else SGD_PLAIN, &arrays, &option, threads)
+        add_array(&u.arrays, 0, parameters[i], True)
+        if u.arrays.type:
+            add_array(&u.arrays, 1, gradients[i], False)
+        if u.arrays.type and momentum != 0:
+            add_array(&u.arrays, 2, buffers[i], True)
+        if u.arrays.type:
+            run(&u, threads)
         else:
             left.append(i)
     return left
@@ -237,31 +225,32 @@ def adam(
     double beta2, double eps, double weight_decay, bint decoupled, bint maximize, int threads,
 ):
     """peaks is empty without amsgrad; steps counts from 1."""
-    cdef Option option
-    cdef Arrays arrays
+    cdef Update u
     cdef Py_ssize_t i
     cdef double step
     cdef list left = []
-    option.lr, option.sign, option.beta1, option.beta2, option.eps = lr, -1 if maximize else 1, beta1, beta2, eps
-    option.decay = 0 if decoupled else weight_decay
-    option.shrink = 1 - lr * weight_decay if decoupled else 1
-    option.amsgrad = len(peaks) > 0
+    u.rule = ADAM
+    u.option.lr, u.option.sign = lr, -1 if maximize else 1
+    u.option.beta1, u.option.beta2, u.option.eps = beta1, beta2, eps
+    u.option.decay = 0 if decoupled else weight_decay
+    u.option.shrink = 1 - lr * weight_decay if decoupled else 1
+    u.option.amsgrad = len(peaks) > 0
     for i in range(len(parameters)):
-        add_array(&arrays, 0, parameters[i], True)
-        if arrays.type:
-            add_array(&arrays, 1, gradients[i], False)
-        if arrays.type:
-            add_array(&arrays, 2, means[i], True)
-        if arrays.type:
-            add_array(&arrays, 3, squares[i], True)
-        arrays.data[4] = arrays.data[3]  # not read without amsgrad
-        if arrays.type and option.amsgrad:
-            add_array(&arrays, 4, peaks[i], True)
-        if arrays.type:
+        add_array(&u.arrays, 0, parameters[i], True)
+        if u.arrays.type:
+            add_array(&u.arrays, 1, gradients[i], False)
+        if u.arrays.type:
+            add_array(&u.arrays, 2, means[i], True)
+        if u.arrays.type:
+            add_array(&u.arrays, 3, squares[i], True)
+        u.arrays.data[4] = u.arrays.data[3]  # not read without amsgrad
+        if u.arrays.type and u.option.amsgrad:
+            add_array(&u.arrays, 4, peaks[i], True)
+        if u.arrays.type:
             step = steps[i]
-            option.step_size = lr / (1 - pow(beta1, step))
-            option.unroot = 1 / sqrt(1 - pow(beta2, step))
-            run(ADAM, &arrays, &option, threads)
+            u.option.step_size = lr / (1 - power(beta1, step))
+            u.option.unroot = 1 / sqrt(1 - power(beta2, step))
+            run(&u, threads)
         else:
             left.append(i)
     return left
@@ -269,15 +258,15 @@ def adam(
 
 def scale(list arrays_in, double factor, int threads):
     """x *= factor for every array."""
-    cdef Option option
-    cdef Arrays arrays
+    cdef Update u
     cdef Py_ssize_t i
     cdef list left = []
-    option.lr = factor
+    u.rule = SCALE
+    u.option.lr = factor
     for i in range(len(arrays_in)):
-        add_array(&arrays, 0, arrays_in[i], True)
-        if arrays.type:
-            run(SCALE, &arrays, &option, threads)
+        add_array(&u.arrays, 0, arrays_in[i], True)
+        if u.arrays.type:
+            run(&u, threads)
         else:
             left.append(i)
     return left
@@ -285,52 +274,59 @@ def scale(list arrays_in, double factor, int threads):
 
 cdef inline double squares(const real* x, Py_ssize_t n) noexcept nogil:
     """The sum of squares, in double, where no float overflows."""
-    cdef double[32] lanes
+    cdef double[32] sums
     cdef double total = 0
     cdef Py_ssize_t i = 0
     cdef int j
     for j in range(32):
-        lanes[j] = 0
+        sums[j] = 0
     while i + 32 <= n:
         for j in range(32):
-            lanes[j] += <double>x[i + j] * <double>x[i + j]
+            sums[j] += <double>x[i + j] * <double>x[i + j]
         i += 32
     for j in range(32):
-        total += lanes[j]
+        total += sums[j]
     while i < n:
         total += <double>x[i] * <double>x[i]
         i += 1
     return total
 
 
-cdef inline void squares_of_piece(const char* data, int type, Py_ssize_t i, Py_ssize_t n, double* out) noexcept nogil:
-    out[0] = squares(<const float*>data + i, n) if type == b"f" else squares(<const double*>data + i, n)
+cdef struct SquareSum:
+    Arrays arrays
+    Py_ssize_t first  # piece of this round
+    double[PIECES] partial
+
+
+cdef void one_piece(const void* task, Py_ssize_t piece) noexcept nogil:
+    cdef SquareSum* s = <SquareSum*>task
+    cdef Py_ssize_t start = piece * PIECE
+    cdef Py_ssize_t n = min(<Py_ssize_t>PIECE, s.arrays.n - start)
+    if s.arrays.type == b"f":
+        s.partial[piece - s.first] = squares(<const float*>s.arrays.data[0] + start, n)
+    else:
+        s.partial[piece - s.first] = squares(<const double*>s.arrays.data[0] + start, n)
 
 
 def square_sum(object array, int threads):
     """The sum of squares as a float, in an order that depends on the size alone; None where it is not covered."""
-    cdef Arrays arrays
-    cdef double[PIECES] parts
+    cdef SquareSum s
     cdef double total = 0
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t count, part, rest
-    add_array(&arrays, 0, array, False)
-    if not arrays.type:
+    cdef Py_ssize_t pieces, end, piece
+    add_array(&s.arrays, 0, array, False)
+    if not s.arrays.type:
         return None
-    if arrays.n < WORK:
+    if s.arrays.n < WORK:
         threads = 1
-    while start < arrays.n:
-        rest = arrays.n - start
-        count = min(<Py_ssize_t>PIECES, (rest + PIECE - 1) // PIECE)
+    s.first = 0
+    pieces = ceil_div(s.arrays.n, PIECE)
+    while s.first < pieces:
+        end = min(pieces, s.first + PIECES)
         with nogil:
-            for part in prange(count, num_threads=threads, schedule="static"):
-                squares_of_piece(
-                    arrays.data[0], arrays.type, start + part * PIECE, min(<Py_ssize_t>PIECE, rest - part * PIECE),
-                    &parts[part],
-                )
-        for part in range(count):
-            total += parts[part]
-        start += PIECES * PIECE
-        if start < arrays.n:
-            PyErr_CheckSignals()
+            parallel_for(one_piece, &s, s.first, end, PIECES, threads)
+        for piece in range(s.first, end):
+            total += s.partial[piece - s.first]
+        s.first = end
+        if s.first < pieces:
+            check_signals()
     return total

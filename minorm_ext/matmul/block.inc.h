@@ -5,27 +5,9 @@
    Every function is written for any block size and becomes a tight one where it is inlined with constants.
    blocks.h sets REAL and NAME. */
 
-#define LANES (VECTOR_BYTES / (int)sizeof(REAL))
+#include "simd/vec.inc.h"
+
 #define PANEL (2 * LANES) /* columns of a packed strip of b */
-#define VECTOR NAME(vector)
-#define INDEX NAME(index)
-
-typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES)));
-typedef REAL NAME(unaligned) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
-typedef INTEGER INDEX __attribute__((vector_size(VECTOR_BYTES)));
-
-static INLINE VECTOR NAME(load)(const REAL *p) { return *(const NAME(unaligned) *)p; }
-static INLINE void NAME(store)(REAL *p, VECTOR v) { *(NAME(unaligned) *)p = v; }
-
-static INLINE VECTOR NAME(shuffle)(VECTOR u, VECTOR v, INDEX from) {
-#if defined(__clang__)
-    VECTOR result;
-    UNROLL for (int i = 0; i < LANES; i++) result[i] = from[i] < LANES ? u[from[i]] : v[from[i] - LANES];
-    return result;
-#else
-    return __builtin_shuffle(u, v, from);
-#endif
-}
 
 /* ---- tiles: lanes are neighbouring columns of the result ------------------------------------------------------ */
 
@@ -43,7 +25,7 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *a, in
         UNROLL for (int j = 0; j < width; j++) column[j] = NAME(load)(b + j * LANES);
         UNROLL for (int i = 0; i < rows; i++) {
             number = row[i / 3][i % 3 * a_row] - (VECTOR){0}; /* in every lane */
-            UNROLL for (int j = 0; j < width; j++) sum[i][j] += number * column[j];
+            UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(number, column[j], sum[i][j]);
         }
         b += b_step;
         UNROLL for (int i = 0; i < MOST_ROWS / 3; i++) row[i] += a_step;
@@ -101,7 +83,9 @@ static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, i
         UNROLL for (int i = 0; i < rows; i++) left[i] = NAME(load)(a + i * a_row + k);
         UNROLL for (int j = 0; j < columns; j++) {
             right = NAME(load)(b + j * b_row + k);
-            UNROLL for (int i = 0; i < rows; i++) sum[i * columns + j] += left[i] * right;
+            UNROLL for (int i = 0; i < rows; i++) {
+                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            }
         }
     }
     if (depth % LANES) { /* the last vectors overlap the ones before; what was already added is masked out */
@@ -110,7 +94,9 @@ static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, i
         UNROLL for (int i = 0; i < rows; i++) left[i] = (VECTOR)((INDEX)NAME(load)(a + i * a_row + k) & mask);
         UNROLL for (int j = 0; j < columns; j++) {
             right = (VECTOR)((INDEX)NAME(load)(b + j * b_row + k) & mask);
-            UNROLL for (int i = 0; i < rows; i++) sum[i * columns + j] += left[i] * right;
+            UNROLL for (int i = 0; i < rows; i++) {
+                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+            }
         }
     }
     /* Add up the lanes of all sums together: each step halves their number and doubles what a lane stands for. */
@@ -148,19 +134,6 @@ static void NAME(dots)(int rows, int columns, const REAL *a, intptr_t a_row, con
 
 /* ---- packing -------------------------------------------------------------------------------------------------- */
 
-/* LANES rows of LANES numbers change places with their columns: interleave row i with row i + LANES / 2, log2 times. */
-static INLINE void NAME(transpose)(VECTOR *rows) {
-    const INDEX count = {COUNT}, low = (count >> 1) + (count & 1) * LANES;
-    VECTOR next[LANES];
-    UNROLL for (int step = 1; step < LANES; step *= 2) {
-        UNROLL for (int i = 0; i < LANES / 2; i++) {
-            next[2 * i] = NAME(shuffle)(rows[i], rows[i + LANES / 2], low);
-            next[2 * i + 1] = NAME(shuffle)(rows[i], rows[i + LANES / 2], low + LANES / 2);
-        }
-        UNROLL for (int i = 0; i < LANES; i++) rows[i] = next[i];
-    }
-}
-
 /* A strip of b, depth x columns, row by row with PANEL numbers a row, zeros beyond the last column. */
 static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns) {
     intptr_t k = 0;
@@ -189,8 +162,3 @@ static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_colu
         for (intptr_t j = columns; j < PANEL; j++) to[k * PANEL + j] = 0;
     }
 }
-
-#undef LANES
-#undef PANEL
-#undef VECTOR
-#undef INDEX

@@ -2,26 +2,7 @@
 #ifndef MINORM_MATMUL_BLOCKS_H
 #define MINORM_MATMUL_BLOCKS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#define INLINE inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 64")
-
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-#define COUNT_DOUBLE 0, 1, 2, 3, 4, 5, 6, 7
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7
-#define COUNT_DOUBLE 0, 1, 2, 3
-#else
-#define VECTOR_BYTES 16
-#define COUNT_FLOAT 0, 1, 2, 3
-#define COUNT_DOUBLE 0, 1
-#endif
+#include "simd/vec.h"
 
 /* 32 vector registers: 12 x 2 sums, 2 vectors of b, a number of a. 16 registers: 6 x 2. */
 #if defined(__AVX512F__) || defined(__aarch64__)

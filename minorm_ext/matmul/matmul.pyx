@@ -14,13 +14,12 @@
 # form `parts`, of a number that the shape decides, each with a c of its own, which are added up in their order.
 
 from cpython.buffer cimport PyBUF_STRIDES, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport parallel, threadid
 from libc.stdint cimport intptr_t
 from libc.string cimport memcpy
 
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport NONE, Jobs, deal, take
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
+from minorm_ext.runtime.numbers cimport ceil_div, cut, real
 
 cdef extern from "matmul/blocks.h" nogil:
     enum:
@@ -38,10 +37,6 @@ cdef extern from "matmul/blocks.h" nogil:
     void pack(
         size_t item, void* to, const void* b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns)
 
-ctypedef fused real:
-    float
-    double
-
 cdef enum:
     DEPTH = 384            # of a block of tiles: a strip of a, MOST_ROWS high, stays in the first cache
     DOT_DEPTH = 4096       # of a block of dots
@@ -55,7 +50,7 @@ cdef enum:
     FEW = 8                # tiles of c below which a long depth is cut into parts
     MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
 
-cdef double WAVE = 5e8     # multiply-adds a thread between two looks at Ctrl-C
+cdef double SIGNAL_INTERVAL = 5e8  # multiply-adds a thread between two checks of signals
 cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
 cdef double JOB = 300       # and as beginning a job
 
@@ -90,6 +85,8 @@ cdef struct Product:
     char* partial          # the results of parts, (stack, parts, rows, columns)
     char* buffers
     intptr_t buffer        # numbers of it for each thread
+    intptr_t begin         # the blocks of the depth that are being added
+    intptr_t end
 
 
 cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:
@@ -113,15 +110,6 @@ cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape
     to.step1 = view.strides[to.lead + 1] // itemsize
     PyBuffer_Release(&view)
     return loose == 0
-
-
-cdef inline intptr_t ceil_div(intptr_t a, intptr_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
-cdef inline intptr_t cut(intptr_t whole, intptr_t pieces, intptr_t piece) noexcept nogil:
-    """Where a piece begins when `whole` is cut into pieces as evenly as possible."""
-    return whole * piece // pieces
 
 
 cdef inline intptr_t offset(const Product* p, const Operand* x, intptr_t index) noexcept nogil:
@@ -221,8 +209,8 @@ cdef inline void dots_job(
                 b + column * p.b.step1, p.b.step1, depth, c + row * p.columns + column, p.columns, first)
 
 
-cdef inline void run_job(const Product* p, const real* a, intptr_t job, intptr_t begin, intptr_t end) noexcept nogil:
-    """Blocks begin .. end - 1 of the depth of one block of c."""
+cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexcept nogil:
+    """The blocks of the depth that are being added, for one block of c."""
     cdef intptr_t column_block = job % p.column_blocks
     cdef intptr_t row_block = job // p.column_blocks % p.row_blocks
     cdef intptr_t part = job // p.column_blocks // p.row_blocks % p.parts
@@ -241,24 +229,25 @@ cdef inline void run_job(const Product* p, const real* a, intptr_t job, intptr_t
     cdef intptr_t block, k, depth, i, j
     a += offset(p, &p.a, index) + row * p.a.step0
     c += ((index * p.parts + part) * p.rows + row) * p.columns + column
-    for block in range(max(begin, first), min(end, cut(p.blocks, p.parts, part + 1))):
+    for block in range(max(p.begin, first), min(p.end, cut(p.blocks, p.parts, part + 1))):
         k = cut(p.depth, p.blocks, block)
         depth = cut(p.depth, p.blocks, block + 1) - k
         if p.dots:
             dots_job(p, a + k, b + k, c, rows, columns, depth, block == first)
         else:
             tiles_job(p, a + k * p.a.step1, b + k * p.b.step0, c, rows, columns, depth, block == first, buffer)
-    if bias != NULL and p.parts == 1 and end == p.blocks:
+    if bias != NULL and p.parts == 1 and p.end == p.blocks:
         for i in range(rows):
             for j in range(columns):
                 c[i * p.columns + j] += bias[column + j]
 
 
-cdef void do(const Product* p, intptr_t job, intptr_t begin, intptr_t end) noexcept nogil:
+cdef void one_job(const void* task, Py_ssize_t job) noexcept nogil:
+    cdef const Product* p = <const Product*>task
     if p.itemsize == sizeof(float):
-        run_job(p, <const float*>p.a.data, job, begin, end)
+        add_blocks(p, <const float*>p.a.data, job)
     else:
-        run_job(p, <const double*>p.a.data, job, begin, end)
+        add_blocks(p, <const double*>p.a.data, job)
 
 
 cdef void merge(const Product* p, real* c, const real* bias) noexcept nogil:
@@ -329,35 +318,23 @@ cdef void swap(Product* p) noexcept:
     p.rows, p.columns = p.columns, p.rows
 
 
-cdef int run(Product* p, int threads) except -1:
-    """All jobs, in waves, so that Ctrl-C is answered: some jobs, and of those some blocks of the depth."""
+cdef int run(Product* p, int threads) except -1 nogil:
+    """All jobs, some at a time, and of those some blocks of the depth, so that Ctrl-C is answered."""
     cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
     cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
-    cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, WAVE / work)))
-    cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, WAVE / work * p.jobs / at_once)))
+    cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, SIGNAL_INTERVAL / work)))
+    cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, SIGNAL_INTERVAL / work * p.jobs / at_once)))
     cdef intptr_t first = 0
-    cdef Jobs dealt
-    cdef intptr_t last, begin, end
-    cdef intptr_t job = NONE
+    cdef intptr_t last
     while first < p.jobs:
         last = min(p.jobs, first + at_once)
-        begin = 0
-        while begin < p.blocks:
-            end = min(p.blocks, begin + blocks)
-            with nogil:
-                if threads == 1:
-                    for job in range(first, last):
-                        do(p, job, begin, end)
-                else:
-                    deal(&dealt, first, last, threads)
-                    with parallel(num_threads=threads):
-                        job = take(&dealt)
-                        while job != NONE:
-                            do(p, job, begin, end)
-                            job = take(&dealt)
-            begin = end
-            if begin < p.blocks or last < p.jobs:
-                PyErr_CheckSignals()
+        p.end = 0
+        while p.end < p.blocks:
+            p.begin = p.end
+            p.end = min(p.blocks, p.begin + blocks)
+            parallel_for(one_job, p, first, last, last - first, threads)
+            if p.end < p.blocks or last < p.jobs:
+                check_signals()
         first = last
     return 0
 
@@ -401,7 +378,8 @@ def multiply(a, b, bias, empty, int threads):
         memory = empty((partial + scratch,), a.dtype)
         p.buffers = <char*>address(memory, p.itemsize, True)
     p.partial = p.buffers + scratch * p.itemsize
-    run(&p, threads)
+    with nogil:
+        run(&p, threads)
     if p.parts > 1 and p.itemsize == sizeof(float):
         merge(&p, <float*>p.c, <const float*>p.bias)
     elif p.parts > 1:

@@ -1,22 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Means and variances that can be put together: Chan's formula, in double, relative to a shift.
 #
-# The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type of the
-# data; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
+# The data is never summed as it is. A piece of it is summed as x - k with a k close to its mean, in the type computed
+# in; the pieces, whose offsets are relative to one common shift, are merged in double and always in the same order.
 
 from libc.math cimport sqrt
 
-from minorm_ext.simd.storage cimport real
 
-cdef extern from "norm/moments.h" nogil:
-    ctypedef struct Moments "minorm_moments":
-        double n       # how many elements
-        double offset  # their mean minus the shift
-        double m2      # sum of squared distances from their mean
-
-    Moments moments_of "minorm_moments_of"(double n, double ahead, double sum, double squares, bint centered) noexcept
-    Moments merge "minorm_merge"(Moments a, Moments b) noexcept
-    Moments merge_here "minorm_merge_here"(Moments a, Moments b) noexcept  # inlined
+cdef struct Moments:
+    double n       # how many elements
+    double offset  # their mean minus the shift
+    double m2      # sum of squared distances from their mean
 
 
 cdef struct Equation:  # minorm/equation.py
@@ -25,19 +19,44 @@ cdef struct Equation:  # minorm/equation.py
     bint guard
 
 
+cdef inline Moments moments_of(double n, double ahead, double sum, double squares, bint centered) noexcept nogil:
+    """Of n elements from sum(x - k) and sum((x - k)^2); k lies `ahead` of the shift."""
+    cdef Moments m
+    cdef double one = 1 / n
+    m.n = n
+    m.offset = ahead + sum * one if centered else 0
+    m.m2 = max(squares - sum * sum * one, 0.0) if centered else squares
+    return m
+
+
+cdef inline Moments merge(Moments a, Moments b) noexcept nogil:
+    """Both together: Chan's formula."""
+    cdef double n = a.n + b.n
+    cdef double delta = b.offset - a.offset
+    cdef double share = b.n / n
+    if a.n == 0:
+        return b
+    a.offset += delta * share
+    a.m2 = a.m2 + b.m2 + delta * delta * (a.n * share)
+    a.n = n
+    return a
+
+
+cdef inline double rounded(bint single, double value) noexcept nogil:
+    """To the type computed in."""
+    return <float>value if single else value
+
+
 cdef inline bint poor_shift(double n, double a, double m2) noexcept nogil:
     """Did a shift lie so far from the mean (two standard deviations) that m2 = q - a*a/n has lost digits?"""
     return a * a > 4 * n * m2
 
 
-cdef inline int out_of_range(double n, real a, real q) noexcept nogil:
+cdef inline Py_ssize_t out_of_range(bint single, double n, double a, double q) noexcept nogil:
     """Did squares that add up to q leave the range of their type? (All elements equal is fine; NaN is out of range.)"""
-    cdef real smallest, largest
-    if real is float:
-        smallest, largest = <float>1e-30, <float>1e38
-    else:
-        smallest, largest = 1e-290, 1e307
-    return (((q > smallest * <real>n) & (q < largest)) | ((q == 0) & (a == 0))) ^ 1
+    cdef double smallest = 1e-30 if single else 1e-290
+    cdef double largest = 1e38 if single else 1e307
+    return (((q > smallest * n) & (q < largest)) | ((q == 0) & (a == 0))) ^ 1
 
 
 cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:

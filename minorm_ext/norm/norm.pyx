@@ -1,84 +1,56 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Normalization over four loops: who does what, when. phases.pxd knows which jobs a phase is; they are in
-# row_jobs.pxd, short_jobs.pxd, line_jobs.pxd, far_jobs.pxd, run_jobs.pxd and
-# lane_jobs.pxd. The arithmetic of rows is in sums.h (first phases), apply.h (second phases),
-# lines.h, each.h and far.h, that of lanes in lane_rows.h, each with a .pxd that picks the loop for
-# the type data is stored in. What is made of the sums is in rows.pxd, short_rows.pxd, maps/reductions.pxd and
-# lane_tiles.pxd, and in moments.pxd what all share. At the end of a backward pass params.pxd adds up the
-# gradients of scale and bias. running.pxd blends running statistics.
+# Normalization over four loops: who does what, when.
 #
-# A forward pass has two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a
-# thread takes some rows (or a tile of lanes) through both phases, so that the second finds the data in cache. Where
-# there are few, all threads share the parts of every row, first for one phase, then for the other. Both ways add up
-# the same parts in the same order: which one is taken may depend on the threads, and no bit of a result does.
+# plan.pxd decides how, once a call: the strategy, how the work is cut, which way results are stored. A forward pass has
+# two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a thread takes some
+# rows (or a tile of columns) through both phases, so that the second finds the data in cache. Where there are few, all
+# threads share the parts of every row, first for one phase, then for the other. Both ways add up the same parts in the
+# same order. phases.pxd has the jobs:
+#
+#     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd
+#     columns   column_jobs.pxd: columns.pxd and column_tiles.pxd
+#
+# The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
+# backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
-from cython.parallel cimport parallel
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport NONE, Jobs, deal, look, take
-from minorm_ext.norm.nest cimport load
-from minorm_ext.norm.lane_tiles cimport by_row
-from minorm_ext.norm.lines cimport FACTORS
 from minorm_ext.norm.moments cimport Moments
-from minorm_ext.norm.params cimport add_up_lane_rows, reach_of_params, shares, steps_of_adding, store_params
+from minorm_ext.norm.params cimport (
+    add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
+)
 from minorm_ext.norm.phases cimport (
-    ADD_UP, APPLY, BACKWARD, CLEAR, COLLECT, COMBINE, FINISH, FORWARD, INPUT, MOMENTS, SUMS, Phase, do,
+    apply_job, backward_job, combine_job, forward_job, input_job, input_of_one_part_job, merge_job, moments_job,
+    sums_job,
 )
-from minorm_ext.norm.row_jobs cimport pieces_to_clear, pieces_to_collect, size_to_collect
-from minorm_ext.norm.run_jobs cimport factors_across, go_by_runs, portions, sets_of_rows, take_factors
+from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, is_direct, make_plan
+from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
 from minorm_ext.norm.running cimport blend_rows
-from minorm_ext.norm.plan cimport (
-    ABSENT, ALONE, COMPUTE, Sums, Work, all_tiles, blocks_beside, cut_work, parts_meet, take_whole_rows,
-)
-from minorm_ext.simd.storage cimport DOUBLE, SINGLE, WIDEN, Data, Type, size_of
+from minorm_ext.norm.work cimport COMPUTE, Sums, Work
+from minorm_ext.runtime.buffers cimport address
+from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
+from minorm_ext.simd.storage cimport Data, Type, size_of
 
 
 cdef enum:
-    BREATH = 30_000_000  # elements between two looks at Ctrl-C
-    STREAM = 5 << 20  # bytes of a result that is written around the cache; it pays even if the result is read next
-    ROW = 16  # elements that take as long as what a row or a lane costs apart from its elements
+    SIGNAL_INTERVAL = 30_000_000  # elements between two signal checks
+    ROW = 16  # elements that take as long as what a row or a column costs apart from its elements
 
 
-cdef inline Py_ssize_t in_turn(const Work* w, Py_ssize_t turn, Py_ssize_t beside) noexcept nogil:
-    """Which job comes at this turn: as memory has them, a part of all that lie beside each other, then the next."""
-    if beside == 1:
-        return turn
-    return (turn // (beside * w.parts) * beside + turn % beside) * w.parts + turn // beside % w.parts
+cdef int run(const Work* w, Job job, Py_ssize_t jobs, bint shared=True) except -1 nogil:
+    """All jobs of a phase, on the threads; or on one, where they are brief."""
+    cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW)
+    cdef int threads = w.plan.threads if shared else 1
+    cdef Py_ssize_t per_round = jobs
+    if w.block_param_grads != NULL:  # that is fresh memory
+        cost *= 4
+    if cost > SIGNAL_INTERVAL:
+        per_round = max(threads, <Py_ssize_t>(jobs * (SIGNAL_INTERVAL / cost)))
+    return parallel_for(job, w, 0, jobs, per_round, threads)
 
 
-cdef int spread(
-    const Work* w, Phase phase, Py_ssize_t jobs, int threads, Py_ssize_t first=0, Py_ssize_t step=1,
-    Py_ssize_t beside=1
-) except -1 nogil:
-    """Do some jobs of a phase, first, first + step ..., on the threads; answer Ctrl-C now and then."""
-    cdef Jobs dealt
-    cdef Py_ssize_t begin = 0
-    cdef Py_ssize_t end
-    cdef Py_ssize_t job = NONE
-    cdef double cost = <double>w.rows * (w.columns + ROW) * (4 if w.collected != NULL else 1)  # that is fresh memory
-    cdef Py_ssize_t at_once = jobs if cost <= BREATH else max(threads, <Py_ssize_t>(jobs * (BREATH / cost)))
-    while begin < jobs:
-        end = min(jobs, begin + at_once)
-        if threads == 1 or jobs == 1:
-            for job in range(begin, end):
-                do(w, phase, first + in_turn(w, job, beside) * step)
-        else:
-            deal(&dealt, begin, end, threads)
-            with parallel(num_threads=threads):
-                job = take(&dealt)
-                while job != NONE:
-                    do(w, phase, first + in_turn(w, job, beside) * step)
-                    job = take(&dealt)
-        begin = end
-        if begin < jobs:
-            look()
-    return 0
-
-
-cdef void* room(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
-    """Scratch memory."""
+cdef void* scratch(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
     cdef void* memory = malloc(max(items, 1) * size)
     if memory == NULL:
         with gil:
@@ -86,146 +58,141 @@ cdef void* room(Py_ssize_t items, Py_ssize_t size) except NULL nogil:
     return memory
 
 
-cdef double* pairs(Py_ssize_t items) except NULL nogil:
+cdef double* zeroed_sums(Py_ssize_t items) except NULL nogil:
     """Pairs of sums that are still 0."""
-    cdef double* sums = <double*>room(items, 2 * sizeof(double))
+    cdef double* sums = <double*>scratch(items, 2 * sizeof(double))
     memset(sums, 0, items * 2 * sizeof(double))
     return sums
 
 
-cdef int run_second(Work* w, Phase phase, int threads) except -1 nogil:
-    """The second phase of rows that go by runs."""
-    w.factors = room(FACTORS * factors_across(w), sizeof(double))
-    if w.single:
-        take_factors(<const float*>NULL, w)
-    else:
-        take_factors(<const double*>NULL, w)
-    return spread(w, phase, portions(w), threads)
-
-
-cdef int run_forward(Work* w, int threads) except -1 nogil:
-    cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
-    cdef Py_ssize_t walks = sets_of_rows(w) if w.by_runs else all
-    if take_whole_rows(w, threads):
-        return spread(w, FORWARD, all if w.lanes else w.groups * w.blocks, threads)
+cdef int run_forward(Work* w) except -1 nogil:
+    cdef bint columns = w.plan.strategy == COLUMNS
+    cdef Py_ssize_t all = all_tiles(&w.plan) if columns else w.plan.rows
+    cdef Py_ssize_t size = 2 * w.plan.tile * sizeof(double) if columns else sizeof(Moments)
+    if w.plan.whole:
+        return run(w, forward_job, all if columns else w.plan.groups * w.plan.blocks)
     if w.moments:
-        w.partial = <double*>room(all * w.parts, max(sizeof(Moments), 2 * w.tile * sizeof(double) if w.lanes else 0))
-        spread(w, MOMENTS, walks * w.parts, threads, 0, 1, walks if w.by_runs else w.beside)
-        spread(w, FINISH, all, 1)
-    if w.apply and w.by_runs:
-        run_second(w, APPLY, threads)
-    elif w.apply:
-        spread(w, APPLY, all * w.parts, threads, 0, 1, w.beside)
+        w.partial = <double*>scratch(all * w.plan.parts, size)
+        run(w, moments_job, all * w.plan.parts)
+        run(w, merge_job, all, False)
+    if w.apply:
+        run(w, apply_job, all * w.plan.parts)
     return 0
 
 
-cdef int add_up_params(Work* w, int threads) except -1 nogil:
-    """Fill ds and db where no job of rows collects them."""
-    cdef Py_ssize_t step
-    w.totals = pairs(reach_of_params(w))
-    if w.row_params != NULL:
-        add_up_lane_rows(w)
-    else:
-        w.shares = shares(w, threads)
-        for step in range(steps_of_adding(w)):
-            if step > 0:
-                look()
-            spread(w, ADD_UP, w.shares, <int>w.shares, step * w.shares)
-    if w.single:
-        return store_params(<const float*>NULL, w)
-    return store_params(<const double*>NULL, w)
-
-
-cdef int run_backward(Work* w, int threads) except -1 nogil:
-    cdef Py_ssize_t all = all_tiles(w) if w.lanes else w.rows
-    cdef Py_ssize_t walks = sets_of_rows(w) if w.by_runs else all
-    cdef Py_ssize_t blocks = all if w.lanes else w.groups * w.blocks
+cdef int run_backward(Work* w) except -1 nogil:
+    cdef bint columns = w.plan.strategy == COLUMNS
     cdef bint params = w.ds != NULL
-    cdef bint whole = take_whole_rows(w, threads)
-    cdef Py_ssize_t part
-    if w.sum_g == NULL and not w.short and not (w.lanes and whole):
-        w.own = <double*>room(2 * w.rows, sizeof(double))
+    cdef bint whole = w.plan.whole
+    cdef Py_ssize_t all = all_tiles(&w.plan) if columns else w.plan.rows
+    cdef Py_ssize_t blocks = all if columns else w.plan.groups * w.plan.blocks
+    if w.sum_g == NULL and not w.plan.short and not (columns and whole):
+        w.own = <double*>scratch(2 * w.plan.rows, sizeof(double))
         w.sum_g = w.own
-        w.sum_gx = w.own + w.rows
-    if params and w.lanes and by_row(w):
-        w.row_params = pairs(all * w.depth)
-    elif w.tally and ((params and not w.each) or not (w.lanes or w.short)):
-        w.tallies = room(2 * w.rows * w.slots, sizeof(float) if w.single else sizeof(double))
-    if w.tally and w.lanes and not whole:
-        w.partial = <double*>room(all * w.parts, 2 * w.tile * sizeof(double))
-    if w.collected != NULL:
-        spread(w, CLEAR, pieces_to_clear(w), threads)
+        w.sum_gx = w.own + w.plan.rows
+    if params and w.plan.rows_differ:
+        w.row_params = zeroed_sums(all * w.plan.depth)
+    elif w.needs_sums and ((params and not w.plan.each) or not (columns or w.plan.short)):
+        w.slot_sums = <double*>scratch(2 * w.plan.rows * w.plan.slots, sizeof(double))
+    if w.needs_sums and columns and not whole:
+        w.partial = <double*>scratch(all * w.plan.parts, 2 * w.plan.tile * sizeof(double))
+    if w.block_param_grads != NULL:
+        run(w, clear_job, pieces_to_clear(w))
     if whole:
-        spread(w, BACKWARD, blocks, threads)
+        run(w, backward_job, blocks)
     else:
-        if w.tally:
-            spread(w, SUMS, walks * w.parts, threads, 0, 1, walks if w.by_runs else w.beside)
-            spread(w, COMBINE, all, 1)
-        if w.by_runs:
-            if w.dx.items != NULL:
-                run_second(w, INPUT, threads)
-        elif w.each and parts_meet(w):
-            for part in range(w.parts):
-                spread(w, INPUT, blocks, threads, part, w.parts)
-        elif w.dx.items != NULL or w.collected != NULL or w.row_params != NULL:
-            spread(w, INPUT, blocks * w.parts, threads, 0, 1, blocks_beside(w))
-    if w.collected != NULL:
-        spread(w, COLLECT, w.groups * pieces_to_collect(w), threads)
+        if w.needs_sums:
+            run(w, sums_job, all * w.plan.parts)
+            run(w, combine_job, all, False)
+        if w.dx.items == NULL and w.block_param_grads == NULL and w.row_params == NULL:
+            pass
+        elif w.plan.parts_meet:
+            for w.part in range(w.plan.parts):
+                run(w, input_of_one_part_job, blocks)
+        else:
+            run(w, input_job, blocks * w.plan.parts)
+    if w.block_param_grads != NULL:
+        run(w, collect_job, w.plan.groups * pieces_to_collect(w))
     elif params:
-        add_up_params(w, threads)
+        add_up_params(w)
     return 0
 
 
-cdef int begin(Work* w, bytes code, bint single, stats, s, double eps, bint centered, bint guard) except -1:
+cdef int add_up_params(Work* w) except -1 nogil:
+    """Fill ds and db where no job of rows collects them."""
+    w.totals = zeroed_sums(reach_of_params(w))
+    if w.row_params != NULL:
+        add_up_columns_rows(w)
+    else:
+        w.shares = shares_of(w)
+        for w.share_step in range(steps_of_adding(w)):
+            if w.share_step > 0:
+                check_signals()
+            parallel_for(add_up_job, w, 0, w.shares, w.shares, <int>w.shares)
+    return store_params(w)
+
+
+cdef int begin(
+    Work* w, bytes code, const Call* call, stats, s, double eps, bint centered, bint guard
+) except -1:
     """What forward and backward have in common."""
     memset(w, 0, sizeof(Work))
-    load(&w.nest, code)
-    cut_work(w)
-    w.single = single
+    make_plan(&w.plan, code, call)
     w.equation.eps = eps
     w.equation.centered = centered
     w.equation.guard = guard
     w.s = parameter(w, s)
     w.k = <double*>address(stats, sizeof(double))
-    w.d = w.k + w.rows
-    w.var = w.d + w.rows
-    w.rstd = w.var + w.rows
+    w.d = w.k + w.plan.rows
+    w.var = w.d + w.plan.rows
+    w.rstd = w.var + w.plan.rows
     return 0
 
 
 cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
     if array is None:
         return NULL
-    return address(array, sizeof(float) if w.single else sizeof(double), writable)
+    return address(array, sizeof(float) if w.plan.single else sizeof(double), writable)
 
 
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) except -1:
-    """Point at an array, if there is one. Results too large to stay in the cache go around it."""
-    cdef bint large = w.rows * w.columns * size_of(type) > STREAM
+    """Point at an array, if there is one."""
     data.type = type
-    data.as_is = type == (SINGLE if w.single else DOUBLE)
-    data.direct = data.as_is or (w.single and WIDEN)
-    data.far = large and not result
+    data.direct = is_direct(type, w.plan.single)
+    data.uncached = w.plan.large and not result
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
-        data.stream = large and result
+        data.nontemporal = result and w.plan.stores != CACHED
     return 0
 
 
-def form(bytes code, Type type, bint single):
-    """Which inner loop takes these loops over data of `type`, and how many statistics advance together in it."""
-    cdef Work w
-    memset(&w, 0, sizeof(Work))
-    load(&w.nest, code)
-    cut_work(&w)
-    w.single = single
-    bind(&w.x, &w, None, type)
-    if w.lanes:
-        return "lanes", min(w.tile, w.across) // w.fold
-    if go_by_runs(&w):
-        return "runs of all rows", w.rows
-    rows = "short rows" if w.short else "rows"
-    return (rows + ", a parameter for each element" if w.each else rows), 1
+cdef size_t place_of(array, Type type) except? 0:
+    """The address of a result, or 0."""
+    return <size_t>address(array, size_of(type), True) if array is not None else 0
+
+
+STRATEGIES = "resident", "streamed", "columns"
+STORES = "cached", "nt_rows", "nt_vectors", "nt_gathered"
+
+
+def plan(bytes code, Type type, bint single, bint backward, bint scale, bint other, int threads):
+    """The plan of a call, in words and numbers: see Plan in plan.pxd. scale: is there one; other: is there a bias, or
+    does anybody ask for the gradients of both."""
+    cdef Plan p
+    cdef Call call
+    call.type, call.single, call.backward, call.fused = type, single, backward, True
+    call.scale, call.other, call.result, call.threads = scale, other, 0, threads
+    make_plan(&p, code, &call)
+    found = {
+        "strategy": STRATEGIES[<int>p.strategy], "stores": STORES[<int>p.stores], "parts": p.parts,
+        "chunks": p.chunks, "whole_rows": bool(p.whole),
+    }
+    if p.strategy == COLUMNS:
+        found.update(together=min(p.tile, p.across) // p.fold, fold=p.fold, rows_at_once=p.at_once)
+    else:
+        found.update(short=bool(p.short), together=p.together if p.short else 1, shared=bool(p.shared))
+        found["parameters"] = "each element" if p.each else "each run" if p.nest.reduce0.param else "each row"
+    return found
 
 
 def forward(
@@ -238,21 +205,20 @@ def forward(
     be None, are of that type. Nothing is checked here.
     """
     cdef Work w
-    begin(&w, code, single, stats, s, eps, centered, guard)
+    cdef Call call
+    call.type, call.single, call.backward, call.fused = type, single, False, True
+    call.scale, call.other, call.result, call.threads = s is not None, b is not None, place_of(y, type), threads
+    begin(&w, code, &call, stats, s, eps, centered, guard)
     w.b = parameter(&w, b)
     bind(&w.x, &w, x, type)
     bind(&w.y, &w, y, type, True)
     w.moments = moments
     w.apply = y is not None
-    w.by_runs = go_by_runs(&w)
-    if w.rows * w.columns < ALONE:
-        threads = 1
     try:
         with nogil:
-            run_forward(&w, threads)
+            run_forward(&w)
     finally:
         free(w.partial)
-        free(w.factors)
 
 
 def backward(
@@ -266,33 +232,32 @@ def backward(
     pages would cost a twentieth of a large LayerNorm.
     """
     cdef Work w
-    begin(&w, code, single, stats, s, eps, centered, guard)
+    cdef Call call
+    call.type, call.single, call.backward = type, single, True
+    call.fused = origin == COMPUTE and sums is None and dx is not None
+    call.scale, call.other, call.result, call.threads = s is not None, ds is not None, place_of(dx, type), threads
+    begin(&w, code, &call, stats, s, eps, centered, guard)
     bind(&w.x, &w, x, type)
     bind(&w.dy, &w, dy, type)
     bind(&w.dx, &w, dx, type, True)
     w.ds = parameter(&w, ds, True)
     w.db = parameter(&w, db, True)
     w.sums = origin
-    w.by_runs = origin != ABSENT and go_by_runs(&w)
-    w.tally = origin == COMPUTE or (ds is not None and not (w.each or w.lanes and by_row(&w)))
-    if w.rows * w.columns < ALONE:
-        threads = 1
-    w.short &= origin == COMPUTE and sums is None and dx is not None
+    w.needs_sums = origin == COMPUTE or (ds is not None and not w.plan.each and not w.plan.rows_differ)
     if sums is not None:
         w.sum_g = <double*>address(sums, sizeof(double), origin == COMPUTE)
-        w.sum_gx = w.sum_g + w.rows
-    if ds is not None and w.each:
-        collected = empty(size_to_collect(&w), ds.dtype)
-        w.collected = parameter(&w, collected, True)
+        w.sum_gx = w.sum_g + w.plan.rows
+    if ds is not None and w.plan.each:
+        grads = empty(size_to_collect(&w), ds.dtype)
+        w.block_param_grads = parameter(&w, grads, True)
     try:
         with nogil:
-            run_backward(&w, threads)
+            run_backward(&w)
     finally:
         free(w.own)
         free(w.partial)
-        free(w.tallies)
+        free(w.slot_sums)
         free(w.row_params)
-        free(w.factors)
         free(w.totals)
 
 

@@ -1,56 +1,58 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The gradients of scale and bias where a parameter belongs to whole rows, runs or lanes: the jobs have left sums of
-# each, which are added up here, in double and in the order in which they lie. Where each element has a parameter of
-# its own, rows_collect in row_jobs.pxd does it.
+# The gradients of scale and bias where a parameter belongs to whole rows, runs or columns: the jobs have left sums of
+# each, which are added up here, in double and in the order in which they lie. Where each element has a parameter
+# of its own, collect_job in row_jobs.pxd does it.
 
-from minorm_ext.runtime.jobs cimport look
+from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest
-from minorm_ext.norm.lanes cimport lane_row_param
-from minorm_ext.norm.plan cimport Work, all_tiles, ceil_div, slots_of_param, tally, tally_x
-from minorm_ext.simd.storage cimport real
+from minorm_ext.norm.plan cimport COLUMNS, all_tiles
+from minorm_ext.norm.work cimport Work, partial_sums, partial_sums_x
+from minorm_ext.runtime.jobs cimport check_signals
+from minorm_ext.runtime.numbers cimport ceil_div
 
 cdef enum:
-    SUMS_AT_ONCE = 2_000_000  # between two looks at Ctrl-C
+    SUMS_AT_ONCE = 2_000_000  # between two signal checks
     SHARED = 16384            # sums, at least, where more than one thread adds up
 
 
 cdef inline Py_ssize_t reach_of_params(const Work* w) noexcept nogil:
     """How far apart the first parameter and the end of the last lie."""
+    cdef const Nest* n = &w.plan.nest
     return 1 + (
-        (w.nest.keep0.count - 1) * w.nest.keep0.param + (w.nest.keep1.count - 1) * w.nest.keep1.param
-        + (w.nest.reduce0.count - 1) * w.nest.reduce0.param + (w.nest.reduce1.count - 1) * w.nest.reduce1.param
-        + (w.fold - 1) * w.fold_param
+        (n.keep0.count - 1) * n.keep0.param + (n.keep1.count - 1) * n.keep1.param
+        + (n.reduce0.count - 1) * n.reduce0.param + (n.reduce1.count - 1) * n.reduce1.param
+        + (w.plan.fold - 1) * w.plan.fold_param
     )
 
 
-cdef inline Py_ssize_t shares(const Work* w, int threads) noexcept nogil:
+cdef inline Py_ssize_t shares_of(const Work* w) noexcept nogil:
     """How many threads add up, each for its share of the inner kept turns. That takes turns which have parameters of
     their own: then no two add to the same total."""
-    if w.nest.keep1.param == 0 or w.rows * w.slots < SHARED:
+    if w.plan.nest.keep1.param == 0 or w.plan.rows * w.plan.slots < SHARED:
         return 1
-    return min(<Py_ssize_t>threads, w.nest.keep1.count)
+    return min(<Py_ssize_t>w.plan.threads, w.plan.nest.keep1.count)
 
 
 cdef inline Py_ssize_t turns_at_once(const Work* w) noexcept nogil:
-    """Outer kept turns between two looks at Ctrl-C."""
-    return max(1, SUMS_AT_ONCE // (w.nest.keep1.count * w.slots))
+    """Outer kept turns between two signal checks."""
+    return max(1, SUMS_AT_ONCE // (w.plan.nest.keep1.count * w.plan.slots))
 
 
 cdef inline Py_ssize_t cuts_of_turn(const Work* w) noexcept nogil:
     """In how many pieces an outer turn is taken, if it has too many sums for that."""
-    return min(w.nest.keep1.count, 1 + w.nest.keep1.count * w.slots // SUMS_AT_ONCE)
+    return min(w.plan.nest.keep1.count, 1 + w.plan.nest.keep1.count * w.plan.slots // SUMS_AT_ONCE)
 
 
 cdef inline Py_ssize_t steps_of_adding(const Work* w) noexcept nogil:
     """How often there is a look: each step is for all shares."""
-    return ceil_div(w.nest.keep0.count, turns_at_once(w)) * cuts_of_turn(w)
+    return ceil_div(w.plan.nest.keep0.count, turns_at_once(w)) * cuts_of_turn(w)
 
 
 cdef inline void add_up_row(
-    double* ds, double* db, const real* dy, const real* dyx, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step,
+    double* ds, double* db, const double* dy, const double* dyx, Py_ssize_t runs, Py_ssize_t pieces, Py_ssize_t step,
     double rstd,
 ) noexcept nogil:
-    """Add the sums of a row to ds and db of its runs, or those of some lanes; their parameters lie `step` apart."""
+    """Add the sums of a row to ds and db of its runs, or those of some columns; their parameters lie `step` apart."""
     cdef Py_ssize_t run, slot
     cdef double sum_dy, sum_dyx
     for run in range(runs):
@@ -64,7 +66,7 @@ cdef inline void add_up_row(
 
 
 cdef inline void add_up_single(
-    double* ds, double* db, const real* dy, const real* dyx, const double* rstd, Py_ssize_t rows
+    double* ds, double* db, const double* dy, const double* dyx, const double* rstd, Py_ssize_t rows
 ) noexcept nogil:
     """The same of rows that have one sum each, and parameters side by side: in vectors."""
     cdef Py_ssize_t i
@@ -74,15 +76,19 @@ cdef inline void add_up_single(
         db[i] += dy[i]
 
 
-cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_ssize_t job) noexcept nogil:
-    """A share of a step: some inner turns of some outer ones. No row divides."""
-    cdef const Nest* n = &w.nest
+cdef inline void add_up_job(const void* task, Py_ssize_t share) noexcept nogil:
+    """A share of the step that all are at: some inner turns of some outer ones. No row divides."""
+    cdef const Work* w = <const Work*>task
+    cdef const Nest* n = &w.plan.nest
+    cdef const double* dy = partial_sums(w, 0)
+    cdef const double* dyx = partial_sums_x(w, 0)
+    cdef Py_ssize_t job = w.share_step * w.shares + share
     cdef Py_ssize_t cuts = cuts_of_turn(w) * w.shares
     cdef Py_ssize_t first = n.keep1.count * (job % cuts) // cuts
     cdef Py_ssize_t end = n.keep1.count * (job % cuts + 1) // cuts
-    cdef Py_ssize_t pieces = slots_of_param(w)
-    cdef Py_ssize_t sums = w.slots
-    cdef Py_ssize_t step = w.fold_param if w.lanes else n.reduce0.param
+    cdef Py_ssize_t pieces = w.plan.slots_of_param
+    cdef Py_ssize_t sums = w.plan.slots
+    cdef Py_ssize_t step = w.plan.fold_param if w.plan.strategy == COLUMNS else n.reduce0.param
     cdef Py_ssize_t outer = job // cuts * turns_at_once(w)
     cdef Py_ssize_t last = min(outer + turns_at_once(w), n.keep0.count)
     cdef Py_ssize_t runs = sums // pieces
@@ -102,38 +108,35 @@ cdef inline void add_up_rows(const real* dy, const real* dyx, const Work* w, Py_
         outer += 1
 
 
-cdef inline void add_up_share(const Work* w, Py_ssize_t job) noexcept nogil:
-    if w.single:
-        add_up_rows(tally(<const float*>NULL, w, 0), tally_x(<const float*>NULL, w, 0), w, job)
-    else:
-        add_up_rows(tally(<const double*>NULL, w, 0), tally_x(<const double*>NULL, w, 0), w, job)
-
-
-cdef inline int add_up_lane_rows(const Work* w) except -1 nogil:
-    """Lanes that share the parameters of their reduced rows."""
+cdef inline int add_up_columns_rows(const Work* w) except -1 nogil:
+    """Columns that share the parameters of their reduced rows."""
     cdef const double* sums = w.row_params
     cdef double* db = w.totals + reach_of_params(w)
     cdef Py_ssize_t tile, row, at
     cdef Py_ssize_t added = 0
-    for tile in range(all_tiles(w)):
-        for row in range(w.depth):
-            at = tile // w.tiles * w.nest.keep0.param + lane_row_param(&w.nest, row)
+    for tile in range(all_tiles(&w.plan)):
+        for row in range(w.plan.depth):
+            at = tile // w.plan.tiles * w.plan.nest.keep0.param + column_row_param(&w.plan.nest, row)
             w.totals[at] += sums[0]
             db[at] += sums[1]
             sums += 2
             added += 1
             if added % SUMS_AT_ONCE == 0:
-                look()
+                check_signals()
     return 0
 
 
-cdef inline int store_params(const real* type, const Work* w) except -1 nogil:
+cdef inline int store_params(const Work* w) except -1 nogil:
     """ds and db from their totals, in the type computed in."""
     cdef Py_ssize_t reach = reach_of_params(w)
     cdef Py_ssize_t i
     for i in range(reach):
-        (<real*>w.ds)[i] = <real>w.totals[i]
-        (<real*>w.db)[i] = <real>w.totals[reach + i]
+        if w.plan.single:
+            (<float*>w.ds)[i] = <float>w.totals[i]
+            (<float*>w.db)[i] = <float>w.totals[reach + i]
+        else:
+            (<double*>w.ds)[i] = w.totals[i]
+            (<double*>w.db)[i] = w.totals[reach + i]
         if i % SUMS_AT_ONCE == SUMS_AT_ONCE - 1:
-            look()
+            check_signals()
     return 0

@@ -1,122 +1,123 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The phases of a normalization, and which job of which loops does a part of one.
+# The phases of a normalization as jobs: each does one piece of a phase, of rows or of columns.
 
-from minorm_ext.norm.far_jobs cimport far_backward, far_backward_pays, far_forward, far_forward_pays
-from minorm_ext.norm.lane_jobs cimport (
-    lanes_apply, lanes_combine, lanes_finish, lanes_input, lanes_moments, lanes_sums, lanes_whole_backward,
-    lanes_whole_forward,
+from minorm_ext.norm.column_jobs cimport (
+    columns_backward, columns_combine, columns_forward, columns_merge, part_of_apply, part_of_input, part_of_moments,
+    part_of_sums,
 )
-from minorm_ext.norm.line_jobs cimport line_backward, line_backward_pays, line_forward, line_forward_pays
-from minorm_ext.norm.params cimport add_up_share
-from minorm_ext.norm.row_jobs cimport (
-    rows_apply, rows_clear, rows_collect, rows_combine, rows_finish, rows_input, rows_moments, rows_sums,
-    rows_whole_backward, rows_whole_forward,
-)
-from minorm_ext.norm.run_jobs cimport runs_apply, runs_input, runs_moments, runs_sums
-from minorm_ext.norm.short_jobs cimport short_backward, short_forward
-from minorm_ext.norm.plan cimport Work
-from minorm_ext.simd.storage cimport finish, real
-
-cdef enum Phase:
-    FORWARD   # a block of rows, or a tile of lanes: moments and apply
-    MOMENTS   # a part
-    FINISH    # a row or tile: merge its parts
-    APPLY     # a part
-    BACKWARD  # a block or tile: sums and input
-    SUMS      # a part
-    COMBINE   # a row or tile: add up its parts
-    INPUT     # a part
-    CLEAR     # a piece of what blocks collect
-    COLLECT   # a group of rows: add up the ds and db of its blocks
-    ADD_UP    # a share: ds and db of rows or lanes
+from minorm_ext.norm.plan cimport COLUMNS, Plan
+from minorm_ext.norm.resident cimport part_apply
+from minorm_ext.norm.row_jobs cimport rows_backward, rows_forward, rows_input, rows_merge, rows_moments
+from minorm_ext.norm.statistics cimport part_sums, row_sums
+from minorm_ext.norm.work cimport Work
+from minorm_ext.simd.storage cimport finish
 
 
-cdef inline void do_rows(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == FORWARD:
-        if far_forward_pays(w):
-            far_forward(type, w, job)
-        elif w.short:
-            short_forward(type, w, job)
-        elif line_forward_pays(w):
-            line_forward(type, w, job)
-        else:
-            rows_whole_forward(type, w, job)
-    elif phase == MOMENTS:
-        rows_moments(type, w, job)
-    elif phase == FINISH:
-        rows_finish(type, w, job)
-    elif phase == APPLY:
-        rows_apply(type, w, job)
-    elif phase == BACKWARD:
-        if far_backward_pays(w):
-            far_backward(type, w, job)
-        elif w.short:
-            short_backward(type, w, job)
-        elif line_backward_pays(w):
-            line_backward(type, w, job)
-        else:
-            rows_whole_backward(type, w, job)
-    elif phase == SUMS:
-        rows_sums(type, w, job)
-    elif phase == COMBINE:
-        rows_combine(type, w, job)
-    elif phase == INPUT:
-        rows_input(type, w, job)
-    elif phase == CLEAR:
-        rows_clear(type, w, job)
+cdef inline Py_ssize_t in_memory_order(const Plan* p, Py_ssize_t index, Py_ssize_t beside) noexcept nogil:
+    """Which part comes at this index: as memory has them, a part of all that lie beside each other, then the next."""
+    if beside == 1:
+        return index
+    return (index // (beside * p.parts) * beside + index % beside) * p.parts + index // beside % p.parts
+
+
+cdef inline void forward_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A block of rows, or a tile of columns: moments and apply."""
+    cdef const Work* w = <const Work*>task
+    if w.plan.strategy != COLUMNS:
+        rows_forward(w, index)
+    elif w.plan.single:
+        columns_forward(<const float*>NULL, w, index)
     else:
-        rows_collect(type, w, job)
-
-
-cdef inline void do_lanes(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == FORWARD:
-        lanes_whole_forward(type, w, job)
-    elif phase == MOMENTS:
-        lanes_moments(type, w, job)
-    elif phase == FINISH:
-        lanes_finish(type, w, job)
-    elif phase == APPLY:
-        lanes_apply(type, w, job)
-    elif phase == BACKWARD:
-        lanes_whole_backward(type, w, job)
-    elif phase == SUMS:
-        lanes_sums(type, w, job)
-    elif phase == COMBINE:
-        lanes_combine(type, w, job)
-    else:
-        lanes_input(type, w, job)
-
-
-cdef inline void do_runs(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == MOMENTS:
-        runs_moments(type, w, job)
-    elif phase == FINISH:
-        rows_finish(type, w, job)
-    elif phase == APPLY:
-        runs_apply(type, w, job)
-    elif phase == SUMS:
-        runs_sums(type, w, job)
-    elif phase == COMBINE:
-        rows_combine(type, w, job)
-    else:
-        runs_input(type, w, job)
-
-
-cdef inline void do_of(const real* type, const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if w.lanes:
-        do_lanes(type, w, phase, job)
-    elif w.by_runs:
-        do_runs(type, w, phase, job)
-    else:
-        do_rows(type, w, phase, job)
-
-
-cdef inline void do(const Work* w, Phase phase, Py_ssize_t job) noexcept nogil:
-    if phase == ADD_UP:
-        add_up_share(w, job)
-    elif w.single:
-        do_of(<const float*>NULL, w, phase, job)
-    else:
-        do_of(<const double*>NULL, w, phase, job)
+        columns_forward(<const double*>NULL, w, index)
     finish(&w.y)
+
+
+cdef inline void moments_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A part."""
+    cdef const Work* w = <const Work*>task
+    cdef Py_ssize_t part = in_memory_order(&w.plan, index, w.plan.beside)
+    if w.plan.strategy != COLUMNS:
+        rows_moments(w, part)
+    elif w.plan.single:
+        part_of_moments(<const float*>NULL, w, part)
+    else:
+        part_of_moments(<const double*>NULL, w, part)
+
+
+cdef inline void merge_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """The parts of a row or tile."""
+    cdef const Work* w = <const Work*>task
+    if w.plan.strategy != COLUMNS:
+        rows_merge(w, index)
+    elif w.plan.single:
+        columns_merge(<const float*>NULL, w, index)
+    else:
+        columns_merge(<const double*>NULL, w, index)
+
+
+cdef inline void apply_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A part."""
+    cdef const Work* w = <const Work*>task
+    cdef Py_ssize_t part = in_memory_order(&w.plan, index, w.plan.beside)
+    if w.plan.strategy != COLUMNS:
+        part_apply(w, part // w.plan.parts, part % w.plan.parts, 0)
+    elif w.plan.single:
+        part_of_apply(<const float*>NULL, w, part)
+    else:
+        part_of_apply(<const double*>NULL, w, part)
+    finish(&w.y)
+
+
+cdef inline void backward_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A block or tile: sums and input."""
+    cdef const Work* w = <const Work*>task
+    if w.plan.strategy != COLUMNS:
+        rows_backward(w, index)
+    elif w.plan.single:
+        columns_backward(<const float*>NULL, w, index)
+    else:
+        columns_backward(<const double*>NULL, w, index)
+    finish(&w.dx)
+
+
+cdef inline void sums_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A part."""
+    cdef const Work* w = <const Work*>task
+    cdef Py_ssize_t part = in_memory_order(&w.plan, index, w.plan.beside)
+    if w.plan.strategy != COLUMNS:
+        part_sums(w, part // w.plan.parts, part % w.plan.parts)
+    elif w.plan.single:
+        part_of_sums(<const float*>NULL, w, part)
+    else:
+        part_of_sums(<const double*>NULL, w, part)
+
+
+cdef inline void combine_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """The parts of a row or tile."""
+    cdef const Work* w = <const Work*>task
+    if w.plan.strategy != COLUMNS:
+        row_sums(w, index)
+    elif w.plan.single:
+        columns_combine(<const float*>NULL, w, index)
+    else:
+        columns_combine(<const double*>NULL, w, index)
+
+
+cdef inline void input_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A part of a block or tile."""
+    cdef const Work* w = <const Work*>task
+    cdef Py_ssize_t beside = w.plan.beside
+    if w.plan.strategy != COLUMNS:
+        rows_input(w, in_memory_order(&w.plan, index, beside if beside == 1 else w.plan.blocks))
+    elif w.plan.single:
+        part_of_input(<const float*>NULL, w, in_memory_order(&w.plan, index, beside))
+    else:
+        part_of_input(<const double*>NULL, w, in_memory_order(&w.plan, index, beside))
+    finish(&w.dx)
+
+
+cdef inline void input_of_one_part_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """The same part of each block of rows."""
+    cdef const Work* w = <const Work*>task
+    rows_input(w, index * w.plan.parts + w.part)
     finish(&w.dx)

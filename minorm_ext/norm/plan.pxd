@@ -1,114 +1,227 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# One normalization as it is handed to the jobs: pointers, loops, and how the work is cut.
+# The plan of a call: which strategy, how the work is cut, which stores results take. It is made once, here, and nothing
+# else decides. What is cut where follows from the nest and the types alone, so that no bit of a result depends on the
+# threads, on addresses or on what a register holds; threads only say who does the jobs. minorm/kernels/README.md has
+# the table of the strategies.
 
-from minorm_ext.norm.nest cimport Nest
-from minorm_ext.norm.lanes cimport BROAD, TILE
-from minorm_ext.norm.moments cimport Equation
-from minorm_ext.norm.rows cimport Cut, cut_row
-from minorm_ext.simd.storage cimport Data, real
+from libc.string cimport memset
 
+from minorm_ext.norm.kernels cimport BLOCK, ROWS, VECTOR_BYTES
+from minorm_ext.norm.nest cimport Nest, load
+from minorm_ext.norm.rows cimport CHUNK, Cut, cut_row
+from minorm_ext.runtime.numbers cimport ceil_div
+from minorm_ext.simd.storage cimport DOUBLE, HALF, SINGLE, WIDEN, Type, size_of
+
+
+cdef enum Strategy:
+    RESIDENT  # some rows at a time, both phases while they are in cache
+    STREAMED  # the same with results that go around the cache
+    COLUMNS   # neighbours in memory belong to different statistics
+
+cdef enum StorePath:
+    CACHED       # into the cache; all others around it
+    NT_ROWS      # row by row; the ends, which share lines with other rows, by way of the cache
+    NT_VECTORS   # vector by vector: narrow rows that fill lines, and have one parameter each or share theirs
+    NT_GATHERED  # other narrow rows, by way of scratch memory where they are gathered (minorm_nt_writer)
 
 cdef enum:
-    ALONE = 24576      # elements below which a second thread costs more than it saves
-    GROUP = 16384      # elements, about, that one job takes through both phases
-    HERD = 131072      # the same for short rows from memory, of which each goes together with the next
-    LONG_HERD = 400000  # and for long ones, if that leaves
-    JOBS = 64          # so many jobs
+    STREAM = 5 << 20   # bytes of a result that goes around the cache; it pays even if the result is read next
+    # Both phases of some rows: one job
+    ONE_THREAD = 24576           # elements below which a second thread costs more than it saves
+    RESIDENT_BLOCK = 16384       # elements, about, of a job
+    VAST = 8_000_000             # elements that no cache holds, about: then jobs are larger,
+    STREAM_BLOCK = 131072        # of short rows, of which each goes together with the next,
+    LONG_STREAM_BLOCK = 400_000  # and of long ones, if that leaves
+    STREAM_JOBS = 64             # so many jobs
+    LONG_JOB = 16_000_000        # elements of a job that keep a thread too long from answering Ctrl-C
+    NEAR = 1 << 17               # bytes of a row, at most, of which a processor's own cache holds a few
+    # Short rows that go together
+    TOGETHER = 2048    # elements, about
+    STREAMED_TOGETHER = 1024     # the same where results go around the cache, of x, or of x and dy
+    NARROW = 128       # elements of a row that is gathered, or that goes with a multiple of VECTORS rows
+    VECTORS = 16       # and half of it backward: vectors of statistics
+    FILLING = 256      # elements of a row that goes vector by vector around the cache, at most
+    SEVERAL = 4        # rows that share what is read of their parameters, at least
+    PREFETCH_DISTANCE = 4096     # bytes by which memory is asked for before the first phase comes to it
+    # Parts that all threads share
+    PARTS = 64         # parts, about, into which a row, or what all tiles of columns walk down together, is cut
+    # Columns
+    TILE = 256         # columns of a tile in cache
+    BROAD_TILE = 1024  # and from memory, at most
     LARGE = 1_500_000  # elements whose results go around the cache, about
-    VAST = 8_000_000   # elements that no cache holds, about
-    PARTS = 64         # parts, about, into which a row, or what all tiles of lanes walk down together, is cut
-    STEP = 64          # rows of a chunk of lanes
-    LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads
-    PLENTY = 98304     # elements of such a sample, at least
+    STEP = 64          # rows of a chunk of columns
+    LONG_STEP = 128    # the same in a sample so large that its parts are still enough for some threads:
+    LARGE_SAMPLE = 98304         # elements of one, at least
     BAND = 256         # rows of a part, at most, where it lies beside those of other tiles: they find its pages known
-    LONG = 16_000_000  # elements of a job that keep a thread too long from answering Ctrl-C
-    FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are lanes of their own, at most
+    FOLD = 32          # neighbours that share a statistic, and a parameter, and yet are columns of their own, at most
     DEEP = 16          # reduced rows that they must walk down for it to pay, at least: half as many as they are
-    NEAR = 1 << 17     # bytes of a row, at most, of which a processor's own cache holds a few
-    OWN = 1 << 18      # elements, about, that a processor's own cache holds
-    CACHE = 1 << 20    # elements of a tile of lanes, of which the cache that all share holds some
+    OWN_CACHE = 1 << 18          # elements, about, that a processor's own cache holds
+    SHARED_CACHE = 1 << 20       # elements of a tile of columns, of which the cache that all share holds some
+    # Collecting gradients
     LINE = 16          # elements of a line of memory, or of two in double
     SETS = 64          # lines after which the sets of the innermost cache begin anew
 
-cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
-    COMPUTE
-    GIVEN
-    ABSENT
 
-
-cdef struct Work:
+cdef struct Plan:
     Nest nest
-    Equation equation
+    Strategy strategy
+    StorePath stores
     bint single            # computed in float, else double
-    bint lanes             # the unit-step loop is kept, or as good as kept: see `fold`
-    bint each              # rows with a parameter for each element
-    bint short             # rows are single runs that fit a chunk
-    bint by_runs           # rows are short runs all over memory: see run_jobs.pxd
+    bint large             # data comes from memory, and results go there
+    int threads
     Py_ssize_t rows
     Py_ssize_t columns
     double one_by_columns
-    Data x                 # as it is stored
-    Data dy
-    Data y
-    Data dx
-    const void* s          # parameters and their gradients: in the type computed in
-    const void* b
-    void* ds
-    void* db
-    double* k              # statistics of each row
-    double* d
-    double* var
-    double* rstd
-    bint moments           # which phases
-    bint apply
-    bint tally             # backward: sum up dy and dy * (x - mean)
-    Sums sums
-    # A row is cut into parts of some chunks (rows: see Cut; lanes: a chunk is `step` rows of a tile).
+    # A row is cut into parts of some chunks (rows: see Cut; columns: a chunk is `step` rows of a tile).
     Cut cut
     Py_ssize_t chunks
     Py_ssize_t chunks_of_part
     Py_ssize_t parts
     Py_ssize_t beside      # tiles, or rows, of which memory holds a part of each and then the next of each
-    # Lanes. Where few neighbours share a statistic (the channels of a group, channels-last), each is a lane of its own,
-    # and `fold` lanes are merged at the end.
-    Py_ssize_t fold        # lanes of a statistic
-    Py_ssize_t fold_param  # parameter step from one to the next
-    Py_ssize_t across      # lanes of an outer kept turn
-    Py_ssize_t depth       # reduced rows, which the lanes walk down
-    Py_ssize_t tile        # lanes of a tile: whole statistics
-    Py_ssize_t tiles       # tiles of an outer kept turn
-    Py_ssize_t at_once     # reduced rows that are taken as one
-    Py_ssize_t step        # such rows of a chunk
-    # Whole rows are done in jobs: a group shares its parameters, a block is some members of a group.
-    Py_ssize_t groups
+    bint whole             # a thread takes whole rows through both phases; else all threads share the parts of each
+    # Rows
+    bint short             # they are single runs that fit a chunk, and go together,
+    Py_ssize_t together    # so many
+    bint each              # there may be a parameter for each element;
+    bint alone             # there is not;
+    bint shared            # there is, and short rows share it in registers
+    Py_ssize_t next        # elements by which memory is asked for
+    Py_ssize_t groups      # whole rows are done in jobs: a group shares its parameters,
     Py_ssize_t members
-    Py_ssize_t members_of_block
+    Py_ssize_t members_of_block  # a block is some members of a group
     Py_ssize_t blocks
     Py_ssize_t group_step  # from the first row of a group to the first row of the next
     Py_ssize_t member_step
-    # Backward: places for sums.
-    Py_ssize_t slots       # of a row: one a chunk, or a piece of a run where runs differ in their parameters, or a lane
+    # Columns. Where few neighbours share a statistic (the channels of a group, channels-last), each is a column of its
+    # own, and `fold` columns are merged at the end.
+    Py_ssize_t fold        # columns of a statistic
+    Py_ssize_t fold_param  # parameter step from one to the next
+    Py_ssize_t across      # columns of an outer kept turn
+    Py_ssize_t depth       # reduced rows, which the columns walk down
+    Py_ssize_t tile        # columns of a tile: whole statistics
+    Py_ssize_t tiles       # tiles of an outer kept turn
+    Py_ssize_t at_once     # reduced rows that are taken as one
+    Py_ssize_t step        # such rows of a chunk
+    bint rows_differ       # parameters vary from reduced row to reduced row
+    # Backward: places for sums
+    Py_ssize_t slots       # of a row: one a chunk, a piece of a run where runs have their own parameters, or a column
+    Py_ssize_t slots_of_param  # so many, one after the other, share a parameter and are added up first
     Py_ssize_t extent      # parameters of a row, where each element has one
     Py_ssize_t pitch       # from a block's ds to its db, and on to the ds of the next
-    double* partial        # moments, or sums, of parts
-    void* tallies          # sum(dy) of every slot, then sum(dy * (x - mean)), in the type computed in
-    double* own            # memory of the next two, unless they are given, or NULL where a tile keeps them
-    double* sum_g          # of each row
-    double* sum_gx
-    double* row_params     # lanes that share parameters: ds and db of each tile and reduced row
-    void* collected        # rows with a parameter for each element: ds and db of each block
-    void* factors          # by runs: what the second phase takes of each row
-    Py_ssize_t shares      # of adding them up: see params.pxd
-    double* totals         # ds, then db, of all parameters, in double
+    bint parts_meet        # do parts of a row add to the same ds and db?
 
 
-cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    return (a + b - 1) // b
+cdef struct Call:          # what a plan is made for
+    Type type              # that data is stored in
+    bint single            # computed in float
+    bint backward
+    bint fused             # both phases, and nobody asks for the sums between them
+    bint scale
+    bint other             # forward a bias, backward gradients of scale and bias
+    size_t result          # the address of y or dx
+    int threads
 
 
-cdef inline bint is_vast(const Work* w) noexcept nogil:
-    """Does all data come from memory?"""
-    return w.rows * w.columns >= VAST
+cdef inline int make_plan(Plan* p, bytes code, const Call* call) except -1:
+    """ValueError for a nest that takes more than two loops of a kind."""
+    cdef Nest* n = &p.nest
+    memset(p, 0, sizeof(Plan))
+    load(n, code)
+    p.single = call.single
+    p.rows = n.keep0.count * n.keep1.count
+    p.columns = n.reduce0.count * n.reduce1.count
+    p.one_by_columns = 1.0 / p.columns
+    p.large = p.rows * p.columns * size_of(call.type) > STREAM
+    p.threads = call.threads if p.rows * p.columns >= ONE_THREAD else 1
+    p.groups, p.members, p.member_step, p.fold = 1, p.rows, 1, 1
+    if (n.keep1.data == 1 and n.keep1.count > 1) or folds(n):
+        p.strategy = COLUMNS
+        p.stores = NT_ROWS if p.large else CACHED
+        cut_columns(p)
+    else:
+        p.strategy = STREAMED if p.large else RESIDENT
+        cut_rows(p, call.fused)
+        p.stores = store_path(p, call)
+        p.together = rows_together(p, call)
+        p.next = (1 if call.backward else 2) * PREFETCH_DISTANCE // size_of(call.type) if p.large else 0
+    p.whole = takes_whole_rows(p)
+    return 0
+
+
+# Columns.
+
+cdef inline bint folds(const Nest* n) noexcept nogil:
+    """Are neighbours that share a statistic columns of their own nevertheless?"""
+    cdef Py_ssize_t fold = n.reduce1.count
+    if n.keep1.data != fold or n.reduce0.param != 0:
+        return False
+    return fold <= (TILE if n.reduce1.param else FOLD) and n.reduce0.count >= max(<Py_ssize_t>DEEP, fold // 2)
+
+
+cdef inline void cut_columns(Plan* p) noexcept nogil:
+    cdef Nest* n = &p.nest
+    if folds(n):
+        p.fold = n.reduce1.count
+        p.fold_param = n.reduce1.param
+        n.reduce1 = n.reduce0
+        n.reduce0.count = 1
+    p.rows_differ = n.reduce0.param != 0 or n.reduce1.param != 0
+    p.slots = p.fold
+    p.slots_of_param = 1
+    p.across = n.keep1.count * p.fold
+    p.depth = p.columns // p.fold
+    p.tile = TILE // p.fold * p.fold
+    p.tiles = ceil_div(p.across, p.tile)
+    p.at_once = 1
+    if n.reduce0.count == 1 and n.reduce1.data == p.across and n.reduce1.param == 0:
+        p.at_once = max(1, min(TILE // p.across, p.depth))
+    p.step = STEP if p.depth * p.across < LARGE_SAMPLE else LONG_STEP
+    p.chunks = ceil_div(ceil_div(p.depth, p.at_once), p.step)
+    p.chunks_of_part = ceil_div(p.chunks, ceil_div(PARTS, p.tiles))  # whatever the number of samples
+    if p.tiles > 1:
+        p.chunks_of_part = min(p.chunks_of_part, BAND // p.step)
+    p.parts = ceil_div(p.chunks, p.chunks_of_part)
+    if p.rows * p.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
+        p.tile = BROAD_TILE // p.fold * p.fold
+        p.tiles = ceil_div(p.across, p.tile)
+    p.beside = p.tiles
+
+
+# Rows.
+
+cdef inline void cut_rows(Plan* p, bint fused) noexcept nogil:
+    cdef const Nest* n = &p.nest
+    p.cut = cut_row(n)
+    p.chunks = p.cut.chunks
+    p.chunks_of_part = ceil_div(p.chunks, PARTS)
+    p.parts = ceil_div(p.chunks, p.chunks_of_part)
+    p.beside = n.keep1.count if n.reduce0.count > 1 and n.keep1.data < n.reduce0.data else 1
+    p.short = n.reduce0.count == 1 and p.chunks == 1 and fused
+    p.each = n.reduce1.param != 0
+    p.slots = p.slots_of_param = p.chunks
+    if n.reduce0.param and not p.each:
+        p.slots = n.reduce0.count * p.cut.pieces
+        p.slots_of_param = p.cut.pieces
+    p.members_of_block = max(1, members_at_once(p))
+    if p.each:
+        p.parts_meet = n.reduce0.count > 1 and n.reduce0.param == 0
+        if n.keep0.param and n.keep1.param:
+            p.groups, p.members, p.group_step, p.member_step = p.rows, 1, 1, 0
+        elif n.keep0.param:
+            p.groups, p.members, p.group_step = n.keep0.count, n.keep1.count, n.keep1.count
+        elif n.keep1.param:
+            p.groups, p.members, p.group_step, p.member_step = n.keep1.count, n.keep0.count, 1, n.keep1.count
+        p.members_of_block = min(max(ceil_div(p.members, 32), 8), 256)
+        p.extent = n.reduce1.count * (n.reduce0.count if n.reduce0.param else 1)
+        p.pitch = pitch_of(p.extent)
+    p.blocks = ceil_div(p.members, p.members_of_block)
+
+
+cdef inline Py_ssize_t members_at_once(const Plan* p) noexcept nogil:
+    """How many rows one job had better take."""
+    if p.rows * p.columns < VAST:
+        return RESIDENT_BLOCK // p.columns
+    return STREAM_BLOCK // p.columns if p.short else min(LONG_STREAM_BLOCK // p.columns, p.members // STREAM_JOBS)
 
 
 cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
@@ -119,122 +232,73 @@ cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
     return (lines if lines % SETS else lines + 11) * LINE
 
 
-cdef inline Py_ssize_t members_at_once(const Work* w) noexcept nogil:
-    """How many rows one job had better take."""
-    if not is_vast(w):
-        return GROUP // w.columns
-    return HERD // w.columns if w.short else min(LONG_HERD // w.columns, w.members // JOBS)
+cdef inline bint is_direct(Type type, bint single) noexcept nogil:
+    """Do loops take data of this type where it lies?"""
+    return type == (SINGLE if single else DOUBLE) or (WIDEN and single and type < SINGLE)
 
 
-cdef inline bint folds(const Nest* n) noexcept nogil:
-    """Are neighbours that share a statistic lanes of their own nevertheless?"""
-    cdef Py_ssize_t fold = n.reduce1.count
-    if n.keep1.data != fold or n.reduce0.param != 0:
+cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
+    """Which way the results of rows take; and do rows share parameters in registers?"""
+    cdef Py_ssize_t lanes = VECTOR_BYTES // (4 if p.single else 8)
+    cdef Py_ssize_t size = size_of(call.type)
+    cdef bint direct = is_direct(call.type, p.single)
+    cdef bint fills = p.columns % (lanes if lanes * size == 64 else BLOCK * lanes) == 0  # lines, without rests
+    p.alone = not (p.each and (call.scale or call.other))
+    p.shared = p.short and p.each and call.scale and (call.other or not call.backward)
+    if not p.large:
+        return CACHED
+    if (p.shared or (p.short and p.alone)) and p.columns <= FILLING and direct and fills and call.result % 64 == 0:
+        return NT_VECTORS
+    if p.short and direct and p.columns <= NARROW and rows_follow(p):
+        return NT_GATHERED
+    p.shared = False
+    return NT_ROWS
+
+
+cdef inline bint rows_follow(const Plan* p) noexcept nogil:
+    """Do the rows of a block lie one after the other, without a gap?"""
+    cdef const Nest* n = &p.nest
+    if p.member_step != 1:
+        return n.keep0.data == p.columns
+    if n.keep1.count > 1 and n.keep1.data != p.columns:
         return False
-    return fold <= (TILE if n.reduce1.param else FOLD) and n.reduce0.count >= max(<Py_ssize_t>DEEP, fold // 2)
+    return p.groups > 1 or n.keep0.count == 1 or n.keep0.data == n.keep1.count * p.columns
 
 
-cdef inline void cut_work(Work* w) noexcept nogil:
-    """Fill in how the work is cut; it depends on the nest alone."""
-    cdef Nest* n = &w.nest
-    w.rows = n.keep0.count * n.keep1.count
-    w.columns = n.reduce0.count * n.reduce1.count
-    w.one_by_columns = 1.0 / w.columns
-    w.lanes = n.keep1.data == 1 and n.keep1.count > 1
-    w.fold = 1
-    if folds(n):
-        w.lanes = True
-        w.fold = n.reduce1.count
-        w.fold_param = n.reduce1.param
-        n.reduce1 = n.reduce0
-        n.reduce0.count = 1
-    w.each = not w.lanes and n.reduce1.param != 0
-    w.groups, w.members, w.group_step, w.member_step = 1, w.rows, 0, 1
-    if w.lanes:
-        w.slots = w.fold
-        w.across = n.keep1.count * w.fold
-        w.depth = w.columns // w.fold
-        w.tile = TILE // w.fold * w.fold
-        w.tiles = ceil_div(w.across, w.tile)
-        w.at_once = 1
-        if n.reduce0.count == 1 and n.reduce1.data == w.across and n.reduce1.param == 0:
-            w.at_once = max(1, min(TILE // w.across, w.depth))
-        w.step = STEP if w.depth * w.across < PLENTY else LONG_STEP
-        w.chunks = ceil_div(ceil_div(w.depth, w.at_once), w.step)
-        w.chunks_of_part = ceil_div(w.chunks, ceil_div(PARTS, w.tiles))  # whatever the number of samples
-        if w.tiles > 1:
-            w.chunks_of_part = min(w.chunks_of_part, BAND // w.step)
-        w.parts = ceil_div(w.chunks, w.chunks_of_part)
-        if w.rows * w.columns >= LARGE:  # parts are what they are anyhow: a sample has the same bits in any batch
-            w.tile = BROAD // w.fold * w.fold
-            w.tiles = ceil_div(w.across, w.tile)
-        w.beside = w.tiles
-        return
-    w.cut = cut_row(n)
-    w.chunks = w.cut.chunks
-    w.chunks_of_part = ceil_div(w.chunks, PARTS)
-    w.parts = ceil_div(w.chunks, w.chunks_of_part)
-    w.beside = n.keep1.count if n.reduce0.count > 1 and n.keep1.data < n.reduce0.data else 1
-    w.short = n.reduce0.count == 1 and w.chunks == 1
-    w.slots = n.reduce0.count * w.cut.pieces if n.reduce0.param and not w.each else w.chunks
-    w.members_of_block = max(1, members_at_once(w))
-    if w.each:
-        if n.keep0.param and n.keep1.param:
-            w.groups, w.members, w.group_step, w.member_step = w.rows, 1, 1, 0
-        elif n.keep0.param:
-            w.groups, w.members, w.group_step, w.member_step = n.keep0.count, n.keep1.count, n.keep1.count, 1
-        elif n.keep1.param:
-            w.groups, w.members, w.group_step, w.member_step = n.keep1.count, n.keep0.count, 1, n.keep1.count
-        w.members_of_block = min(max(ceil_div(w.members, 32), 8), 256)
-        w.extent = n.reduce1.count * (n.reduce0.count if n.reduce0.param else 1)
-        w.pitch = pitch_of(w.extent)
-    w.blocks = ceil_div(w.members, w.members_of_block)
+cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept nogil:
+    """How many short rows go through the first phase, and then through the second. (Scratch memory holds a chunk.)"""
+    cdef Py_ssize_t vectors = VECTORS // 2 if call.backward else VECTORS
+    cdef Py_ssize_t size = TOGETHER
+    if p.stores != CACHED:
+        size = STREAMED_TOGETHER // 2 if call.backward else STREAMED_TOGETHER
+    cdef Py_ssize_t rows = max(1, size // p.columns)
+    if p.stores == NT_VECTORS or (p.stores == CACHED and p.shared and is_direct(call.type, p.single)):
+        rows = max(<Py_ssize_t>SEVERAL, rows)
+    elif p.stores == NT_ROWS and p.single and p.columns <= STREAMED_TOGETHER:
+        rows = max(<Py_ssize_t>2, rows)
+    elif p.stores == NT_GATHERED and p.single:
+        rows = ceil_div(rows, vectors) * vectors
+    return min(<Py_ssize_t>ROWS, rows)
 
 
-cdef inline Py_ssize_t all_tiles(const Work* w) noexcept nogil:
-    """How many tiles the lanes make."""
-    return w.tiles * w.nest.keep0.count
+# Who does what.
+
+cdef inline Py_ssize_t all_tiles(const Plan* p) noexcept nogil:
+    """How many tiles the columns make."""
+    return p.tiles * p.nest.keep0.count
 
 
-cdef inline Py_ssize_t blocks_beside(const Work* w) noexcept nogil:
-    """`beside`, of blocks."""
-    return w.beside if w.lanes or w.beside == 1 else w.blocks
-
-
-cdef inline Py_ssize_t slots_of_param(const Work* w) noexcept nogil:
-    """How many slots of a row, one after the other, share a parameter and are added up first. Lanes never are."""
-    if w.lanes:
-        return 1
-    return w.cut.pieces if w.nest.reduce0.param and not w.each else w.slots
-
-
-cdef inline real* tally(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where the sum(dy) of a row's slots begin."""
-    return <real*>w.tallies + row * w.slots
-
-
-cdef inline real* tally_x(const real* type, const Work* w, Py_ssize_t row) noexcept nogil:
-    """Where their sum(dy * (x - mean)) begin."""
-    return <real*>w.tallies + (w.rows + row) * w.slots
-
-
-cdef inline bint parts_meet(const Work* w) noexcept nogil:
-    """Rows with a parameter for each element: do parts of a row add to the same ds and db?"""
-    return w.nest.reduce0.count > 1 and w.nest.reduce0.param == 0
-
-
-cdef inline bint take_whole_rows(const Work* w, int threads) noexcept nogil:
+cdef inline bint takes_whole_rows(const Plan* p) noexcept nogil:
     """Does a thread take whole rows through both phases, or do all threads share every phase of every row?
 
     Either way gives the same bits, so this may depend on the threads.
     """
-    cdef Py_ssize_t jobs = all_tiles(w) if w.lanes else w.groups * w.blocks
-    if w.by_runs:
-        return False
-    if w.parts == 1:
+    cdef bint columns = p.strategy == COLUMNS
+    cdef Py_ssize_t jobs = all_tiles(p) if columns else p.groups * p.blocks
+    if p.parts == 1:
         return True
-    if w.depth * min(w.tile, w.across) > CACHE if w.lanes else w.columns * w.members_of_block > LONG:
+    if p.depth * min(p.tile, p.across) > SHARED_CACHE if columns else p.columns * p.members_of_block > LONG_JOB:
         return False
-    if w.each and parts_meet(w):
+    if p.parts_meet:
         return True
-    return threads == 1 or jobs >= 4 * threads or jobs == threads
+    return p.threads == 1 or jobs >= 4 * p.threads or jobs == p.threads

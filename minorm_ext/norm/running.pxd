@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Running statistics: running = running * keep + batch * share, in double and rounded once. minorm/running.py says when.
 
-from minorm_ext.simd.storage cimport DOUBLE, Data, Type, fetch, place, put
+from minorm_ext.simd.storage cimport DOUBLE, Data, Type, fetch, put
 
 cdef enum:
-    ROOM = 256  # statistics at a time
+    AT_ONCE = 256  # statistics at a time
 
 
 cdef inline void blend_rows(
     char* running, Type type, const double* k, const double* d, Py_ssize_t n, double keep, double share
 ) noexcept nogil:
-    """The batch has k + d, or k where d is NULL. Two loops, so that no product is joined with the sum: NumPy's bits."""
-    cdef double[ROOM] room
-    cdef double[ROOM] kept
+    """The batch has k + d, or k where d is NULL: NumPy's bits."""
+    cdef double[AT_ONCE] scratch
+    cdef double[AT_ONCE] kept
     cdef Data data
     cdef const double* old
     cdef double* new
@@ -20,16 +20,16 @@ cdef inline void blend_rows(
     cdef Py_ssize_t some, i
     data.items = running
     data.type = type
-    data.as_is = type == DOUBLE
-    data.stream = False
+    data.nontemporal = False
     while at < n:
-        some = min(<Py_ssize_t>ROOM, n - at)
-        old = fetch(&data, at, some, room)
-        new = place(&data, at, room)
+        some = min(<Py_ssize_t>AT_ONCE, n - at)
+        old = fetch(&data, at, some, scratch)
+        new = <double*>running + at if type == DOUBLE else scratch
         for i in range(some):
             kept[i] = old[i] * keep
             new[i] = (k[at + i] + (d[at + i] if d != NULL else 0)) * share
         for i in range(some):
             new[i] += kept[i]
-        put(&data, at, some, new)
+        if type != DOUBLE:
+            put(&data, at, some, new)
         at += some

@@ -1,66 +1,42 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# Jobs, numbered, and who does them. Every thread begins with a stretch of its own, the n-th with the n-th in every pass
-# over the same data: what one pass leaves in a processor's cache is there in the next, and memory is read in order. Who
-# is done helps those who are not, for other programs may hold up a thread at any time. Jobs do not depend on each
-# other, so no bit depends on who does them.
+# Numbered jobs on several threads: the one way in which kernels use threads, and answer Ctrl-C meanwhile. jobs.h says
+# who does which.
 #
-#     deal(&dealt, first, end, threads)
-#     with parallel(num_threads=threads):
-#         job = take(&dealt)
-#         while job != NONE:
-#             ...
-#             job = take(&dealt)
+#     cdef void one_row(const void* task, Py_ssize_t index) noexcept nogil:
+#         (<const Task*>task).y[index] = ...
+#
+#     with nogil:
+#         parallel_for(one_row, &task, 0, rows, per_round, threads)
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport threadid
 
-cdef extern from * nogil:
-    """
-    typedef struct { ptrdiff_t next, end; } __attribute__((aligned(128))) minorm_stretch; /* lines of its own */
-    static inline ptrdiff_t minorm_next(minorm_stretch *s) { return __atomic_load_n(&s->next, __ATOMIC_RELAXED); }
-    static inline ptrdiff_t minorm_take(minorm_stretch *s) { return __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED); }
-    """
-    ctypedef struct Stretch "minorm_stretch":
-        Py_ssize_t next
-        Py_ssize_t end
-    Py_ssize_t minorm_next(Stretch* stretch) noexcept
-    Py_ssize_t minorm_take(Stretch* stretch) noexcept
+ctypedef void (*Job)(const void* task, Py_ssize_t index) noexcept nogil
 
-cdef enum:
-    MOST = 128  # stretches: threads beyond them only help
-    NONE = -1
+cdef extern from "runtime/jobs.h" nogil:
+    int threadid "omp_get_thread_num"() noexcept  # of the thread that does this job
+    void run_jobs "minorm_run_jobs"(Job job, const void* task, Py_ssize_t first, Py_ssize_t end, int threads) noexcept
 
 
-cdef struct Jobs:
-    Stretch[MOST] left
-    int stretches  # behind the last, where nobody writes: next to the first, every job would cost a trip between caches
-
-
-cdef inline void deal(Jobs* jobs, Py_ssize_t first, Py_ssize_t end, int threads) noexcept nogil:
-    """Cut the jobs into a stretch for each thread."""
-    cdef int i
-    jobs.stretches = min(threads, <int>MOST)
-    for i in range(jobs.stretches):
-        jobs.left[i].next = first + (end - first) * i // jobs.stretches
-        jobs.left[i].end = first + (end - first) * (i + 1) // jobs.stretches
-
-
-cdef inline Py_ssize_t take(Jobs* jobs) noexcept nogil:
-    """The next job of this thread's stretch, or of the first after it that is not done; NONE where all are taken."""
-    cdef int i
-    cdef Py_ssize_t job
-    cdef Stretch* stretch
-    for i in range(jobs.stretches):
-        stretch = &jobs.left[(threadid() + i) % jobs.stretches]
-        if minorm_next(stretch) < stretch.end:
-            job = minorm_take(stretch)
-            if job < stretch.end:
-                return job
-    return NONE
-
-
-cdef inline int look() except -1 nogil:
-    """Answer Ctrl-C, between some jobs and the next."""
+cdef inline int check_signals() except -1 nogil:
+    """Answer Ctrl-C: KeyboardInterrupt, or whatever else a handler raises."""
     with gil:
         PyErr_CheckSignals()
+    return 0
+
+
+cdef inline int parallel_for(
+    Job job, const void* task, Py_ssize_t first, Py_ssize_t end, Py_ssize_t per_round, int threads
+) except -1 nogil:
+    """job(task, index) for all first <= index < end, by so many threads; signals are checked every `per_round` jobs.
+
+    How long Ctrl-C waits is the caller's choice: a round should take no more than 0.2 s. A job finds scratch memory of
+    its own by threadid(), which is below `threads`.
+    """
+    cdef Py_ssize_t last
+    while first < end:
+        last = end if end - first <= per_round else first + max(<Py_ssize_t>1, per_round)
+        run_jobs(job, task, first, last, threads)
+        first = last
+        if first < end:
+            check_signals()
     return 0

@@ -6,13 +6,12 @@
  * The rounding is written out on the bits, so that it is the same on every instruction set; where the processor
  * converts halves itself, it does so to the same bits (those of NaN apart). gcc makes vectors of the other loops.
  */
-#ifndef MINORM_STORAGE_H
-#define MINORM_STORAGE_H
+#ifndef MINORM_CONVERT_H
+#define MINORM_CONVERT_H
 
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "simd/vec.h"
 #if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -27,7 +26,7 @@ static inline float minorm_wide_half(uint16_t h) {
     return minorm_float(sign | (rest >= 0x0f800000 ? special : finite));
 }
 
-/* Below the smallest normal half, adding 0.5 leaves the bits of the half at the end of the sum, rounded by the adder. */
+/* Below the smallest normal half, adding 0.5 leaves the bits of the half at the end of the sum, and rounds them. */
 static inline uint16_t minorm_narrow_half(float f) {
     uint32_t u = minorm_bits(f), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
     uint32_t small = minorm_bits(minorm_float(rest < 0x38800000 ? rest : 0) + 0.5f) - 0x3f000000;
@@ -52,21 +51,18 @@ static inline float minorm_odd(double d) {
     return minorm_float((double)f != d && f == f && !(u & 1) ? u + step : u);
 }
 
-#define MINORM_INLINE static inline __attribute__((always_inline))
-#define MINORM_APART static __attribute__((noinline, unused)) /* its vectors have all registers */
+typedef enum { MINORM_HALF, MINORM_BFLOAT, MINORM_SINGLE, MINORM_DOUBLE } minorm_type;
 
-/* What a register holds is a turn of a loop. gcc takes wider vectors apart, by way of memory. */
-#if defined(__AVX512F__)
-#define MINORM_BYTES 64
-#elif defined(__AVX2__)
-#define MINORM_BYTES 32
-#else
-#define MINORM_BYTES 16
-#endif
-#define MINORM_TURN_f (MINORM_BYTES / 4) /* elements */
-#define MINORM_TURN_d (MINORM_BYTES / 8)
+/* An array, or where one lies. */
+typedef struct {
+    char *items;      /* NULL: no such data */
+    minorm_type type; /* that it is stored in */
+    bool direct;      /* loops take it where it lies: it has the type computed in, or 16 bits that they widen */
+    bool nontemporal; /* results go around the cache */
+    bool uncached;    /* this is read from memory, not from cache */
+} minorm_data;
 
-/* A turn of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be
+/* A vector of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be
  * inlined: left to itself gcc does so in some loops and not in others. Elsewhere a chunk is converted at a time. */
 #if defined(__AVX2__)
 #define WIDEN 1
@@ -74,32 +70,30 @@ static inline float minorm_odd(double d) {
 #define WIDEN 0
 #endif
 
-/* Of the loops for float, half and bfloat, is the first one meant? Always, where none widens: then the compiler leaves
- * out the others. */
-#define MINORM_GOES_AS_FLOAT(single) (!WIDEN || (single))
+enum { MINORM_FLOATS = VECTOR_BYTES / sizeof(float) };
 
-MINORM_INLINE void minorm_widen_turn_half(const uint16_t *from, float *to) {
+static INLINE void minorm_widen_vector_half(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from)));
 #elif defined(__AVX2__)
     _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
 #else
-    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_wide_half(from[i]);
+    for (int i = 0; i < MINORM_FLOATS; i++) to[i] = minorm_wide_half(from[i]);
 #endif
 }
 
-MINORM_INLINE void minorm_narrow_turn_half(const float *from, uint16_t *to) {
+static INLINE void minorm_narrow_vector_half(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(_mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__AVX2__)
     _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #else
-    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_narrow_half(from[i]);
+    for (int i = 0; i < MINORM_FLOATS; i++) to[i] = minorm_narrow_half(from[i]);
 #endif
 }
 
 /* Left to itself gcc makes vectors of these two, but takes them by way of the stack where it should keep registers. */
-MINORM_INLINE void minorm_widen_turn_bfloat(const uint16_t *from, float *to) {
+static INLINE void minorm_widen_vector_bfloat(const uint16_t *from, float *to) {
 #if defined(__AVX512F__)
     __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
     _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(u, 16)));
@@ -107,11 +101,11 @@ MINORM_INLINE void minorm_widen_turn_bfloat(const uint16_t *from, float *to) {
     __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     _mm256_storeu_ps(to, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
 #else
-    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_wide_bfloat(from[i]);
+    for (int i = 0; i < MINORM_FLOATS; i++) to[i] = minorm_wide_bfloat(from[i]);
 #endif
 }
 
-MINORM_INLINE void minorm_narrow_turn_bfloat(const float *from, uint16_t *to) {
+static INLINE void minorm_narrow_vector_bfloat(const float *from, uint16_t *to) {
 #if defined(__AVX512F__)
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
     __m512 f = _mm512_loadu_ps(from);
@@ -129,32 +123,50 @@ MINORM_INLINE void minorm_narrow_turn_bfloat(const float *from, uint16_t *to) {
     u = _mm256_srli_epi32(u, 16);
     _mm_storeu_si128((__m128i *)to, _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
 #else
-    for (int i = 0; i < MINORM_TURN_f; i++) to[i] = minorm_narrow_bfloat(from[i]);
+    for (int i = 0; i < MINORM_FLOATS; i++) to[i] = minorm_narrow_bfloat(from[i]);
 #endif
 }
 
-#define MINORM_TURNS(name, From, To, turn, one)                                                  \
-    MINORM_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {            \
-        ptrdiff_t i = 0;                                                                         \
-        for (; WIDEN && i + MINORM_TURN_f <= n; i += MINORM_TURN_f) turn(from + i, to + i);      \
-        for (; i < n; i++) to[i] = one(from[i]);                                                 \
+/* n elements of `type`, in float. */
+static NOINLINE void minorm_widen_f(minorm_type type, const void *from, float *restrict to, ptrdiff_t n) {
+    const uint16_t *restrict bits = from;
+    ptrdiff_t i = 0;
+    if (type == MINORM_HALF) {
+        for (; WIDEN && i + MINORM_FLOATS <= n; i += MINORM_FLOATS) minorm_widen_vector_half(bits + i, to + i);
+        for (; i < n; i++) to[i] = minorm_wide_half(bits[i]);
+    } else {
+        for (; WIDEN && i + MINORM_FLOATS <= n; i += MINORM_FLOATS) minorm_widen_vector_bfloat(bits + i, to + i);
+        for (; i < n; i++) to[i] = minorm_wide_bfloat(bits[i]);
     }
+}
 
-MINORM_TURNS(minorm_widen_half_f, uint16_t, float, minorm_widen_turn_half, minorm_wide_half)
-MINORM_TURNS(minorm_narrow_half_f, float, uint16_t, minorm_narrow_turn_half, minorm_narrow_half)
-MINORM_TURNS(minorm_widen_bfloat_f, uint16_t, float, minorm_widen_turn_bfloat, minorm_wide_bfloat)
-MINORM_TURNS(minorm_narrow_bfloat_f, float, uint16_t, minorm_narrow_turn_bfloat, minorm_narrow_bfloat)
-
-#define MINORM_LOOP(name, From, To, expression)                                                  \
-    MINORM_APART void name(const From *restrict from, To *restrict to, ptrdiff_t n) {            \
-        for (ptrdiff_t i = 0; i < n; i++) to[i] = expression;                                    \
+static NOINLINE void minorm_narrow_f(minorm_type type, const float *restrict from, void *to, ptrdiff_t n) {
+    uint16_t *restrict bits = to;
+    ptrdiff_t i = 0;
+    if (type == MINORM_HALF) {
+        for (; WIDEN && i + MINORM_FLOATS <= n; i += MINORM_FLOATS) minorm_narrow_vector_half(from + i, bits + i);
+        for (; i < n; i++) bits[i] = minorm_narrow_half(from[i]);
+    } else {
+        for (; WIDEN && i + MINORM_FLOATS <= n; i += MINORM_FLOATS) minorm_narrow_vector_bfloat(from + i, bits + i);
+        for (; i < n; i++) bits[i] = minorm_narrow_bfloat(from[i]);
     }
+}
 
-MINORM_LOOP(minorm_widen_half_d, uint16_t, double, minorm_wide_half(from[i]))
-MINORM_LOOP(minorm_narrow_half_d, double, uint16_t, minorm_narrow_half(minorm_odd(from[i])))
-MINORM_LOOP(minorm_widen_bfloat_d, uint16_t, double, minorm_wide_bfloat(from[i]))
-MINORM_LOOP(minorm_narrow_bfloat_d, double, uint16_t, minorm_narrow_bfloat(minorm_odd(from[i])))
-MINORM_LOOP(minorm_widen_float_d, float, double, from[i])
-MINORM_LOOP(minorm_narrow_float_d, double, float, (float)from[i])
+/* The same in double. */
+static NOINLINE void minorm_widen_d(minorm_type type, const void *from, double *restrict to, ptrdiff_t n) {
+    const uint16_t *restrict bits = from;
+    const float *restrict floats = from;
+    if (type == MINORM_HALF) for (ptrdiff_t i = 0; i < n; i++) to[i] = minorm_wide_half(bits[i]);
+    else if (type == MINORM_BFLOAT) for (ptrdiff_t i = 0; i < n; i++) to[i] = minorm_wide_bfloat(bits[i]);
+    else for (ptrdiff_t i = 0; i < n; i++) to[i] = floats[i];
+}
+
+static NOINLINE void minorm_narrow_d(minorm_type type, const double *restrict from, void *to, ptrdiff_t n) {
+    uint16_t *restrict bits = to;
+    float *restrict floats = to;
+    if (type == MINORM_HALF) for (ptrdiff_t i = 0; i < n; i++) bits[i] = minorm_narrow_half(minorm_odd(from[i]));
+    if (type == MINORM_BFLOAT) for (ptrdiff_t i = 0; i < n; i++) bits[i] = minorm_narrow_bfloat(minorm_odd(from[i]));
+    if (type == MINORM_SINGLE) for (ptrdiff_t i = 0; i < n; i++) floats[i] = (float)from[i];
+}
 
 #endif

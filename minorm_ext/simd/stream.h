@@ -1,50 +1,24 @@
-/* Copies around the cache: memory that nobody reads soon is written without first being read into a cache line.
+/* Stores around the cache: memory that nobody reads soon is written without first being read into a cache line.
  *
  * An ordinary store to a line that is not in cache fetches the line first, so writing costs reading too. Where the
- * output is larger than the cache that fetch is a third of the traffic of y = f(x).
+ * output is larger than the cache that fetch is a third of the traffic of y = f(x). Only whole lines of 64 bytes go
+ * around the cache well: half of one is written many times as slowly.
  */
 #ifndef MINORM_STREAM_H
 #define MINORM_STREAM_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "simd/vec.h"
 
 /* Ask for memory that will be read soon, so that it travels while something else is done. */
-static inline void minorm_ahead(const char *from, ptrdiff_t bytes) {
-    for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+static INLINE void minorm_prefetch(const void *from, ptrdiff_t bytes) {
+    for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i, 0, 2);
 }
 
 #if defined(__SSE2__)
 #include <immintrin.h>
 
-#if defined(__AVX512F__)
-typedef __m512 minorm_line;
-#define minorm_line_at _mm512_loadu_ps
-#define minorm_stream _mm512_stream_ps
-#elif defined(__AVX__)
-typedef __m256 minorm_line;
-#define minorm_line_at _mm256_loadu_ps
-#define minorm_stream _mm256_stream_ps
-#else
-typedef __m128 minorm_line;
-#define minorm_line_at _mm_loadu_ps
-#define minorm_stream _mm_stream_ps
-#endif
-
-/* Copy bytes to any address: whole lines of 64 go around the cache. Call minorm_stream_end once after the last copy. */
-static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) {
-    size_t i = -(uintptr_t)to % 64, whole;
-    if (i > bytes) i = bytes;
-    memcpy(to, from, i);
-    whole = bytes - (bytes - i) % 64;
-    for (; i < whole; i += sizeof(minorm_line))
-        minorm_stream((float *)((char *)to + i), minorm_line_at((const float *)((const char *)from + i)));
-    memcpy((char *)to + i, (const char *)from + i, bytes - i);
-}
-
-/* The same for a register or half of one, to an address that is a multiple of as much; 8 bytes do not go around. */
-static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) {
+/* A vector or half of one, to an address that is a multiple of as many bytes; 8 bytes do not go around. */
+static INLINE void minorm_nt_store(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__)
     if (bytes == 64) _mm512_stream_ps((float *)to, _mm512_loadu_ps((const float *)from));
 #endif
@@ -55,48 +29,58 @@ static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) 
     if (bytes == 8) memcpy(to, from, 8);
 }
 
-static inline void minorm_stream_end(void) { _mm_sfence(); }
+/* What was stored around the cache is in memory, before anybody is told so. */
+static inline void minorm_nt_fence(void) { _mm_sfence(); }
 
 #else /* no such stores, or none known here */
 
-static inline void minorm_stream_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
-static inline void minorm_stream_turn(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
-static inline void minorm_stream_end(void) {}
+static INLINE void minorm_nt_store(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+static inline void minorm_nt_fence(void) {}
 
 #endif
 
-/* A stretch of memory that is written from its beginning to its end by way of a room in cache, so that all but its ends
- * goes around the cache in whole lines: what is left of one stays in the room until more comes. */
-typedef struct {
-    char *to;    /* a line of memory */
-    char *room;  /* where what goes there is collected */
-    size_t held; /* bytes of the line that are there, or are not ours */
-    size_t skip; /* of these are not ours */
-} minorm_outbox;
+/* Copy bytes to any address, whole lines around the cache. */
+static inline void minorm_nt_copy(void *to, const void *from, size_t bytes) {
+    size_t i = -(uintptr_t)to % 64, whole;
+    if (i > bytes) i = bytes;
+    memcpy(to, from, i);
+    whole = bytes - (bytes - i) % 64;
+    for (; i < whole; i += VECTOR_BYTES) minorm_nt_store((char *)to + i, (const char *)from + i, VECTOR_BYTES);
+    memcpy((char *)to + i, (const char *)from + i, bytes - i);
+}
 
-/* The stretch begins at `to`. The room has 64 bytes to spare. */
-static inline void minorm_outbox_open(minorm_outbox *out, void *to, void *room) {
-    out->held = out->skip = (uintptr_t)to % 64;
-    out->to = (char *)to - out->held;
-    out->room = (char *)room + -(uintptr_t)room % 64;
+/* Writes memory from its beginning to its end by way of scratch memory in cache, so that all but the ends goes around
+ * the cache in whole lines: what is left of one stays in the scratch memory until more comes. */
+typedef struct {
+    char *to;      /* a line of memory */
+    char *scratch; /* where what goes there is gathered */
+    size_t filled; /* bytes of the line that are there, or are not ours */
+    size_t skip;   /* of these are not ours */
+} minorm_nt_writer;
+
+/* It begins at `to`. The scratch memory has 64 bytes to spare. */
+static inline void minorm_nt_writer_open(minorm_nt_writer *writer, void *to, void *scratch) {
+    writer->filled = writer->skip = (uintptr_t)to % 64;
+    writer->to = (char *)to - writer->filled;
+    writer->scratch = (char *)scratch + -(uintptr_t)scratch % 64;
 }
 
 /* Where to write what comes next. */
-static inline char *minorm_outbox_place(minorm_outbox *out) { return out->room + out->held; }
+static inline char *minorm_nt_writer_place(minorm_nt_writer *writer) { return writer->scratch + writer->filled; }
 
 /* So many bytes were written there. */
-static inline void minorm_outbox_send(minorm_outbox *out, size_t bytes) {
-    size_t all = out->held + bytes, whole = all - all % 64;
+static inline void minorm_nt_writer_send(minorm_nt_writer *writer, size_t bytes) {
+    size_t all = writer->filled + bytes, whole = all - all % 64;
     if (whole) {
-        minorm_stream_copy(out->to + out->skip, out->room + out->skip, whole - out->skip);
-        memcpy(out->room, out->room + whole, 64);
-        out->to += whole, out->skip = 0;
+        minorm_nt_copy(writer->to + writer->skip, writer->scratch + writer->skip, whole - writer->skip);
+        memcpy(writer->scratch, writer->scratch + whole, 64);
+        writer->to += whole, writer->skip = 0;
     }
-    out->held = all - whole;
+    writer->filled = all - whole;
 }
 
-static inline void minorm_outbox_close(minorm_outbox *out) {
-    memcpy(out->to + out->skip, out->room + out->skip, out->held - out->skip);
+static inline void minorm_nt_writer_close(minorm_nt_writer *writer) {
+    memcpy(writer->to + writer->skip, writer->scratch + writer->skip, writer->filled - writer->skip);
 }
 
 #endif

@@ -1,39 +1,55 @@
-/* A turn: as many elements as a register holds. Vectors of that size say what is meant on every instruction set, and
- * what is local to a small function stays in registers. (Wider ones gcc takes apart: with vectors of 64 bytes
- * everywhere, norms on AVX2 took 3 to 7 times as long.) They are in the type computed in, float or double; in memory
- * they are in the type stored in, S: float, double, half or bfloat.
+/* Vectors: as many numbers as a register holds, on every instruction set.
  *
- *     minorm_load_turn_S(from, &v)     widen a turn
- *     minorm_load_one_S(from, &t)      one element
- *     minorm_store_S(to, &v)           round a turn
- *     minorm_send_S(to, &v)            the same around the cache; `to` is a multiple of as many bytes as it writes
- *     minorm_store_some_S(to, &v, first, end)  round it, and store its elements first .. end - 1 where they belong
- *     minorm_store_one_S(to, &t)       one
+ * The compiler's vector types say what is meant in one way for all processors. Vectors wider than a register gcc takes
+ * apart by way of memory: with 64 bytes everywhere, norms on AVX2 took 3 to 7 times as long.
  */
-#ifndef MINORM_TURN_H
-#define MINORM_TURN_H
+#ifndef MINORM_VEC_H
+#define MINORM_VEC_H
 
-#include "simd/convert.h"
-#include "simd/stream.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
-#define MINORM_TURN_OF(T, I, C)                                                                                    \
-    typedef T minorm_turn_##C __attribute__((vector_size(MINORM_BYTES), aligned(sizeof(T)), may_alias));           \
-    typedef I minorm_turn_i##C __attribute__((vector_size(MINORM_BYTES), aligned(sizeof(T)), may_alias));          \
-    typedef T minorm_8##C __attribute__((vector_size(8 * sizeof(T)), aligned(sizeof(T)), may_alias));              \
-    typedef T minorm_4##C __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
 
-MINORM_TURN_OF(float, int32_t, f)
-MINORM_TURN_OF(double, int64_t, d)
+#define INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
+#define UNROLL _Pragma("GCC unroll 64")
 
-/* All bits of the elements first .. end - 1 of a turn. */
-static const int32_t minorm_places_f[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-static const int64_t minorm_places_d[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-#define MINORM_PLACES(C) (*(const minorm_turn_i##C *)minorm_places_##C)
-#define MINORM_SOME_f(first, end) ((MINORM_PLACES(f) >= (int32_t)(first)) & (MINORM_PLACES(f) < (int32_t)(end)))
-#define MINORM_SOME_d(first, end) ((MINORM_PLACES(d) >= (int64_t)(first)) & (MINORM_PLACES(d) < (int64_t)(end)))
+/* The numbers of the elements of a vector, for shuffles and masks. */
+#if VECTOR_BYTES == 64
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define COUNT_DOUBLE 0, 1, 2, 3, 4, 5, 6, 7
+#elif VECTOR_BYTES == 32
+#define COUNT_FLOAT 0, 1, 2, 3, 4, 5, 6, 7
+#define COUNT_DOUBLE 0, 1, 2, 3
+#else
+#define COUNT_FLOAT 0, 1, 2, 3
+#define COUNT_DOUBLE 0, 1
+#endif
+
+/* Which elements of a vector count. */
+typedef struct {
+    enum { WHOLE, OVERLAP, NARROW } kind; /* all; first .. end - 1, and others may be read; 0 .. end - 1 alone */
+    int first, end;
+} minorm_part;
+
+static const minorm_part minorm_whole = {WHOLE, 0, 0};
 
 /* At most 64 bytes, an even number, in few moves. */
-MINORM_APART void minorm_copy_some(void *to, const void *from, size_t bytes) {
+static NOINLINE void minorm_copy_some(void *to, const void *from, size_t bytes) {
     char *y = to;
     const char *x = from;
     if (bytes & 64) memcpy(y, x, 64), x += 64, y += 64;
@@ -44,44 +60,16 @@ MINORM_APART void minorm_copy_some(void *to, const void *from, size_t bytes) {
     if (bytes & 2) memcpy(y, x, 2);
 }
 
-#define MINORM_AS_IT_IS(T, C, S)                                                                                   \
-    MINORM_INLINE void minorm_load_turn_##S(const T *from, minorm_turn_##C *v) {                                   \
-        *v = *(const minorm_turn_##C *)from;                                                                       \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_load_one_##S(const T *from, T *t) { *t = *from; }                                    \
-    MINORM_INLINE void minorm_store_##S(T *to, const minorm_turn_##C *v) { *(minorm_turn_##C *)to = *v; }          \
-    MINORM_INLINE void minorm_send_##S(T *to, const minorm_turn_##C *v) { minorm_stream_turn(to, v, MINORM_BYTES); }\
-    MINORM_INLINE void minorm_store_some_##S(T *to, const minorm_turn_##C *v, ptrdiff_t first, ptrdiff_t end) {    \
-        minorm_copy_some(to + first, (const T *)v + first, (end - first) * sizeof(T));                             \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_store_one_##S(T *to, const T *t) { *to = *t; }
-
-MINORM_AS_IT_IS(float, f, float)
-MINORM_AS_IT_IS(double, d, double)
-
-#define MINORM_16_BITS(S)                                                                                          \
-    MINORM_INLINE void minorm_load_turn_##S(const uint16_t *from, minorm_turn_f *v) {                              \
-        minorm_widen_turn_##S(from, (float *)v);                                                                   \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_load_one_##S(const uint16_t *from, float *t) { *t = minorm_wide_##S(*from); }        \
-    MINORM_INLINE void minorm_store_##S(uint16_t *to, const minorm_turn_f *v) {                                    \
-        uint16_t rounded[MINORM_TURN_f];                                                                           \
-        minorm_narrow_turn_##S((const float *)v, rounded);                                                         \
-        memcpy(to, rounded, sizeof(rounded));                                                                      \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_send_##S(uint16_t *to, const minorm_turn_f *v) {                                     \
-        uint16_t rounded[MINORM_TURN_f];                                                                           \
-        minorm_narrow_turn_##S((const float *)v, rounded);                                                         \
-        minorm_stream_turn(to, rounded, sizeof(rounded));                                                          \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_store_some_##S(uint16_t *to, const minorm_turn_f *v, ptrdiff_t first, ptrdiff_t end) {\
-        uint16_t rounded[MINORM_TURN_f];                                                                           \
-        minorm_narrow_turn_##S((const float *)v, rounded);                                                         \
-        minorm_copy_some(to + first, rounded + first, (end - first) * sizeof(*to));                                \
-    }                                                                                                              \
-    MINORM_INLINE void minorm_store_one_##S(uint16_t *to, const float *t) { *to = minorm_narrow_##S(*t); }
-
-MINORM_16_BITS(half)
-MINORM_16_BITS(bfloat)
+/* The first bytes of a vector; the others become 0. */
+static INLINE void minorm_load_some(void *to, const void *from, size_t size, size_t end) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const uint64_t mask = end ? ~0ull >> (64 - end) : 0;
+    if (size == 64) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from));
+    else _mm256_storeu_si256((__m256i *)to, _mm256_maskz_loadu_epi8((uint32_t)mask, from));
+#else
+    memset(to, 0, size);
+    minorm_copy_some(to, from, end);
+#endif
+}
 
 #endif

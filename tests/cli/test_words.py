@@ -34,4 +34,5 @@ def test_what_moves_a_cursor_is_an_escape() -> None:
 def test_nodes_are_listed_up_to_three() -> None:
     assert words.listed(["a"]) == "node a"
     assert words.listed(list("abcde")) == "nodes a, b, c and 2 more"
+    assert words.quoted(list("abcde")) == "'a', 'b', 'c' and 2 more"
     assert words.bare("layer1/bn/BatchNormalization", "BatchNormalization") == "layer1/bn"

@@ -247,3 +247,73 @@ def test_a_batch_costs_little() -> None:
             pass
         best = min(best, (time.perf_counter() - start) / len(loader))
     assert best < 50e-6
+
+
+# Ranks
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(1, 40),
+    batch_size=st.integers(1, 45),
+    size=st.integers(1, 9),
+    drop_last=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_ranks_share_each_batch_of_one_process(
+    count: int, batch_size: int, size: int, drop_last: bool, seed: int
+) -> None:
+    whole = labels_of(DataLoader(numbers(count), batch_size, True, drop_last, seed=seed))
+    loaders = [DataLoader(numbers(count), batch_size, True, drop_last, seed=seed, shard=(r, size)) for r in range(size)]
+    shares = [labels_of(loader) for loader in loaders]
+    assert len({len(share) for share in shares} | {len(loaders[0])}) == 1  # as many steps on every rank
+    for step, batch in enumerate(whole):
+        parts = [share[step] for share in shares]
+        assert flat(parts) == batch
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert len({json.dumps(loader.state_dict()) for loader in loaders}) == 1  # the place is the same on all
+
+
+def test_a_share_without_samples_has_the_form_of_a_batch() -> None:
+    samples = [{"image": np.ones((1, 4, 4), np.float32), "box": (4.0, 2), "name": "cat"} for _ in range(3)]
+    batches = list(DataLoader(samples, 2, shard=(0, 4)))
+    assert len(batches) == 2
+    assert batches[0]["image"].shape == (0, 1, 4, 4)
+    assert batches[0]["image"].dtype == np.float32
+    assert [part.shape for part in batches[0]["box"]] == [(0,), (0,)]
+    assert batches[0]["name"] == []
+    assert next(iter(DataLoader(Single(), 1, shard=(0, 2)))).shape == (0, 2)
+
+
+def test_a_share_without_samples_is_transformed_too() -> None:
+    crop = Compose([RandomCrop(2), RandomHorizontalFlip()])
+    images, labels = next(iter(DataLoader(numbers(3), 1, transform=crop, seed=0, shard=(0, 2))))
+    assert images.shape == (0, 1, 2, 2)
+    assert labels.shape == (0,)
+
+
+def test_ranks_draw_transforms_of_their_own_and_one_rank_those_of_today() -> None:
+    def noise(images: Any, generator: Any) -> Any:
+        return images * 0 + generator.random(len(images)).astype(np.float32).reshape(-1, 1, 1, 1)
+
+    def drawn(shard: tuple[int, int]) -> list[float]:
+        images, _ = next(iter(DataLoader(numbers(8), 8, transform=noise, seed=3, shard=shard)))
+        return images.numpy()[:, 0, 0, 0].tolist()
+
+    assert drawn((0, 1)) == np.random.default_rng((3, 0, 0)).random(8).astype(np.float32).tolist()
+    assert len({number for rank in range(4) for number in drawn((rank, 4))}) == 8
+
+
+def test_a_shard_needs_a_seed_where_chance_decides() -> None:
+    with pytest.raises(ValueError, match=r"shard=\(0, 2\) with shuffle=True and seed=None: each rank would"):
+        DataLoader(numbers(4), 2, shuffle=True, shard=(0, 2))
+    with pytest.raises(ValueError, match=r"with a transform and seed=None"):
+        DataLoader(numbers(4), 2, transform=Normalize(0, 1), shard=(1, 2))
+    DataLoader(numbers(4), 2, shard=(1, 2))
+    DataLoader(numbers(4), 2, shuffle=True, shard=(0, 1))
+
+
+@pytest.mark.parametrize("shard", [(2, 2), (-1, 2), (0, 0), (0,), 3, (0.5, 2)])
+def test_a_wrong_shard_is_named(shard: Any) -> None:
+    with pytest.raises(ValueError, match=r"DataLoader: shard=.*; expected \(rank, size\) with 0 <= rank < size"):
+        DataLoader(numbers(4), 2, shard=shard)

@@ -53,9 +53,9 @@ def test_levels_are_those_the_processor_has() -> None:
 
 
 def test_kernels_takes_the_best_level_and_remembers() -> None:
-    module = minorm_ext.kernels("memory")
-    assert module.__name__ == f"minorm_ext.{minorm_ext.levels()[-1]}.memory"
-    assert minorm_ext.kernels("memory") is module
+    module = minorm_ext.kernels("sums")
+    assert module.__name__ == f"minorm_ext.{minorm_ext.levels()[-1]}.sums"
+    assert minorm_ext.kernels("sums") is module
 
 
 @pytest.mark.parametrize("cap", ["baseline", "v3", "v4"])
@@ -83,14 +83,14 @@ def test_a_cap_that_is_no_level_is_an_error(cap: str) -> None:
 
 @pytest.mark.parametrize("level", minorm_ext.levels())
 def test_kernels_of_a_given_level(level: str) -> None:
-    assert minorm_ext.kernels("memory", level=level).__name__ == f"minorm_ext.{level}.memory"
+    assert minorm_ext.kernels("sums", level=level).__name__ == f"minorm_ext.{level}.sums"
 
 
 def test_unknown_level_and_module_say_what_there_is() -> None:
     with pytest.raises(
         ValueError, match=r"level='v9' was not built, is beyond this processor or above MINORM_MAX_LEVEL; expected"
     ):
-        minorm_ext.kernels("memory", level="v9")
+        minorm_ext.kernels("sums", level="v9")
     with pytest.raises(ImportError, match=r"module 'nothing' is not compiled for .*--only nothing"):
         minorm_ext.kernels("nothing")
 
@@ -277,7 +277,7 @@ def test_small_numbers_survive_the_import() -> None:
     program = """
         import minorm_ext
         for level in minorm_ext.levels():
-            minorm_ext.kernels("memory", level=level)
+            minorm_ext.kernels("sums", level=level)
         print(5e-324 * 1.0 != 0.0, 2.2e-308 / 4.0 != 0.0)
     """
     assert in_a_new_process(program).stdout == "True True\n"

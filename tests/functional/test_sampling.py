@@ -115,9 +115,9 @@ def test_affine_grid_as_pytorch(rng: np.random.Generator, align_corners: bool) -
     [
         (lambda x, g: F.grid_sample(x, g, "cubic"), "grid_sample: mode is 'cubic'; expected"),
         (lambda x, g: F.grid_sample(x, g, "nearest", "wrap"), "grid_sample: padding_mode is 'wrap'; expected"),
-        (lambda x, g: F.grid_sample(x[0], g), "grid_sample: grid has shape (2, 2, 2, 2), x (3, 4, 5);"),
-        (lambda x, g: F.grid_sample(x, g[:1]), "grid_sample: grid has shape (1, 2, 2, 2), x (2, 3, 4, 5);"),
-        (lambda x, g: F.grid_sample(x[:, :, :0], g), "grid_sample: x has shape (2, 3, 0, 5); expected"),
+        (lambda x, g: F.grid_sample(x[0], g), "grid_sample: grid has shape (2, 2, 2, 2), input (3, 4, 5);"),
+        (lambda x, g: F.grid_sample(x, g[:1]), "grid_sample: grid has shape (1, 2, 2, 2), input (2, 3, 4, 5);"),
+        (lambda x, g: F.grid_sample(x[:, :, :0], g), "grid_sample: input has shape (2, 3, 0, 5); expected"),
         (lambda x, g: F.affine_grid(g[0], x.shape), "affine_grid: theta has shape (2, 2, 2), size is (2, 3, 4, 5);"),
     ],
 )  # fmt: skip

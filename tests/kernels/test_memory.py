@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import minorm_ext
 from minorm.kernels.cpu import memory
 
 MB = 1 << 20
@@ -243,11 +242,3 @@ assert memory.statistics()["idle_bytes"] == 0
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
-
-
-@pytest.mark.parametrize("level", minorm_ext.levels())
-def test_every_level_has_it(level):
-    kernels = minorm_ext.kernels("memory", level)
-    x = kernels.empty((100, 100), np.float32)
-    x[...] = 1
-    assert kernels.empty_like(x.T).strides == x.T.strides

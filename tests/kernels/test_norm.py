@@ -254,7 +254,7 @@ def test_large_and_the_same_bits_on_any_number_of_threads(shape, axes, groups, p
         assert bits == first
 
 
-@pytest.mark.parametrize("shape", [(40, 4), (4, 40)], ids=["rows", "lanes"])
+@pytest.mark.parametrize("shape", [(40, 4), (4, 40)], ids=["rows", "columns"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_edges_of_float32(shape, level, monkeypatch):
     monkeypatch.setattr(cpu.norm, "_kernels", minorm_ext.kernels("norm", level))
@@ -277,8 +277,8 @@ def test_edges_of_float32(shape, level, monkeypatch):
 
 
 @pytest.mark.parametrize("centered", [True, False])
-@pytest.mark.parametrize("rows", [300, 3000, 60000])  # one chunk of lanes, one a part, several a part
-def test_lanes_out_of_range_beside_others(rows, centered):
+@pytest.mark.parametrize("rows", [300, 3000, 60000])  # one chunk of columns, one a part, several a part
+def test_columns_out_of_range_beside_others(rows, centered):
     x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
     nest, equation = plan(x.shape, (0,), 1, (1,)), Equation(0.0, centered, False)
     _, plain = cpu.norm.forward(nest, x, None, None, equation)
@@ -331,9 +331,9 @@ LAYOUTS = {  # shape, axes, groups, axes of the parameters, memory order
     "long rows, a parameter for each element": ((3, 9000), (1,), 1, (1,), (0, 1)),
     "runs": ((4, 6, 37), (0, 2), 1, (1,), (0, 1, 2)),
     "groups": ((3, 8, 5, 5), (2, 3), 4, (1, 2), (0, 1, 2, 3)),
-    "lanes": ((50, 70), (0,), 1, (1,), (0, 1)),
-    "few lanes": ((9, 3, 5, 5), (0, 2, 3), 1, (1,), (0, 2, 3, 1)),
-    "lanes of rows": ((5, 6, 9), (1,), 1, (1,), (0, 1, 2)),
+    "columns": ((50, 70), (0,), 1, (1,), (0, 1)),
+    "few columns": ((9, 3, 5, 5), (0, 2, 3), 1, (1,), (0, 2, 3, 1)),
+    "columns of rows": ((5, 6, 9), (1,), 1, (1,), (0, 1, 2)),
     "groups, channels last": ((3, 8, 5, 5), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
 }
 
@@ -427,7 +427,7 @@ def assert_nearest(got, exact):
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 1, 2, 3)),
     ((1000, 64, 15, 19), (2, 3), 8, (1, 2), (0, 2, 3, 1)),
     ((300, 60, 30, 35), (2, 3), 1, (1,), (0, 1, 2, 3)),
-    ((200, 600, 9, 10), (2, 3), 1, (1,), (0, 2, 3, 1)),  # lanes in wider tiles
+    ((200, 600, 9, 10), (2, 3), 1, (1,), (0, 2, 3, 1)),  # columns in wider tiles
     ((100, 500, 14, 15), (2, 3), 1, (1,), (0, 2, 3, 1)),  # and in several chunks, of which the last has rows left over
     ((12, 1100, 30, 30), (2, 3), 10, (1, 2), (0, 2, 3, 1)),
 ])  # fmt: skip

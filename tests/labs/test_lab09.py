@@ -11,9 +11,19 @@ ONE, MANY = "the moments of all ranks, in one message", "one rank, many ranks, i
 WHOLE, MORE = "as with the whole batch", "ranks with more rows than others"
 SHARE, SUMS, ODD = "the share of a rank's loss", "all gradients in one message", "gradients of odd shapes"
 Y, DX, UNEQUAL = "y as with the whole batch", "dx as with the whole batch", "ranks with more images than others"
+TREE, ODD_TREE, BITS, ONE_VECTOR = (
+    "the brackets of the tree",
+    "any number of vectors",
+    "the same bits on 1, 2, 4 and 8 processes",
+    "one vector of each process, in one message",
+)
 SINGLE, MESSAGES, TRAINING = "float32, far from 0", "one message there and one back", "ranks train as one computer"
 MERGED = "(weight * (var + (mean - middle) ** 2)).sum(0)"
 FORWARD = {Y, DX, UNEQUAL, SINGLE, TRAINING}  # what moments decide
+HALVES = (
+    "    n = len(vectors)\n    if n == 1: return vectors[0]\n"
+    "    return tree_sum(vectors[: n // 2]) + tree_sum(vectors[n // 2 :])\n"
+)
 REDUCED = "    sum_g, sum_gx, m = rank.all_reduce(sums)\n"
 SHARED = "sent = rank.all_gather(np.stack([np.full(mean.shape, m, np.float64), mean, var]))"
 BACK = "return sum_g * (here / m), sum_gx * (here / m)"
@@ -74,6 +84,41 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
         ([(BACK, "return sum_g / rank.size, sum_gx / rank.size")], {UNEQUAL, TRAINING}),
         # the mean as one number of float32
         ([("return k, mean - k, var", "return k, 0 * k, var")], {SINGLE}),
+        # added in order, and the parts in order
+        ([("    level = list(vectors)\n", "    return sum(vectors)\n")], {TREE, ODD_TREE, BITS}),
+        # the first of an odd level goes up alone
+        (
+            [
+                (
+                    "zip(level[::2], level[1::2], strict=False)",
+                    "zip(level[len(level) % 2 :: 2], level[1 + len(level) % 2 :: 2])",
+                ),
+                ("pairs + level[2 * len(pairs) :]", "level[: len(level) % 2] + pairs"),
+            ],
+            {ODD_TREE},
+        ),
+        # halves: the right bits for powers of two alone
+        (
+            [
+                (
+                    "    level = list(vectors)\n",
+                    HALVES,
+                )
+            ],
+            {ODD_TREE},
+        ),
+        # everybody sends everything: the right bits, and eight times as much
+        (
+            [
+                (
+                    "tree_sum(process.all_gather(tree_sum(vectors)))",
+                    "tree_sum(np.concatenate(process.all_gather(vectors)))",
+                )
+            ],
+            {ONE_VECTOR},
+        ),
+        # a tree here, and the parts in order
+        ([("tree_sum(process.all_gather(", "sum(process.all_gather(")], {BITS}),
         # a rank that does not come: an error, and no hanging
         (
             [

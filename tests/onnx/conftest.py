@@ -26,7 +26,7 @@ from minorm.onnx.graph import versions  # noqa: E402
 
 NEWEST = min(versions.NEWEST, onnx.defs.onnx_opset_version())
 OPSETS = range(versions.OLDEST_EXPORT, NEWEST + 1)
-RUNS = versions.DEFAULT  # the newest opset onnxruntime runs
+RUNS = versions.DEFAULT  # the newest opset that every onnxruntime we allow runs
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
 

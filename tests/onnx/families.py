@@ -288,3 +288,46 @@ def plain_recurrence() -> tuple[Any, Any]:  # which the newer exporter writes as
 @family
 def plain_learned_state() -> tuple[Any, Any]:
     return Net(lambda m, x: m.cell(x, m.h0)[0], cell=nn.RNN(3, 4), h0=weight(1, 2, 4)), torch.randn(5, 2, 3)
+
+
+@family
+def learned_queries() -> tuple[Any, Any]:  # which meet weights before they meet values of the network
+    def run(m: Any, x: Any) -> Any:
+        q = m.norm(m.latents.unsqueeze(0).expand(x.shape[0], -1, -1))
+        y = (m.query(q) @ m.key(x).transpose(1, 2) * 8**-0.5).softmax(-1) @ x
+        z = m.tokens.unsqueeze(1).repeat(1, x.shape[0], 1).transpose(0, 1)
+        return y + (m.key(z) @ y.transpose(1, 2)).softmax(-1) @ y
+
+    parts = {"latents": weight(4, 8), "tokens": weight(4, 8), "norm": nn.LayerNorm(8)}
+    return Net(run, query=nn.Linear(8, 8), key=nn.Linear(8, 8), **parts), torch.randn(2, 5, 8)
+
+
+@family
+def cloned_layers() -> tuple[Any, Any]:  # two of equal weights, and one that is called three times
+    def run(m: Any, x: Any) -> Any:
+        x = m.first(m.shared(x))
+        return m.shared(m.second(m.shared(x)))
+
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.load_state_dict(first.state_dict())
+    return Net(run, first=first, second=second, shared=nn.Linear(6, 6)), torch.randn(2, 3, 6)
+
+
+@family
+def standardized() -> tuple[Any, Any]:
+    def run(m: Any, x: Any) -> Any:
+        w = F.batch_norm(m.conv.weight.reshape(1, 4, 27), None, None, training=True, momentum=0.0)
+        return m.norm(F.conv2d(x, w.reshape(4, 3, 3, 3), m.conv.bias))
+
+    return Net(run, conv=nn.Conv2d(3, 4, 3), norm=nn.GroupNorm(2, 4)), torch.randn(2, 3, 6, 6)
+
+
+@family
+def modulated_kernels() -> tuple[Any, Any]:  # a style for each sample, a learned beginning
+    def run(m: Any, x: Any) -> Any:
+        kernel = m.kernel.unsqueeze(0) * m.style(x).reshape(2, 1, 4, 1, 1) / 6
+        kernel = kernel * torch.rsqrt(kernel.square().sum((2, 3, 4), keepdim=True) + 1e-8)
+        start = m.start.unsqueeze(0).repeat(x.shape[0], 1, 1, 1).reshape(1, 8, 5, 5)
+        return F.conv2d(start, kernel.reshape(10, 4, 3, 3), groups=2).reshape(2, 5, 9)
+
+    return Net(run, style=nn.Linear(6, 4), kernel=weight(5, 4, 3, 3), start=weight(4, 5, 5)), torch.randn(2, 6)

@@ -43,6 +43,9 @@ CHANGED = {
     ("plain_learned_state", "dynamo folded"): (-8, "the state is written as what the first step makes of it"),
     ("learned_exponent", "dynamo folded"): (0, "1 / p is written beside p"),
     ("normed_weights", "dynamo folded"): (0, "the weights are written as they are after their normalization"),
+    ("learned_queries", "dynamo folded"): (0, "the tokens are written as the keys that are made of them"),
+    ("modulated_kernels", "dynamo folded"): (100, "the beginning is written once for each sample, side by side"),
+    ("standardized", "dynamo folded"): (0, "the weights are written as they are after their normalization"),
 }
 
 
@@ -133,3 +136,19 @@ def test_a_model_that_nobody_trained_has_all_its_parameters_though_many_are_equa
     gone = theirs.keys() - own.keys()
     assert own == {n: shape for n, shape in theirs.items() if n in own}
     assert not gone or any(isinstance(m, torch.nn.BatchNorm2d | torch.nn.BatchNorm1d) for m in model.modules()), gone
+
+
+def test_what_folding_made_of_equal_weights_is_apart_where_modules_are() -> None:
+    """A fresh encoder's layers are copies of one; a layer that is called again is one layer."""
+    torch.manual_seed(0)
+    model, x = FAMILIES["cloned_layers"]()
+    loaded = mo.load(written(model, x, "script folded"))
+    assert size(loaded.parameters()) == size(model.parameters())
+    theirs, ours = torch.optim.SGD(model.parameters(), lr=0.5), mn.optim.SGD(loaded.parameters(), lr=0.5)
+    model(x).square().mean().backward()
+    (loaded(Tensor(x.numpy())) ** 2).mean().backward()
+    theirs.step()
+    ours.step()
+    again = mo.load(mo.export(loaded, None))
+    for found in (loaded, again):
+        np.testing.assert_allclose(found(Tensor(x.numpy())).array, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -48,7 +48,8 @@ def test_binary_values_and_gradients(name: str, shapes) -> None:
 def test_unary_values_and_gradients(name: str, rng) -> None:
     ours, theirs = UNARY[name]
     x = rng.uniform(0.5, 2.0, (3, 4))
-    np.testing.assert_array_equal(ours(mn.tensor(x)).array, theirs(x))
+    units = 1 if name in ("exp", "log") else 0  # of the last place: these two are kernels of ours
+    np.testing.assert_array_max_ulp(ours(mn.tensor(x)).array, theirs(x), units)
     gradcheck(ours, x)
 
 

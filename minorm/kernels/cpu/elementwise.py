@@ -32,9 +32,10 @@ from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
-    "erf_grad", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
-    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
-    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
+    "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
+    "tanh", "tanh_grad",
 ]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
@@ -124,6 +125,42 @@ def accumulate(total: Any, x: Any) -> None:
         _run(_number["accumulate"], x, None, total, x.size, STORAGE[dtype], 0.0, _get_num_threads())
     else:
         total += x
+
+
+# Functions of one number, and powers. NumPy's have code of their own for some processors, and so other last bits there.
+
+
+def exp(x: Any) -> Any:
+    return _map("exp", reference.exp, x)
+
+
+def expm1(x: Any) -> Any:
+    return _map("expm1", reference.expm1, x)
+
+
+def log(x: Any) -> Any:
+    return _map("log", reference.log, x)
+
+
+def log1p(x: Any) -> Any:
+    return _map("log1p", reference.log1p, x)
+
+
+# Powers that are one rounding.
+_EXACT: dict[float, Callable[[Any], Any]] = {1.0: copy, 2.0: lambda a: mul(a, a), -1.0: lambda a: 1 / a}
+
+
+def power(a: Any, b: Any) -> Any:
+    dtype = a.dtype
+    if dtype not in STORAGE or b.dtype != dtype:
+        return reference.power(a, b)
+    if b.size != 1 or b.ndim > a.ndim:
+        a, b = np.broadcast_arrays(a, b)
+        return _map("power", reference.power, a, b)
+    exponent = float(b.reshape(()))
+    if exponent in _EXACT:
+        return _EXACT[exponent](a)
+    return _map("power_by", reference.power, a, None, exponent)
 
 
 # Activations.

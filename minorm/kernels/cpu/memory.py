@@ -16,7 +16,7 @@ from typing import Any
 
 import minorm_ext
 
-_pool: Any = minorm_ext.kernels("memory")
+_pool: Any = minorm_ext.kernels("memory", "baseline")  # which is the only one
 
 empty = _pool.empty
 empty_like = _pool.empty_like

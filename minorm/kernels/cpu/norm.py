@@ -62,9 +62,12 @@ def backward(
     return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype)
 
 
-def form(nest: Nest, stored: Any, computed: Any) -> tuple[str, int]:
-    """The inner loop that these loops take, and how many statistics advance together in it; `minorm.explain` asks."""
-    return _kernels.form(nest.code, STORAGE[stored], computed == _FLOAT32)
+def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
+    """How the kernels would take these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
+
+    scale: is there one; other: is there a bias, or does backward fill the gradients of both.
+    """
+    return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:

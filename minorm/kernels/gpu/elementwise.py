@@ -27,12 +27,14 @@ from minorm.kernels.gpu.softmax import (
 )
 from minorm.kernels.gpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
+from minorm.kernels.reference.elementwise import exp, expm1, log, log1p, power
 
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
-    "erf_grad", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
-    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
-    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
+    "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
+    "tanh", "tanh_grad",
 ]  # fmt: skip
 
 THREADS = 256

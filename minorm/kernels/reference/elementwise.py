@@ -26,9 +26,9 @@ from minorm.kernels.reference.widening import widened
 
 __all__ = [
     "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf", "erf_grad",
-    "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log_softmax",
-    "log_softmax_grad", "mul", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu",
-    "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log", "log1p",
+    "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid",
+    "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 
@@ -63,6 +63,42 @@ def scale(x: Any, factor: float) -> Any:
 def accumulate(total: Any, x: Any) -> None:
     """total += x, in place"""
     total += x
+
+
+# Functions of one number, and powers.
+
+
+@widened
+def exp(x: Any) -> Any:
+    """e^x"""
+    return np.exp(x)
+
+
+@widened
+def expm1(x: Any) -> Any:
+    """e^x - 1, without cancellation near 0"""
+    return np.expm1(x)
+
+
+@widened
+def log(x: Any) -> Any:
+    """The natural logarithm: -inf at 0, NaN below"""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(x)
+
+
+@widened
+def log1p(x: Any) -> Any:
+    """log(1 + x), without cancellation near 0"""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log1p(x)
+
+
+@widened
+def power(a: Any, b: Any) -> Any:
+    """a^b, on operands that may broadcast"""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        return a**b
 
 
 # Activations made of comparisons and products.

@@ -19,7 +19,7 @@ LAB = Lab(
     "lab09_sync_batch_norm",
     "SyncBatchNorm",
     "What must computers that share a batch tell each other, so that BatchNorm and training are as with one?",
-    minutes=75,
+    minutes=90,
     packages=("sklearn",),
 )
 SECONDS = 60.0
@@ -283,3 +283,66 @@ def training(student: Any, rng: np.random.Generator) -> None:
     found = student.drive("trained", cuts=cuts, steps=6)
     what = f"losses of three ranks, batches of 64 cut at {cuts[0]} and {cuts[1]}"
     close(found, _whole(6), what, rtol=1e-8)
+
+
+def carried(module: Any, vectors: Any, sizes: list[int]) -> list[Any]:
+    """sum_over with the vectors shared by so many processes: of each its result, its messages, numbers sent."""
+
+    def program(rank: Rank) -> list[Any]:
+        found = module.sum_over(rank, np.split(vectors, rank.size)[rank.number])
+        return [found, rank.messages, rank.numbers_sent]
+
+    return [simulate(size, program) for size in sizes]
+
+
+def _vectors(rng: np.random.Generator, count: int, length: int = 40) -> Any:
+    """Vectors of float32 whose sum depends on the order."""
+    return (rng.standard_normal((count, length)) * 10.0 ** rng.integers(-3, 4, (count, 1))).astype(np.float32)
+
+
+def _tree(vectors: Any) -> Any:
+    """The sum, paired from below."""
+    level = list(vectors)
+    while len(level) > 1:
+        level = [sum(level[i + 1 : i + 2], level[i]) for i in range(0, len(level), 2)]
+    return level[0]
+
+
+def _as_a_tree(student: Any, rng: np.random.Generator, count: int) -> None:
+    vectors = _vectors(rng, count)
+    what = f"tree_sum of {count} vectors"
+    found = student.tree_sum(vectors)
+    close(found, vectors.sum(0, dtype=np.float64), what, rtol=1e-3, atol=1e-2)
+    equal(found, _tree(vectors), f"{what}, to the bit")
+
+
+@LAB.check("9.6", "the brackets of the tree", visible=True)
+def brackets(student: Any, rng: np.random.Generator) -> None:
+    _as_a_tree(student, rng, 2)
+    _as_a_tree(student, rng, 8)
+
+
+@LAB.check("9.6", "any number of vectors")
+def brackets_of_any(student: Any, rng: np.random.Generator) -> None:
+    for count in (1, 3, 5, 6, 7, 11):
+        _as_a_tree(student, rng, count)
+
+
+@LAB.check("9.6", "the same bits on 1, 2, 4 and 8 processes", points=2, visible=True)
+def same_bits(student: Any, rng: np.random.Generator) -> None:
+    vectors = _vectors(rng, 8)
+    found = student.drive("carried", vectors=vectors, sizes=[1, 2, 4, 8])
+    sums = [np.asarray(result[0]) for results in found for result in results]
+    close(sums[0], vectors.sum(0, dtype=np.float64), "sum_over on one process", rtol=1e-3, atol=1e-2)
+    for size, results in zip((1, 2, 4, 8), found, strict=True):
+        for number, result in enumerate(results):
+            equal(result[0], sums[0], f"sum_over on {size} processes, process {number}, against one process")
+
+
+@LAB.check("9.6", "one vector of each process, in one message")
+def one_vector(student: Any, rng: np.random.Generator) -> None:
+    for results in student.drive("carried", vectors=_vectors(rng, 8, 10), sizes=[1, 2, 4]):
+        for number, (_, messages, sent) in enumerate(results):
+            what = f"of process {number} of {len(results)}"
+            at_most(messages, 1, f"messages {what}")
+            at_most(sent, 10, f"numbers sent {what}")

@@ -6,3 +6,4 @@ from minorm.nn.norm.group import GroupNorm
 from minorm.nn.norm.instance import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from minorm.nn.norm.layer import LayerNorm, RMSNorm
 from minorm.nn.norm.response import LocalResponseNorm
+from minorm.nn.norm.sync import SyncBatchNorm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import minorm.functional as F
 from minorm.nn.norm.base import RunningNorm
@@ -10,7 +10,11 @@ from minorm.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):
-    normalize: ClassVar[Any] = staticmethod(F.instance_norm)
+    process_group: Any = None  # of a distributed run: see sync.py
+
+    def normalize(self, *args: Any, **options: Any) -> Tensor:
+        """F.instance_norm, with the process group."""
+        return F.instance_norm(*args, process_group=self.process_group, **options)
 
     def __init__(
         self,

@@ -21,3 +21,7 @@ class LocalResponseNorm(Module):
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """`LocalResponseNorm` by its older name."""

@@ -158,8 +158,7 @@ class Comparison:
             raise VerifyError(f"{self.operation}: with {run} value {name!r} of {node} {why}")
         worst, relative = (max(numbers) for numbers in zip(*found, strict=True))
         sizes = tuple(str(run) for run in self.runs)
-        outputs = trials[0].outputs[: len(proto.graph.output)]
-        return Report(checked(how), sandbox.version("onnxruntime"), worst, relative, outputs, sizes)
+        return Report(checked(how), sandbox.version("onnxruntime"), worst, relative, trials[0].outputs, sizes)
 
     def _not_compared(self, how: str) -> Report:
         self._warn(f"the file was not compared with the model: {self.note}")

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
-from minorm.onnx.checking import absent, layers, oddities
+from minorm.onnx.checking import absent, layers, oddities, sharing
 from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
@@ -27,6 +27,7 @@ from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener, opset_table
 from minorm.onnx.loading.graph_module import GraphModule, Input
 from minorm.onnx.loading.load import load_whole
+from minorm.onnx.loading.weights import Origin
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Inspection:
     cuts: tuple[str, ...] = ()  # values in front of these, which `load(outputs=[...])` can give
     weights: list[Weight] = field(default_factory=list)  # what would train
     folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
+    twice: dict[str, str] = field(default_factory=dict)  # weights that are others, written again
+    merged: list[str] = field(default_factory=list)  # weights that are those of several modules
     nodes: list[Node] = field(default_factory=list)  # of `rows`
 
     def layers(self, seen: Seen) -> list[LayerRow]:
@@ -95,10 +98,13 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspectio
     unsupported = [row for row in rows if row.why]
     norms = _norms(nodes, proto, find, module)
     facts, weights = _facts(proto, path, module), _weights(nodes, module)
+    trained = {} if module is None else {name: p.numpy() for name, p in module.named_parameters()}
+    origin = Origin.of(proto)
     return Inspection(
         facts, rows, norms, proto, _inputs(proto), module,
         error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
-        folded=absent.folded(proto), nodes=nodes,
+        folded=absent.folded(proto), twice=sharing.twice(trained, origin),
+        merged=sharing.merged(proto, trained, origin), nodes=nodes,
     )  # fmt: skip
 
 

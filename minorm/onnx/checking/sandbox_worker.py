@@ -51,15 +51,15 @@ def main(folder: str) -> None:
         if request["checker"]:
             stage("checker", lambda: check(path, request["checker"] == "full"))
         if "groups" in request:
-            session = stage("load", lambda: start(path, request["weights"]))
-            stage("answer", lambda: _try_all(session, request["groups"], folder))
+            session, own = stage("load", lambda: opened(path, request["weights"]))
+            stage("answer", lambda: _try_all(session, own, request["groups"], folder))
             return
         if request["run"]:
-            session = stage("load", lambda: start(path))
+            session, own = stage("load", lambda: opened(path))
             if request["feeds"] is not None:
                 feeds = _fed(os.path.join(folder, "feeds.npz"), request["feeds"])
                 results = stage("run", lambda: run(session, feeds))
-                stage("answer", lambda: _save(os.path.join(folder, "results.npz"), results))
+                stage("answer", lambda: _save(os.path.join(folder, "results.npz"), results[:own]))
 
 
 def limit_resources(memory: int, seconds: float) -> None:
@@ -84,6 +84,14 @@ def check(path: str, full: bool) -> None:
     onnx.checker.check_model(path, full_check=full)
 
 
+def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
+    """A session for a file, and how many of its outputs are the file's own (`folder`: where its weights lie)."""
+    here = os.path.dirname(os.path.abspath(path))
+    data, more = _with_running_outputs(path)
+    session = start(data or (path if folder in (None, here) else _bytes(path)), folder or here)
+    return session, len(session.get_outputs()) - more
+
+
 def start(model: str | bytes, folder: str | None = None) -> Any:
     """An onnxruntime session for a file, or for a model's bytes (`folder`: where its weights lie)."""
     import onnxruntime
@@ -91,11 +99,6 @@ def start(model: str | bytes, folder: str | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what it would say about the model is in the exception
     options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
-    if isinstance(model, str):
-        folder = folder or os.path.dirname(os.path.abspath(model))
-        model = _with_running_outputs(model) or (
-            model if folder == os.path.dirname(os.path.abspath(model)) else _bytes(model)
-        )
     if folder is not None and isinstance(model, bytes):
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -106,14 +109,14 @@ def _bytes(path: str) -> bytes:
         return file.read()
 
 
-def _with_running_outputs(path: str) -> bytes | None:
-    """The model with the running statistics of training BatchNormalizations as outputs; None if they are.
+def _with_running_outputs(path: str) -> tuple[bytes, int]:
+    """The model with the running statistics of training BatchNormalizations as outputs behind its own, and how many.
 
     Where nobody fetches them, onnxruntime updates the statistics in place, over initializers that it may have merged
     with scale and bias because they were equal: y is then wrong.
     """
     if os.path.getsize(path) > 1 << 30:
-        return None
+        return b"", 0
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -126,9 +129,9 @@ def _with_running_outputs(path: str) -> bytes | None:
         if name and name not in outputs
     ]
     if not found:
-        return None
+        return b"", 0
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found)
-    return bytes(model.SerializeToString())
+    return bytes(model.SerializeToString()), len(found)
 
 
 def run(session: Any, feeds: Mapping[str, tuple[Any, int]]) -> list[tuple[Any, int]]:
@@ -188,15 +191,18 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
         return {entry["name"]: (arrays[entry["key"]], entry["type"]) for entry in entries}
 
 
-def _try_all(session: Any, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Of each group run the first size that the model takes; report what it took and what it failed with."""
+def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
+    """Of each group run the first size that the model takes; report what it took and what it failed with.
+
+    own    of the session's outputs, the first so many are asked for
+    """
     report = []
     for number, group in enumerate(groups):
         entry: dict[str, Any] = {"taken": None, "errors": []}
         for index, size in enumerate(group):
             given = _fed(os.path.join(folder, size["file"]), size["feeds"]) if "file" in size else _drawn(size)
             try:
-                results = run(session, given)
+                results = run(session, given)[:own]
             except Exception as error:  # noqa: BLE001  whatever it is, this size is not taken
                 entry["errors"].append(" ".join(f"{error}".split())[:1000])
                 continue

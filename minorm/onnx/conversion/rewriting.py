@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minorm.onnx.conversion import steps
+from minorm.onnx.graph import schemas
 from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, constant_of, graphs_of, is_node, path_of
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
 from minorm.onnx.graph.names import names_of, reads_of
@@ -179,25 +180,12 @@ def _set_opset(imports: Any, opset: int) -> None:
 def check_node(node: Any, schema: Any) -> None:
     """Numbers of inputs and outputs, and the attributes: known, of their type, each once; LoadError otherwise."""
     what = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
-    if not schema.min_input <= len(node.input) <= schema.max_input:
-        raise LoadError(
-            f"convert: {what} has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}"
-        )
-    if not schema.min_output <= len(node.output) <= schema.max_output:
-        raise LoadError(
-            f"convert: {what} has {len(node.output)} outputs; expected {schema.min_output} to {schema.max_output}"
-        )
-    seen = set()
+    names = [attribute.name for attribute in node.attribute]
+    if why := schemas.misfit(schema, node.input, node.output, names):
+        raise LoadError(f"convert: {what} {why}")
     for attribute in node.attribute:
-        known = schema.attributes.get(attribute.name)
-        if known is None or attribute.name in seen:
-            raise LoadError(
-                f"convert: {what} has an attribute {attribute.name!r}"
-                f"{' twice' if attribute.name in seen else ', which this version lacks'}"
-            )
-        if attribute.type != known.type.value and not attribute.ref_attr_name:
-            raise LoadError(f"convert: {what}: attribute {attribute.name!r} is not of type {known.type.name}")
-        seen.add(attribute.name)
-    for name, attribute in schema.attributes.items():
-        if attribute.required and name not in seen:
-            raise LoadError(f"convert: {what} lacks the attribute {name!r}")
+        if names.count(attribute.name) > 1:
+            raise LoadError(f"convert: {what} has an attribute {attribute.name!r} twice")
+        kind = schema.attributes[attribute.name].type
+        if attribute.type != kind.value and not attribute.ref_attr_name:
+            raise LoadError(f"convert: {what}: attribute {attribute.name!r} is not of type {kind.name}")

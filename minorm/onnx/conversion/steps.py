@@ -64,9 +64,10 @@ def since(operator: str, opset: int) -> int:
 
 def walk(d: Draft) -> None:
     """Take a node to its target, step by step; Decline where a step has no way."""
-    start = d.node.op_type, d.since
+    start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
         d.node.input.pop()  # an input that is left out at the end is the same as none
+    named = list(d.node.input)
     while d.node is not None:
         operator = d.node.op_type
         goal = since(operator, d.opset)
@@ -87,6 +88,8 @@ def walk(d: Draft) -> None:
     if d.node is not None and (d.node.op_type, d.since) != start:
         d.schema = published(d.node.op_type)[d.since]
         fit_types(d)
+        if d.node.op_type == start[0] and list(d.node.input) == named and len(given) <= d.schema.max_input:
+            d.node.input.extend(given[len(named) :])  # as it came
 
 
 def step(d: Draft, operator: str, old: int, new: int) -> None:

@@ -28,7 +28,7 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
     """The graph at this opset, and the arrays of its initializers; None where only its trace can say what it is."""
     try:
-        model, contents = restored(target.module, training, opset, embedded=True)
+        model, contents, _ = restored(target.module, training, opset, embedded=True)
     except ExportError:
         return None
     own = [tensor for tensor in model.graph.initializer if tensor.name not in contents]

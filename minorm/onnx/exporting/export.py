@@ -40,10 +40,12 @@ def export(
     """Write `model(*args)` as ONNX to `path` (a file name, a binary file, or None for no file); returns the model.
 
     model          an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was.
-                   What `load` returned is not run but written back: the nodes, names and free axes of its file
+                   What `load` returned is written back, the nodes, names and free axes of its file, and run only
+                   where a tensor has another shape than there
     args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for
                    what `load` returned, which needs no example
-    opset_version  7 to the newest; default: the newest that onnxruntime runs, or that of the loaded file
+    opset_version  7 to the newest; default: 26, which every onnxruntime from 1.25 on runs, or that of the loaded
+                   file
     training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
                    BatchNorm normalizes with the batch's statistics and its updated running statistics are further
                    outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
@@ -119,9 +121,9 @@ def _write_back(
     if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
         external_data = True
     weights = _weights(path, external_data)
-    examples = None if args is None else model.check(args if isinstance(args, tuple) else (args,))
-    proto = write_back(model, examples, weights=weights, **options)
+    examples = None if args is None else [*map(_host, model.check(args if isinstance(args, tuple) else (args,)))]
     with _on_the_cpu(model):
+        proto = write_back(model, examples, weights=weights, **options)
         names = options["output_names"] or model.output_names
         comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
         if comparison is not None and not weights.arrays:

@@ -88,7 +88,8 @@ def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]])
         try:
             return Trial(place, errors, tuple(None if tensor is None else tensor.array for tensor in run(size)))
         except (*REFUSALS, MemoryError) as error:
-            errors.append(" ".join(f"{type(error).__name__}: {error}".split())[:1000])
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            errors.append(" ".join(f"{kind}{error}".split())[:1000])
     return Trial(None, errors)
 
 

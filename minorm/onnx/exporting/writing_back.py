@@ -11,12 +11,16 @@ from typing import Any
 
 import onnx
 
+from minorm.autograd import no_grad
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion import convert, describing
 from minorm.onnx.exporting import fusing
+from minorm.onnx.exporting.examples import example
 from minorm.onnx.exporting.inputs import Axes
+from minorm.onnx.exporting.lengths import REFUSALS
 from minorm.onnx.exporting.restoring import Restorer
 from minorm.onnx.exporting.retyping import retype
+from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
@@ -40,7 +44,9 @@ def write_back(
     weights: Weights,
 ) -> onnx.ModelProto:
     """The ModelProto. Raises NeedsExample where only tracing can say what the module is now."""
-    model, contents = restored(module, training, opset_version)
+    model, contents, reshaped = restored(module, training, opset_version)
+    if reshaped:
+        _run_again(module, examples, reshaped)
     metadata.rewrite(model, module, training)
     if fuse_norms:
         fusing.fuse(model)
@@ -58,8 +64,9 @@ def write_back(
 
 def restored(
     module: GraphModule, training: bool | None, opset: int | None, embedded: bool = False
-) -> tuple[Any, dict[str, Any]]:
-    """The ModelProto, in the module's types and of the opset asked for, without large tensors; what those hold.
+) -> tuple[Any, dict[str, Any], list[str]]:
+    """The ModelProto, in the module's types and of the opset asked for, without large tensors; what those hold; and
+    which tensors have another shape than in the file.
 
     embedded    whether it becomes a part of another graph, to which it gives all that its buffers become
     """
@@ -77,7 +84,7 @@ def restored(
         describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
     if opset is not None and opset != restorer.original.opset:
         convert.rewrite(model, opset)
-    return model, contents
+    return model, contents, restorer.state.reshaped
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
@@ -99,10 +106,23 @@ def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
     describing.describe_anew(model)
     answer = sandbox.ask(describing.skeleton(model), None, checker="full")
     if answer.failure is not None:
-        raise ExportError(
-            f"export: {', '.join(map(repr, reshaped))} no longer has the shape of the file, and the graph does not "
-            f"fit: {answer.failure[1].text}"
-        )
+        raise ExportError(f"export: {_misfit(reshaped)}: {answer.failure[1].text}")
+
+
+def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:
+    """The checker asks neither whether a Conv's channels fit nor a Gemm's bias; the module, when it runs, does."""
+    try:
+        if examples is None:
+            examples = example(module)
+        with same_random_numbers_after(module), untouched(module, None), no_grad():
+            module(*examples)
+    except REFUSALS as error:
+        raise ExportError(f"export: {_misfit(reshaped)}: {error}") from error
+
+
+def _misfit(reshaped: Sequence[str]) -> str:
+    what = "no longer has the shape" if len(reshaped) == 1 else "no longer have the shapes"
+    return f"{', '.join(map(repr, reshaped))} {what} of the file, and the graph does not fit"
 
 
 def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:

@@ -15,6 +15,7 @@ SCOPES = "pkg.torch.onnx.name_scopes"  # a Python list as text: ['', 'layer1', '
 LONGEST = 4096  # characters of what may be a path
 
 _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
+_CALLED = re.compile(r"_\d+(?=\.|$)")
 _CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # what TensorFlow puts around a whole model
 
 
@@ -49,6 +50,11 @@ def of_name(name: Any) -> str:
         path = path + part[len(before) :] if repeats else f"{path}.{part}" if path else part
         before = part
     return path
+
+
+def uncalled(path: str) -> str:
+    """The path without the number of the call: `body.0_1` is the second call of `body.0`."""
+    return _CALLED.sub("", path)
 
 
 def prefix(name: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 OLDEST_EXPORT = 7  # opset 7 brought NumPy's broadcasting; older arithmetic is another language
 NEWEST = 28  # the newest opset this table knows
-DEFAULT = 26  # the newest that onnxruntime runs (1.31 refuses 27: "under development")
+DEFAULT = 26  # the newest that every onnxruntime from 1.25 on runs (1.31 still refuses 27: "under development")
 
 # The least ir_version that may carry an opset. Before 4 every initializer also had to be a graph input, which
 # let callers overwrite weights; no runtime in use is that old, so export starts at 4.

@@ -21,7 +21,7 @@ from minorm.onnx.graph.layer import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights
+from minorm.onnx.loading import places, roles, standing, weights
 from minorm.onnx.loading.graph_module import GraphModule, Input, Step
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
@@ -64,7 +64,7 @@ class Builder:
                 budget.take(array.nbytes, f"the parameter {name!r}")
             self.parameters[name] = Parameter(np.array(array) if name in held else array)
         self.expanded = {name: (other, initializers[name].shape) for name, other in self.roles.spread.items()}
-        begins = weights.states(nodes)
+        begins = standing.states(nodes)
         for name, array in self.roles.parameters.items() if trainable is None else ():
             axis = weights.expanded(name, array, source, begins)
             if axis is not None:

@@ -15,15 +15,15 @@ import numpy as np
 from minorm import dtypes
 
 MASKED = -50.0  # added before a softmax, such a number means "not here"
-STATISTICS = frozenset(
+BUFFERS = frozenset(
     (*(f"{kind}_{name}" for kind in ("running", "moving", "pixel", "image") for name in ("mean", "var", "std")),)
-) | {"mean", "std", "moving_variance", "num_batches_tracked"}
+) | {"mean", "std", "moving_variance", "num_batches_tracked", "anchors", "anchor_grid", "noise_const", "inv_freq"}
 LARGEST = 1 << 22  # elements; a larger tensor is no table
 
 
-def is_statistic(name: str) -> bool:
-    """Whether a tensor is called as the statistics of a norm, or of images, are."""
-    return name.rpartition(".")[2] in STATISTICS
+def is_named_as_buffer(name: str) -> bool:
+    """Whether a tensor is called as statistics are, of a norm or of images, or as a table of no known formula."""
+    return name.rpartition(".")[2] in BUFFERS
 
 
 def buffers(initializers: Mapping[str, Any]) -> set[str]:
@@ -35,7 +35,7 @@ def buffers(initializers: Mapping[str, Any]) -> set[str]:
         module, _, last = name.rpartition(".")
         if last in ("weight", "bias") and f"{module}.running_mean" in initializers:  # a scripted module's come last
             continue
-        if not dtypes.is_float(array.dtype) or module in closed or is_statistic(name) or is_table(array):
+        if not dtypes.is_float(array.dtype) or module in closed or is_named_as_buffer(name) or is_table(array):
             found.add(name)
             closed.add(module)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from minorm.onnx.graph import registry, versions
+from minorm.onnx.graph import registry, schemas, versions
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.flattening import opset_table
@@ -124,23 +124,10 @@ def check_node(node: Node) -> None:
         return
     schema = schema_of(node.operator, node.since)
     inputs = node.inputs if node.body is None else node.inputs[: node.body.given]
-    for kind, names, formal, least, most in (
-        ("input", inputs, schema.inputs, schema.min_input, schema.max_input),
-        ("output", node.outputs, schema.outputs, schema.min_output, schema.max_output),
-    ):
-        if not least <= len(names) <= most:
-            raise LoadError(f"load: {node} has {len(names)} {kind}s; expected {least} to {most}")
-        for place, name in enumerate(names):
-            option = formal[min(place, len(formal) - 1)].option
-            if not name and kind == "input" and option != OpSchema.FormalParameterOption.Optional:
-                raise LoadError(f"load: {node} lacks input {place}, {formal[min(place, len(formal) - 1)].name}")
-    for name, attribute in schema.attributes.items():
-        if attribute.required and name not in node.attributes and attribute.type != OpSchema.AttrType.GRAPH:
-            raise LoadError(f"load: {node} lacks the attribute {name!r}")
+    graphs = {name for name, attribute in schema.attributes.items() if attribute.type == OpSchema.AttrType.GRAPH}
+    if why := schemas.misfit(schema, inputs, node.outputs, {*node.attributes, *graphs}):
+        raise LoadError(f"load: {node} {why}")
     for name, value in node.attributes.items():
-        if name not in schema.attributes:
-            known = ", ".join(sorted(schema.attributes)) or "none"
-            raise LoadError(f"load: {node} has an attribute {name!r}, which this version lacks; it has: {known}")
         expected, each = _KINDS.get(schema.attributes[name].type, (object, object))
         if not isinstance(value, expected) or (isinstance(value, list) and not all(isinstance(v, each) for v in value)):
             raise LoadError(f"load: {node}: attribute {name!r} is {value!r:.80}; expected {expected.__name__}")

@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
-from minorm.onnx.graph.kinds import sources
-from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading import metadata, tables
+from minorm.onnx.loading import metadata, standing, tables
 
 # What `load(trainable=...)` takes: names and patterns, or a function of a name and its array.
 Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | None
@@ -39,24 +38,6 @@ Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 PARAMETER = "PARAMETER"
 
-# The inputs where an operator has its weights.
-PLACES: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("Conv", "ConvTranspose"), (1, 2)),
-    **dict.fromkeys(
-        ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"), (1, 2)
-    ),
-    **dict.fromkeys(("RMSNormalization", "PRelu"), (1,)),
-    **dict.fromkeys(("RNN", "GRU"), (1, 2, 3)),
-    "LSTM": (1, 2, 3, 7),
-    "Gemm": (0, 1, 2),
-    "MatMul": (0, 1),
-    "Gather": (0,),
-}
-STATES: Mapping[str, tuple[int, ...]] = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6)}  # what they begin with
-NORMS = frozenset(name for name in PLACES if name.endswith("Normalization"))
-MOVES = frozenset(("Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Cast", "CastLike"))
-BESIDE = frozenset(("Add", "Mul", "Concat"))  # where a vector, one number a channel, is a bias, a scale or a token
-LENGTHS = frozenset(("Shape", "Size"))
 
 _GIVEN = re.compile(r"[^\W\d]\w*|\w+(\.\w+)+")
 _COUNTED = re.compile(r"p2o\..*|scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*|\w*[^\W\d](_\d+)+")
@@ -95,7 +76,7 @@ class Origin:
         """Whether a person named it so: a module's tensor `layer1.0.conv1.weight`, or `cls_token` of the outermost."""
         if self.kinds:
             return self.kinds.get(name) == PARAMETER
-        if tables.is_statistic(name):
+        if tables.is_named_as_buffer(name):
             return False
         if _GIVEN.fullmatch(name):
             return self.scripted or not _COUNTED.fullmatch(name)
@@ -119,16 +100,24 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
     """Names of tensors that a tool found equal to another and hands on by Identity -> the other.
 
     PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
-    name there, and no Identity.
+    name there, and no Identity; but what folding made of it, `onnx::MatMul_7`, has a name for each call of a module.
     """
     found: dict[str, str] = {}
+    modules: dict[str, set[str]] = {}  # that read a value
+    for node in nodes if origin.scripted else ():
+        for name in node.inputs if node.operator != "Identity" else ():
+            modules.setdefault(name, set()).add(paths.uncalled(paths.of_name(node.name)))
     read = {name for node in nodes for name in node.inputs}  # what the graph returns is no weight
     for node in () if origin.ours else nodes:
         name, source = node.outputs[0], node.inputs[0] if node.inputs else ""
         if node.operator != "Identity" or name not in read or not (source in arrays or source in found):
             continue
-        if "." in name and origin.names(name):
-            found[name] = found.get(source, source)
+        first = found.get(source, source)
+        apart = ":" in name and name in modules and not modules[name] & (modules.get(first, set()) | {""})
+        if ("." in name and origin.names(name)) or apart:
+            found[name] = first
+            if apart:
+                modules.setdefault(first, set()).update(modules[name])
     return found
 
 
@@ -153,59 +142,13 @@ def of(
     if origin.scripted:
         buffers = tables.buffers(initializers)
         arrays = {name: array for name, array in arrays.items() if name not in buffers}
-    placed = _placed(nodes, inputs, arrays)
+    placed = standing.placed(nodes, inputs, arrays)
     return {
         name
         for name in arrays
         if ((name not in held or "." in name) and origin.names(name))
-        or (name in placed and origin.kinds.get(name, PARAMETER) == PARAMETER and not tables.is_statistic(name))
+        or (name in placed and origin.kinds.get(name, PARAMETER) == PARAMETER and not tables.is_named_as_buffer(name))
     }
-
-
-def _placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> set[str]:
-    """The arrays that stand where an operator has weights, or beside the network's values, one number a channel."""
-    live = set(inputs)
-    for node in nodes:
-        if node.operator not in LENGTHS and any(name in live for name in node.inputs):
-            live.update(node.outputs)
-    weights, beside, tokens = set[str](), set[str](), set[str]()
-    for node in reversed(nodes):
-        if node.operator in MOVES:
-            for found in (weights, beside, tokens):
-                found.update(node.inputs[:1] if node.outputs[0] in found else ())
-        elif node.body is not None:
-            scanned = sources(node)[node.body.carried :] if node.enters and not node.body.heads[0] else ()
-            for found in (weights, beside, tokens):
-                found.update(source for name, source in scanned if name in found and source is not None)
-        elif not any(name in live for name in node.inputs):
-            continue
-        elif node.operator in BESIDE:
-            beside.update(node.inputs)
-            tokens.update(node.inputs if node.operator == "Concat" else ())
-        elif node.operator in PLACES and not (node.operator in NORMS and _is_neutral(node, arrays)):
-            weights.update(node.inputs[place] for place in PLACES[node.operator] if place < len(node.inputs))
-    begins = states(nodes)
-    return {
-        name
-        for name, array in arrays.items()
-        if (name in weights and array.size > 0 and array.ndim > 0)
-        or (name in beside and (_is_channel(array.shape) or tables.repeats(array)))
-        or (name in begins and not (array == array.flat[:1]).all() and not tables.is_table(array))
-        if not (name in tokens and (array == array.flat[:1]).all())  # padding
-    }
-
-
-def states(nodes: Sequence[Node]) -> set[str]:
-    """The values that a recurrence begins with, an RNN or a loop, also before they are given another shape."""
-    found = set[str]()
-    for node in reversed(nodes):
-        if node.operator in MOVES:
-            found.update(node.inputs[:1] if node.outputs[0] in found else ())
-        elif node.body is not None and node.enters:
-            found.update(node.inputs[node.body.before :][: node.body.carried])
-        for place in STATES.get(node.operator, ()):
-            found.update(node.inputs[place : place + 1])
-    return found
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
@@ -246,21 +189,6 @@ def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, A
             if other is not None and (array == one).all():
                 found[name] = other
     return found
-
-
-def _is_neutral(node: Node, arrays: Mapping[str, Any]) -> bool:
-    """Whether a normalization multiplies with ones and adds zeros: it has no weights, but the operator wants some.
-
-    So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
-    """
-    if isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
-        return False
-    scale, bias = (arrays.get(name) for name in (*node.inputs[1:3], "")[:2])
-    return scale is not None and bool((scale == 1).all()) and (bias is None or not bias.any())
-
-
-def _is_channel(shape: tuple[int, ...]) -> bool:
-    return sum(length != 1 for length in shape) == 1 and 0 not in shape
 
 
 # What the caller says

@@ -56,6 +56,7 @@ class Call:
     unbiased_running_var: bool
     compute_dtype: Any
     backend: Any  # computes the same, and so does a file
+    process_group: Any  # a file is for one rank
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))

@@ -46,8 +46,12 @@ def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
     return constant
 
 
-@reads("Range", since=(11, 27), fixed=EVERY)  # 27: 16-bit floats, counted in float32
+@reads("Range", since=(11, 27), fixed=EVERY)  # 27: 16-bit floats, counted in the type that stash_type says
 def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    stash = node["stash_type"] if node.since >= 27 else 1
+    if stash not in (1, 11):
+        raise ValueError(f"stash_type is {stash}; expected 1 (float32) or 11 (float64)")
+
     def numbers(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
         first, last, step = (x.item() for x in (start, limit, delta))
         if not (step != 0 and all(map(math.isfinite, (first, last, step)))):
@@ -55,7 +59,8 @@ def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         whole = isinstance(step, int)
         count = max(0, -((first - last) // step) if whole else math.ceil((last - first) / step))
         node.fits((count,), dtypes.float64)
-        wide = dtypes.int64 if whole else dtypes.float64
+        narrow = start.dtype.itemsize == 2 and stash == 1
+        wide = dtypes.int64 if whole else dtypes.float32 if narrow else dtypes.float64
         return Tensor((np.arange(count, dtype=wide) * wide.type(step) + wide.type(first)).astype(start.dtype))
 
     return numbers

@@ -60,6 +60,7 @@ def write_6(
     unbiased_running_var: bool,
     compute_dtype: Any,
     backend: Any,
+    process_group: Any,
 ) -> Value:
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
@@ -97,6 +98,7 @@ def write_running(
     unbiased_running_var: bool,
     compute_dtype: Any,
     backend: Any,
+    process_group: Any,
 ) -> Value:
     if running_mean is None or running_var is None:
         raise Decline("there are no running statistics")

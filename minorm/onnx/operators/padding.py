@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import TensorProto
 
+from minorm.functional.padding import along
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
@@ -97,8 +98,7 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
         if x.shape[axis] == 0:
             raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
         node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)
-        places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
-        x = x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]
+        x = along(x, axis, low, high, mode)
     return x
 
 

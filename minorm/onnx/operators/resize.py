@@ -15,37 +15,18 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.functional.resizing import interpolate
 from minorm.joining import where
-from minorm.onnx.graph.errors import Unsupported
+from minorm.onnx.graph.errors import Decline, Unsupported
+from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
-from minorm.onnx.graph.registry import reads
+from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.graph.tensors import MAX_RANK
 from minorm.ops.operands import axes_of
+from minorm.ops.resizing import ROUNDINGS, coordinates, matrix, reach
 from minorm.tensor import Tensor
 
-REACH = {"linear": 1, "cubic": 2}  # how far the kernel goes
 SMALL = 1 << 18  # elements of a matrix that is kept for the next run
-
-
-def coordinates(kind: str, n: int, m: int, scale: float, start: float, end: float, dtype: Any = np.float64) -> Any:
-    """Where in an axis of n elements each of m elements of the result looks; start and end: of the region, 0 to 1."""
-    i = np.arange(m, dtype=dtype)
-    if kind == "asymmetric":
-        return i / scale
-    if kind == "tf_half_pixel_for_nn":
-        return (i + 0.5) / scale
-    if kind == "align_corners":  # scale * n is the length of the result before it is rounded
-        return i * 0 if m == 1 else i * (n - 1) / (scale * n - 1)
-    if kind == "tf_crop_and_resize":
-        return i * 0 + (start + end) * (n - 1) / 2 if m == 1 else (start + i * (end - start) / (m - 1)) * (n - 1)
-    x = (i + 0.5) / scale - 0.5
-    if kind == "pytorch_half_pixel" and m == 1:
-        return i * 0
-    if kind == "half_pixel_symmetric":
-        return x + n / 2 * (1 - m / (scale * n))
-    return x
-
-
 COORDINATES = (
     "half_pixel",
     "half_pixel_symmetric",
@@ -55,45 +36,11 @@ COORDINATES = (
     "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
-ROUNDINGS: dict[str, Callable[[Any], Any]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
 
 
 def _up(x: Any) -> Any:
     """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
     return np.ceil(x)
-
-
-def kernel(mode: str, distance: Any, a: float) -> Any:
-    """The weight at a distance: a triangle, or a cubic with slope `a` at 1 (Keys 1981, 10.1109/TASSP.1981.1163711)."""
-    d = abs(distance)
-    if mode == "linear":
-        return np.maximum(1 - d, 0)
-    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0))
-
-
-def matrix(mode: str, x: Any, n: int, scale: float, a: float, antialias: bool, exclude_outside: bool) -> Any:
-    """Row i weighs the n elements of the axis for a result that looks at x[i]. antialias: wider kernel to shrink."""
-    shrink = min(scale, 1.0) if antialias else 1.0
-    reach = _reach(mode, scale, antialias)
-    nearest = np.floor(x).astype(np.intp)[:, None] + np.arange(1 - reach, reach + 1)
-    weights = kernel(mode, (nearest - x[:, None]) * shrink, a)
-    if exclude_outside:
-        weights = np.where((nearest >= 0) & (nearest < n), weights, 0)
-    weights = weights / weights.sum(axis=1, keepdims=True)
-    result = np.zeros((len(x), n))
-    np.add.at(result, (np.arange(len(x))[:, None], nearest.clip(0, n - 1)), weights)
-    return result
-
-
-def _reach(mode: str, scale: float, antialias: bool) -> int:
-    """To how many elements on either side a result may look."""
-    return math.ceil(REACH[mode] / (min(scale, 1.0) if antialias else 1.0)) + 1
 
 
 class Sampling:
@@ -170,8 +117,8 @@ class Sampling:
             at = self.coordinates(n, m, scale, *region, dtype=np.float32 if max(n, m) < 1 << 22 else np.float64)
             rounding = _up if self.shrinks_up and scale < 1 else ROUNDINGS[self.rounding]
             return x[(*(slice(None),) * axis, rounding(at).astype(np.intp).clip(0, n - 1))]
-        reach = _reach(self.mode, scale, self.antialias)
-        self.node.fits((m, 2 * n + 2 * reach * 6), dtypes.float64)  # the matrix, twice; distances and weights
+        span = reach(self.mode, scale, self.antialias)
+        self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # the matrix, twice; distances and weights
         self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
         weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key)).to(x.device)
@@ -225,3 +172,41 @@ def read_upsample_1(node: Node) -> Callable[[Tensor], Tensor]:
 def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
     sampling = Sampling(node)
     return lambda x: sampling.resize(x, node["scales"], None, ())
+
+
+# A writer: what minorm.functional.interpolate computes, in the words of the operator.
+
+
+@writes(interpolate, "Resize", since=(11, 13, 18, 19))
+def write_interpolate(
+    g: Graph,
+    input: Value,
+    size: Any,
+    scale_factor: Any,
+    mode: str,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    antialias: bool,
+) -> Value:
+    if mode == "area":
+        raise Decline("mode area is a pooling")
+    if input.dtype != dtypes.float32:
+        raise Decline("runtimes resize float32")
+    if antialias and not g.has("Resize", 18):
+        raise Decline("before opset 18 there is no antialias")
+    kind = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
+    shape, scales = g.result.shape, None
+    if scale_factor is not None and not recompute_scale_factor:
+        factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.ndim - 2)
+        scales = g.constant([1.0, 1.0, *factors], np.float32, "scales")
+    empty = None if g.has("Resize", 13) else g.constant([], np.float32, "empty")
+    sizes = g.vector(tuple(shape)) if scales is None else None
+    cubic = mode == "bicubic"
+    return g.add(
+        "Resize", input, empty, empty if scales is None else scales, *([] if sizes is None else [sizes]), shape=shape,
+        mode="nearest" if mode.startswith("nearest") else "cubic" if cubic else "linear",
+        coordinate_transformation_mode=kind,
+        nearest_mode={"nearest": "floor", "nearest-exact": "round_prefer_ceil"}.get(mode),
+        cubic_coeff_a=(-0.5 if antialias else -0.75) if cubic else None,
+        antialias=1 if antialias else None, exclude_outside=1 if antialias else None,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from minorm.onnx.graph.draft import FLOATS, HALVES, LARGEST, Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import FLOAT, INT64, cast, part, shape_of, to_attribute, to_input
-from minorm.onnx.operators.resize import ROUNDINGS, coordinates, matrix
+from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
 
 
 @converts("Upsample", 1, 7)

@@ -2,6 +2,7 @@
 
 from minorm.onnx.operators import (  # noqa: F401
     activation,
+    activation_names,
     activation_steps,
     arithmetic,
     axes_steps,

@@ -37,15 +37,19 @@ def read_grid_sample(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @writes(F.grid_sample, "GridSample", since=(16,))
-def write_grid_sample_16(g: Graph, x: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool) -> Value:
-    if x.ndim != 4:
+def write_grid_sample_16(
+    g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
+) -> Value:
+    if input.ndim != 4:
         raise Decline("GridSample takes x of another rank than 4 from opset 20 on")
-    return _write(g, x, grid, mode, padding_mode, align_corners)
+    return _write(g, input, grid, mode, padding_mode, align_corners)
 
 
 @writes(F.grid_sample, "GridSample", since=(20, 22))
-def write_grid_sample_20(g: Graph, x: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool) -> Value:
-    return _write(g, x, grid, SHORT[mode], padding_mode, align_corners)
+def write_grid_sample_20(
+    g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
+) -> Value:
+    return _write(g, input, grid, SHORT[mode], padding_mode, align_corners)
 
 
 def _write(g: Graph, x: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool) -> Value:

@@ -47,3 +47,19 @@ def test_the_chain_goes_with_the_attribute_that_it_became(graph_of: Any) -> None
     assert next(list(a.ints) for a in pad.attribute if a.name == "pads") == [0, 1, 2, 0]
     assert "turn" not in [node.name for node in new.graph.node]
     assert {tensor.name for tensor in new.graph.initializer} == {"axis"}
+
+
+def test_weights_that_a_training_batch_norm_standardizes(graph_of: Any) -> None:
+    """PyTorch's exporter writes so what a network does to its weights; onnxruntime gives the new statistics as well."""
+    nodes = [
+        make("BatchNormalization", ["w", "one", "zero", "zero", "one"], ["v", "m", "s"], training_mode=1),
+        make("ReduceMean", ["w"], ["middle"], axes=[0, 2], keepdims=0),
+        make("Conv", ["x", "v"], ["c"]),
+        make("Mul", ["c", "middle"], ["y"]),
+    ]
+    held = {"w": np.arange(6, dtype=np.float32).reshape(2, 1, 3), "one": np.ones(1, np.float32),
+            "zero": np.zeros(1, np.float32)}  # fmt: skip
+    old = graph_of(nodes, {"x": (np.float32, ["n", 1, 5])}, ["y"], held, 17)
+    assert {name: array.shape for name, array in folded(old).items()} == {"v": (2, 1, 3), "middle": (1,)}
+    new = mo.convert(old, opset_version=21, verify=True)
+    assert [node.op_type for node in new.graph.node if node.op_type != "Constant"] == [n.op_type for n in nodes]

@@ -74,6 +74,17 @@ def attributes(node: Any) -> set[str]:
     return {attribute.name for attribute in node.attribute}
 
 
+def test_an_input_left_out_at_the_end_stays_so(graph_of: Any) -> None:
+    """PyTorch's older exporter writes a Pad of zeros with a third input that has no name."""
+    old = graph_of(
+        [make("Pad", ["x", "p", ""], ["y"])], {"x": (F32, ["n", 4])}, ["y"], {"p": np.array([0, 1, 0, 1])}, 13
+    )
+    new = mo.convert(old, opset_version=21)
+    assert list(new.graph.node[0].input) == ["x", "p", ""]
+    assert mo.convert(new, opset_version=13).graph.node == old.graph.node
+    assert list(mo.convert(old, opset_version=9).graph.node[0].input) == ["x"]
+
+
 def test_what_has_the_same_version_is_the_same_node(graph_of: Any) -> None:
     old = zoo(graph_of)
     new = mo.convert(old, opset_version=14)

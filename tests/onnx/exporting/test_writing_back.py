@@ -138,6 +138,28 @@ def test_a_tensor_of_another_shape() -> None:
     assert shape(mo.export(module, None).graph.output[0]) == ["n", 7]
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["no example", "example"])
+def test_a_shape_that_the_checker_lets_through(given: bool) -> None:
+    """It asks neither whether the channels of a Conv fit nor the bias of a Gemm; the model itself does."""
+    x = mn.ones(2, 3, 8, 8)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.Flatten(), nn.Linear(80, 6))
+
+    def module(**changed: tuple[int, ...]) -> Any:
+        model = mo.load(mo.export(net, x))
+        for name, tensor in model.named_parameters():
+            if name in changed:
+                tensor.set_array(np.ones(changed[name], np.float32))
+        return model
+
+    args = (x,) if given else None
+    wrong = [({"0.weight": (4, 2, 3, 3)}, "weight has 2 input channels"), ({"4.bias": (5,)}, "Gemm")]
+    wrong.append(({"0.weight": (7, 3, 3, 3), "0.bias": (7,)}, "x has 7 channels"))
+    for changed, why in wrong:
+        with pytest.raises(mo.ExportError, match=rf"'{next(iter(changed))}'.* no longer ha.*does not fit.*{why}"):
+            mo.export(module(**changed), args)
+    assert shape(mo.export(module(**{"4.weight": (9, 80), "4.bias": (9,)}), args).graph.output[0])[1] == 9
+
+
 def test_what_only_an_example_can_say() -> None:
     outer = nn.Sequential(loaded(), nn.Flatten())
     with pytest.raises(TypeError, match=r"args is None.*Sequential is exported by running it.*part of another module"):

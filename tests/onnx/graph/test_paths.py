@@ -56,6 +56,11 @@ def test_metadata_of_the_newer_exporter(scopes: str, path: str, call: str) -> No
     assert (paths.of(node), paths.call(node)) == (path, call)
 
 
+def test_a_module_that_is_called_again_is_the_same() -> None:
+    assert paths.uncalled("body.0_1.norm_12") == "body.0.norm"
+    assert paths.uncalled("conv2d.0") == "conv2d.0"
+
+
 def test_the_module_of_a_tensor() -> None:
     assert paths.prefix("layer1.0.weight") == "layer1.0"
     assert paths.prefix("onnx::Conv_12") == ""

@@ -60,7 +60,7 @@ def test_every_public_function_has_a_rule_or_is_made_of_some() -> None:
         *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
         *("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
     }
-    for name in dir(F):
+    for name in vars(F):  # what is loaded later is made of these: tests/onnx/exporting/test_layers.py
         function = getattr(F, name)
         if callable(function) and hasattr(function, "__wrapped__") and name not in written_through_their_functions:
             assert function in registry.WRITERS, name

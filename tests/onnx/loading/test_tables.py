@@ -54,6 +54,9 @@ def test_what_follows_a_buffer_of_a_module_is_another() -> None:
         "a.running_mean": draw(),
         "a.other": draw(),
         "a.b.weight": draw(),
+        "a.b.noise_const": draw(),
+        "head.anchors": draw(),
+        "head.m.weight": draw(),
         "onnx::MatMul_7": draw(),
     }
-    assert tables.buffers(held) == {"index", "scale", "a.running_mean", "a.other"}
+    assert tables.buffers(held) == {"index", "scale", "a.running_mean", "a.other", "a.b.noise_const", "head.anchors"}

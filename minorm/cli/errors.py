@@ -1,0 +1,3 @@
+"""Errors that the command line tells in one line: what they say is enough, and a traceback would hide it."""
+
+EXPECTED = (ValueError, TypeError, ArithmeticError, OSError, ImportError, RuntimeError, MemoryError)

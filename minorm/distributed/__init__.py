@@ -1,0 +1,18 @@
+"""One training run spread over processes, with the same bits on any number of them. docs/distributed.md says how.
+
+    dist.run(train)              train(group) on every rank; mpiexec -n 4 python program.py
+    dist.simulate(4, train)      the same in one process, without MPI
+    dist.DistributedDataParallel(model, group)
+
+A *process* is what mpiexec starts. A *rank* is one of `group.size` equal parts of the work, with a model of its own; a
+process carries one rank or several. The number of ranks decides the bits, the number of processes the time alone.
+"""
+
+from minorm.distributed.group import Group
+from minorm.distributed.job import run
+from minorm.distributed.meeting import RankError
+from minorm.distributed.parallel import DistributedDataParallel
+from minorm.distributed.simulation import simulate
+from minorm.finite import NonFiniteLoss
+
+__all__ = ["DistributedDataParallel", "Group", "NonFiniteLoss", "RankError", "run", "simulate"]

@@ -1,0 +1,140 @@
+"""Collectives over ranks: what a process does with the values of its own ranks and, over the engine, of all others.
+
+Every call begins with its header, which the partner compares with its own before anything else: processes that do not
+call the same find out at once, and nobody waits for a message that will never come. Small arrays (4 kB) travel in the
+same message.
+
+Sums are taken in the order of order.py. Where ranks and processes are powers of two, processes swap subtrees with
+process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends no more than the best all-reduce does. Any
+other number gathers the largest subtrees that each process fills, and adds up the rest everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.distributed import order
+from minorm.distributed.engine import NOTE, Engine
+from minorm.distributed.meeting import HEADER, Call, compare
+from minorm.distributed.order import Combine
+
+Array = Any
+SMALL = NOTE - HEADER  # bytes of an array that goes along with the header
+
+
+class Collectives:
+    """The collectives of one process, which carries `ranks` of `size`; engine None: all of them."""
+
+    def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
+        self.ranks, self.size, self.engine = ranks, size, engine
+        self.processes = 1 if engine is None else engine.processes
+        self.doubling = _is_power(size) and _is_power(self.processes)  # swap with process ^ 1, ^ 2, ^ 4 ...
+        self.carried = [order.carried(process, self.processes, size) for process in range(self.processes)]
+
+    def agree(self, call: Call) -> None:
+        """Raise RankError unless all processes call the same."""
+        if self.engine is not None:
+            with self.engine.waiting(str(call)):
+                self._agree(self.engine, call)
+
+    def all_gather(self, call: Call, values: list[Array]) -> Array:
+        """The arrays of all ranks along a new first axis."""
+        mine = np.stack(values)
+        if self.engine is None:
+            return mine
+        with self.engine.waiting(str(call)):
+            self._agree(self.engine, call)
+            blocks = self.engine.gather(_padded(mine, max(map(len, self.carried))))
+        return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
+
+    def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
+        """The total of all ranks, in the order of the tree."""
+        parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
+        if self.engine is None:
+            return order.total(parts, combine, 0, self.size)
+        with self.engine.waiting(str(call)):
+            if not self.doubling:
+                return self._gathered(self.engine, call, parts, combine)
+            mine = order.total(parts, combine, self.ranks.start, self.ranks.stop)
+            if mine.nbytes <= SMALL:
+                return self._doubled(self.engine, call, mine, combine)
+            self._agree(self.engine, call)
+            # only a sum of single numbers can be taken in pieces
+            return self._halved(self.engine, mine) if combine is np.add else self._whole(self.engine, mine, combine)
+
+    def broadcast(self, call: Call, values: list[Array], root: int) -> Array:
+        """The array of rank `root`."""
+        if self.engine is None:
+            return values[root]
+        owner = next(process for process, ranks in enumerate(self.carried) if root in ranks)
+        with self.engine.waiting(str(call)):
+            self._agree(self.engine, call)
+            return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
+
+    def _agree(self, engine: Engine, call: Call) -> None:
+        """Compare headers with all processes, or with enough of them."""
+        if self.doubling:
+            for step in _powers(self.processes):
+                self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))
+        else:
+            headers = engine.gather(np.frombuffer(call.header(), np.uint8))
+            for process, header in enumerate(headers):
+                self._check(call, process, header.tobytes())
+
+    def _check(self, call: Call, process: int, note: bytes) -> None:
+        compare(self.ranks.start, call, self.carried[process].start, Call.of(note[:HEADER]))
+
+    def _doubled(self, engine: Engine, call: Call, mine: Array, combine: Combine) -> Array:
+        """A small total: the whole of it goes along with each header."""
+        for step in _powers(self.processes):
+            partner = engine.process ^ step
+            note = engine.swap(call.header() + mine.tobytes(), partner)
+            self._check(call, partner, note)
+            theirs = np.frombuffer(note[HEADER:], mine.dtype).reshape(mine.shape)
+            mine = combine(theirs, mine) if partner < engine.process else combine(mine, theirs)
+        return mine
+
+    def _whole(self, engine: Engine, mine: Array, combine: Combine) -> Array:
+        """A long total that cannot be cut."""
+        for step in _powers(self.processes):
+            partner, theirs = engine.process ^ step, np.empty_like(mine, order="C")
+            engine.exchange(np.ascontiguousarray(mine), theirs, partner)
+            mine = combine(theirs, mine) if partner < engine.process else combine(mine, theirs)
+        return mine
+
+    def _halved(self, engine: Engine, mine: Array) -> Array:
+        """A long sum by halves. a + b and b + a have the same bits, so partners agree."""
+        vector = np.array(mine, order="C").reshape(-1)
+        steps = list(order.halves(vector.size, engine.process, self.processes))
+        for partner, give, keep in steps:
+            theirs = np.empty_like(vector[keep])
+            engine.exchange(vector[give], theirs, partner)
+            vector[keep] += theirs
+        for partner, missing, done in reversed(steps):
+            engine.exchange(vector[done], vector[missing], partner)
+        return vector.reshape(mine.shape)
+
+    def _gathered(self, engine: Engine, call: Call, parts: dict[order.Subtree, Array], combine: Combine) -> Array:
+        """Any numbers of ranks and processes: all get the largest subtrees of each and add up the rest."""
+        filled = [list(order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
+        mine = np.stack([order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
+        self._agree(engine, call)
+        blocks = engine.gather(_padded(mine, max(map(len, filled))))
+        found = {subtree: part for row, block in zip(filled, blocks, strict=True) for subtree, part in zip(row, block)}  # noqa: B905  a block is padded
+        return order.total(found, combine, 0, self.size)
+
+
+def _is_power(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _powers(processes: int) -> list[int]:
+    """1, 2, 4 ... below the number of processes."""
+    return [1 << i for i in range((processes - 1).bit_length())]
+
+
+def _padded(block: Array, rows: int) -> Array:
+    """The block with rows of zeros up to so many."""
+    return np.concatenate([block, np.zeros((rows - len(block), *block.shape[1:]), block.dtype)])

@@ -1,0 +1,149 @@
+"""run: a program on every rank, carried by the processes that a launcher has started, or by this one alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm import config, cuda, devices, random
+from minorm.distributed import mpi, order
+from minorm.distributed.collectives import Collectives
+from minorm.distributed.launcher import launched
+from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
+from minorm.distributed.mpi import Mpi
+from minorm.distributed.simulation import ON, Program, carry, is_everybodys
+
+FINGERPRINT = 4096  # bytes
+
+
+def run(
+    program: Program,
+    ranks: int | None = None,
+    *,
+    device: str = "cpu",
+    timeout: float = 300.0,
+    brief: tuple[type[BaseException], ...] = (),
+) -> list[Any]:
+    """Run program(group) on every rank; returns the results of the ranks that this process carries.
+
+    ranks    how many: this decides the bits. None: as many as there are processes. More than processes share them
+    device   "cpu", or "cuda": each process of a machine takes the next of its GPUs
+    timeout  seconds that a process waits in one collective for the others, before it ends the job
+    brief    errors that are told without a traceback when they end the job
+
+    Processes are those of `mpiexec -n 4 python program.py` or srun, by way of mpi4py; without a launcher, or with one
+    process, this one carries all ranks and no MPI is needed. An error of any rank, and sys.exit, ends the whole job
+    with a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes.
+    """
+    _, processes = launched()
+    size = processes if ranks is None else ranks
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"run: ranks={size!r}; expected an int of at least 1, or None")
+    if size < processes:
+        raise ValueError(f"run: there are {size} ranks and {processes} processes; expected at most as many processes")
+    if processes == 1:
+        return carry(program, Collectives(range(size), size, None), Meeting(range(size)), place(device, 0))
+    if not _started:
+        _started.append(Mpi(processes, timeout))
+        mpi.install(_started[0])
+    return _carried(_started[0], program, size, device, timeout, brief)
+
+
+_started: list[Mpi] = []  # MPI starts once in a process
+
+
+def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: float, brief: Any) -> list[Any]:
+    """The results of this process's ranks; whatever goes wrong ends the job."""
+    ranks = order.carried(engine.process, engine.processes, size)
+    engine.name = f"rank {ranks[0]} of {size}"
+    results, ended = [], None
+    try:
+        if len(ranks) > 1:
+            engine.check_threads()
+        with engine.watch(timeout) as watchdog:
+            own = place(device, engine.place)
+            with engine.waiting("the first message"):
+                state = _agree(engine.gather(_fingerprint(size, own)))
+            config.set_num_threads(min(config.get_num_threads(), engine.processors))
+            collectives, meeting = Collectives(ranks, size, engine), Meeting(ranks)
+            with _stopping(meeting, watchdog):
+                try:
+                    results = carry(program, collectives, meeting, own, state)
+                except SystemExit as error:
+                    if error.code:
+                        raise
+                    ended = error
+                collectives.agree(Call(-1, THE_END))
+    except BaseException as error:  # noqa: BLE001  the job ends here
+        notes = getattr(error, "__notes__", [])
+        for note in [note for note in notes if note.startswith(ON)]:
+            notes.remove(note)
+            engine.name = note.removeprefix("on ")
+        mpi.end(engine, error, is_everybodys(error) or isinstance(error, KeyboardInterrupt), brief)
+    if ended is not None:
+        raise ended
+    return results
+
+
+def place(device: str, number: int) -> str:
+    """The device of the process that is so many-th on its machine: "cuda" is shared out, others are what they say."""
+    if device != "cuda":
+        return device
+    count = cuda.device_count()
+    if not count:
+        raise RuntimeError("run: device='cuda', and there is no GPU that can be used; expected 'cpu'")
+    return f"cuda:{number % count}"
+
+
+def _fingerprint(size: int, device: str) -> Any:
+    """What the bits depend on, as text of a fixed length; and the state of the random numbers, which is process 0's."""
+    facts = {
+        "minorm": config.__version__,
+        "kernels": minorm_ext.levels()[-1],
+        "numpy": np.__version__,
+        "ranks": size,
+        "device": "cpu" if device == "cpu" else cuda.get_device_name(device),
+        "cupy": None if device == "cpu" else devices.library().__version__,
+    }
+    text = json.dumps([facts, random.get_state()]).encode()
+    return np.frombuffer(text.ljust(FINGERPRINT), np.uint8)
+
+
+def _agree(fingerprints: Any) -> Any:
+    """Raise RankError unless all processes would compute the same bits; returns the random state of process 0."""
+    found = [json.loads(row.tobytes()) for row in fingerprints]
+    facts, state = found[0]
+    for process, (others, _) in enumerate(found):
+        for name, value in facts.items():
+            if others[name] != value:
+                raise RankError(
+                    f"run: {name} is {value} on process 0 and {others[name]} on process {process}; expected the same "
+                    "everywhere, for the bits depend on it"
+                )
+    return state
+
+
+@contextmanager
+def _stopping(meeting: Meeting, watchdog: mpi.Watchdog) -> Iterator[None]:
+    """Ctrl-C asks all ranks to stop after the step that they are at; a second one stops at once."""
+
+    def interrupt(*_: Any) -> None:
+        if meeting.stopping:
+            raise KeyboardInterrupt
+        meeting.stopping = watchdog.stop = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

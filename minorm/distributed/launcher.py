@@ -1,0 +1,24 @@
+"""What the launcher of this process says in the environment: how many processes it started, and which is ours.
+
+mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK, that of Open MPI OMPI_COMM_WORLD_SIZE and _RANK. `srun
+--mpi=pmix` sets PMIX_RANK, and SLURM the number of tasks; without PMIX_RANK a SLURM script is no task of several.
+"""
+
+from __future__ import annotations
+
+import os
+
+VARIABLES = (
+    ("PMI_SIZE", "PMI_RANK"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_NTASKS", "PMIX_RANK"),
+)
+
+
+def launched() -> tuple[int, int]:
+    """(this process's number, how many there are); (0, 1) without a launcher."""
+    for size, rank in VARIABLES:
+        numbers = os.environ.get(rank, ""), os.environ.get(size, "")
+        if all(number.isdecimal() for number in numbers):
+            return int(numbers[0]), int(numbers[1])
+    return 0, 1

@@ -1,0 +1,143 @@
+"""The ranks of one process: threads of which one runs at a time and hands a baton on.
+
+At a collective a rank leaves its value and hands the baton to the next; the last one to arrive computes the result for
+all and goes on. So kernels have all of the process's processors, and nothing that ranks share needs a lock. A rank that
+calls something else than the others, or ends while they wait, is an error that names both: nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+HEADER = 256  # bytes
+
+
+class RankError(RuntimeError):
+    """The ranks did not do the same."""
+
+    __module__ = "minorm.distributed"  # where users find it, and what a traceback shows
+
+
+class Call(NamedTuple):
+    """One collective as a rank calls it; what all ranks must call alike."""
+
+    serial: int
+    name: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+
+    def header(self) -> bytes:
+        """The call in a fixed number of bytes, which go ahead of every payload."""
+        shape = ",".join(map(str, self.shape))
+        return f"{self.serial}|{self.name[:120]}|{self.dtype}|{shape}".encode()[:HEADER].ljust(HEADER)
+
+    @classmethod
+    def of(cls, header: bytes) -> Call:
+        """The inverse."""
+        serial, name, dtype, shape = header.decode(errors="replace").rstrip().split("|")
+        return cls(int(serial), name, dtype, tuple(int(count) for count in shape.split(",") if count))
+
+    def __str__(self) -> str:
+        return self.name if self.serial < 0 else f"{self.name} (call {self.serial})"
+
+
+THE_END = "the end of the program"
+
+
+def compare(rank: int, call: Call, other: int, others: Call) -> None:
+    """Raise RankError unless two ranks call the same, saying what each of them does."""
+    if call == others:
+        return
+    if other < rank:
+        rank, call, other, others = other, others, rank, call
+    if call.name != others.name:
+        for waits, waiting, gone, last in ((rank, call, other, others), (other, others, rank, call)):
+            if last.name == THE_END:
+                raise RankError(f"rank {waits} waits in {waiting.name} for rank {gone}, which has ended")
+        raise RankError(f"rank {rank} calls {call.name}, rank {other} {others.name}; expected the same of all ranks")
+    if call.shape != others.shape:
+        raise RankError(
+            f"{call.name}: rank {rank} sends an array of shape {call.shape}, rank {other} of shape {others.shape}; "
+            "expected one shape"
+        )
+    if call.dtype != others.dtype:
+        raise RankError(f"{call.name}: rank {rank} sends {call.dtype}, rank {other} {others.dtype}; expected one type")
+    raise RankError(f"{call.name}: it is call {call.serial} of rank {rank} and call {others.serial} of rank {other}")
+
+
+class Meeting:
+    """Where the ranks of this process hand the baton on.
+
+    stopping  somebody asked for an end (Ctrl-C): the ranks agree on the step after which all of them stop
+    """
+
+    def __init__(self, ranks: range) -> None:
+        self.ranks = ranks
+        self.stopping = False
+        self._turns = {rank: threading.Semaphore(0) for rank in ranks}
+        self._calls: dict[int, tuple[Call, Any]] = {}
+        self._results: dict[int, Any] = {}
+        self._ended: set[int] = set()
+        self._trouble: BaseException | None = None
+
+    def meet(self, rank: int, call: Call, value: Any, together: Callable[[Call, list[Any]], Sequence[Any]]) -> Any:
+        """Leave a value, get a result: `together(call, values)` gives one for each rank, and runs once."""
+        if self._trouble is None:
+            self._calls[rank] = call, value
+            if len(self._calls) == len(self.ranks):
+                self._conclude(together)
+            else:
+                self._hand_on()
+                self._turns[rank].acquire()
+        if self._trouble is not None:
+            if isinstance(self._trouble, RankError):
+                raise RankError(str(self._trouble)) from None
+            raise self._trouble
+        return self._results.pop(rank)
+
+    def _conclude(self, together: Callable[[Call, list[Any]], Sequence[Any]]) -> None:
+        """All are here: compute the results, or note what is wrong."""
+        calls, values = zip(*[self._calls[rank] for rank in self.ranks], strict=True)
+        try:
+            for rank, call in zip(self.ranks, calls, strict=True):
+                compare(self.ranks[0], calls[0], rank, call)
+            results = together(calls[0], list(values))
+        except BaseException as error:  # noqa: BLE001  every rank raises it
+            self._trouble = error
+        else:
+            self._results = dict(zip(self.ranks, results, strict=True))
+        self._calls.clear()
+
+    def start(self, rank: int) -> None:
+        """Wait for the first turn."""
+        self._turns[rank].acquire()
+
+    def begin(self) -> None:
+        """Let the first rank run."""
+        self._turns[self.ranks[0]].release()
+
+    def leave(self, rank: int) -> None:
+        """The rank has ended."""
+        self._ended.add(rank)
+        self._hand_on()
+
+    def stop(self, reason: BaseException) -> None:
+        """Let every rank raise this at its next collective."""
+        self._trouble = self._trouble or reason
+
+    def _hand_on(self) -> None:
+        """Let the next rank run: one that has not arrived; else, as nobody comes any more, one that waits."""
+        coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
+        if coming and self._trouble is None:
+            self._turns[coming[0]].release()
+        elif self._calls:
+            waiting = min(self._calls)
+            call, _ = self._calls.pop(waiting)
+            if self._trouble is None:
+                gone = min(self._ended)
+                self._trouble = RankError(f"rank {waiting} waits in {call.name} for rank {gone}, which has ended")
+            self._turns[waiting].release()
+        elif coming:
+            self._turns[coming[0]].release()

@@ -1,0 +1,222 @@
+"""The engine on MPI, and what keeps a job from hanging: hooks for errors, and a watchdog for those who wait.
+
+MPI waits in C and for ever. Where one process has raised, or has stopped, the others would never know; so a process
+whose program ends in an error ends the whole job (`Abort`), and one that waits too long says for what and does too. The
+only file that names mpi4py.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from minorm.distributed.engine import NOTE
+
+Array = Any
+STDERR = 2
+PROCESSORS = 4096  # of one machine; those beyond are not counted
+INTERRUPTED = 130  # the exit code of what Ctrl-C stopped
+TICK = 1.0  # seconds between two looks of the watchdog
+STOPPING = 5.0  # seconds after Ctrl-C within which all ranks should have come to the end of their step
+GRACE = 3.0  # seconds that others leave the first process, which reports the same error
+
+
+class Mpi:
+    """The processes of MPI's COMM_WORLD, in a communicator of our own so that a program's messages do not mix in.
+
+    name        of this process in messages: `rank 1 of 4`
+    processors  this process's share of those of its machine
+    """
+
+    def __init__(self, launched: int, timeout: float) -> None:
+        # MPI starts when all processes do. Where one has ended before, the others wait in C and hold Python's lock, so
+        # that no thread of ours could look: this one is C too, shows where they wait, and ends the process.
+        faulthandler.dump_traceback_later(timeout, exit=True, file=STDERR)
+        try:
+            self._start(launched)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        self.watchdog: Watchdog | None = None
+
+    def _start(self, launched: int) -> None:
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:  # mpi4py's own, where it finds no MPI
+            advice = "pip install mpi4py" if isinstance(error, ImportError) else "pip install mpich, or load an MPI"
+            raise ImportError(
+                f"distributed: a launcher has started {launched} processes, which need MPI to talk to each other: "
+                f"{str(error).splitlines()[0]}; {advice}"
+            ) from None
+        world = MPI.COMM_WORLD
+        if world.Get_size() != launched:
+            library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
+            raise RuntimeError(
+                f"distributed: the launcher has started {launched} processes, MPI knows of {world.Get_size()}; the "
+                f"launcher is not that of mpi4py's MPI, which is {library}"
+            )
+        self._mpi, self._world = MPI, world.Dup()
+        self.process, self.processes = world.Get_rank(), world.Get_size()
+        self.name = f"process {self.process} of {self.processes}"
+        machine = world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.place = machine.Get_rank()
+        claims, mine = np.zeros(PROCESSORS, np.int32), usable()
+        machine.Allreduce([np.isin(np.arange(PROCESSORS), mine).astype(np.int32), MPI.INT], [claims, MPI.INT])
+        self.processors = max(1, int(sum(1 / claims[processor] for processor in mine)))
+        self._level = MPI.Query_thread()
+
+    def check_threads(self) -> None:
+        """RuntimeError where MPI lets one thread talk alone, and several ranks would."""
+        if self._level < self._mpi.THREAD_SERIALIZED:
+            raise RuntimeError(
+                "distributed: this MPI lets only the main thread send messages, so a process can carry one rank; "
+                "expected as many processes as ranks, or an MPI with MPI_THREAD_SERIALIZED"
+            )
+
+    # The engine
+
+    def swap(self, note: bytes, process: int) -> bytes:
+        """Send a note to another process, and get the one that it sends."""
+        found, status = bytearray(NOTE), self._mpi.Status()
+        byte = self._mpi.BYTE
+        self._world.Sendrecv([note, byte], process, 0, [found, byte], process, 0, status)
+        return bytes(found[: status.Get_count(byte)])
+
+    def exchange(self, give: Array, get: Array, process: int) -> None:
+        """Send `give` to another process and fill `get`."""
+        self._world.Sendrecv(self._bytes(give), process, 1, self._bytes(get), process, 1)
+
+    def gather(self, block: Array) -> Array:
+        """The blocks of all processes along a new first axis."""
+        block = np.ascontiguousarray(block)
+        found = np.empty((self.processes, *block.shape), block.dtype)
+        self._world.Allgather(self._bytes(block), self._bytes(found))
+        return found
+
+    def broadcast(self, array: Array, process: int) -> Array:
+        """The array of one process."""
+        found = np.array(array, order="C")
+        self._world.Bcast(self._bytes(found), process)
+        return found
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Inside, the watchdog counts."""
+        assert self.watchdog is not None
+        self.watchdog.waits = what
+        try:
+            yield
+        finally:
+            self.watchdog.waits = ""
+
+    @contextmanager
+    def watch(self, timeout: float) -> Iterator[Watchdog]:
+        """Inside, this process waits for the others no longer than that."""
+        with Watchdog(self, timeout) as self.watchdog:
+            yield self.watchdog
+
+    def abort(self, code: int) -> None:
+        """End all processes at once."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if self._level == self._mpi.THREAD_MULTIPLE or threading.current_thread() is threading.main_thread():
+            self._world.Abort(code)
+        os._exit(code)  # the launcher ends the others
+
+    def _bytes(self, array: Array) -> list[Any]:
+        """Memory as MPI takes it, of any type."""
+        return [array.reshape(-1).view(np.uint8) if array.size else bytearray(), self._mpi.BYTE]
+
+
+class Watchdog:
+    """Ends the job where this process waits in one collective for `timeout` of its own seconds.
+
+    It counts ticks and reads no clock, so that a job that was stopped as a whole may be continued.
+    """
+
+    def __init__(self, engine: Mpi, timeout: float) -> None:
+        self.engine, self.timeout = engine, timeout
+        self.waits = ""  # the call that this process waits in
+        self.stop = False  # Ctrl-C was pressed, and the program has not ended
+        self._done = threading.Event()
+
+    def __enter__(self) -> Watchdog:
+        threading.Thread(target=self._look, daemon=True, name="minorm's watchdog").start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._done.set()
+
+    def _look(self) -> None:
+        seen, waited, stopping = "", 0.0, 0.0
+        while not self._done.wait(TICK):
+            waited = waited + TICK if self.waits and self.waits == seen else 0.0
+            stopping = stopping + TICK if self.stop else 0.0
+            seen = self.waits
+            if waited >= self.timeout:
+                say(f"{self.engine.name} waits {waited:g} s in {seen} for the others")
+                self.engine.abort(1)
+            if stopping >= STOPPING:
+                say(f"{self.engine.name}: stopped")
+                self.engine.abort(INTERRUPTED)
+
+
+def usable() -> list[int]:
+    """The numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        found = sorted(os.sched_getaffinity(0))
+    else:
+        found = list(range(os.cpu_count() or 1))
+    return [processor for processor in found if processor < PROCESSORS] or [0]
+
+
+def say(text: str) -> None:
+    """Write to stderr at once, in one piece: other processes write to the same terminal."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def end(
+    engine: Mpi, error: BaseException, everybodys: bool = False, brief: tuple[type[BaseException], ...] = ()
+) -> None:
+    """End the job for what a program has raised; does not return.
+
+    everybodys  all processes are here for the same reason: the first of them says it
+    brief       errors that are told without a traceback
+    """
+    if everybodys and engine.process:
+        threading.Event().wait(GRACE)
+    code = 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) and error.code else 1
+        say(f"{engine.name}: {error.code if isinstance(error.code, str) else f'sys.exit({error.code})'}")
+    elif isinstance(error, KeyboardInterrupt):
+        code = INTERRUPTED
+        say(f"{engine.name}: stopped{f'; {error}' if str(error) else ''}")
+    else:
+        said = traceback.format_exception_only(error)
+        where = [] if isinstance(error, brief) else traceback.format_exception(error)[: -len(said)]
+        say("".join([*where, f"{engine.name}: ", *said]).rstrip())
+    engine.abort(code)
+
+
+def install(engine: Mpi) -> None:
+    """From now on an error that nobody catches, in any thread, ends the job: MPI's end would wait for the others."""
+
+    def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+        end(engine, error)
+
+    def in_a_thread(what: threading.ExceptHookArgs) -> None:
+        if what.exc_value is not None and not isinstance(what.exc_value, SystemExit):
+            end(engine, what.exc_value)
+
+    sys.excepthook, threading.excepthook = uncaught, in_a_thread

@@ -1,0 +1,102 @@
+"""simulate: all ranks of a program in this process, without MPI. What `run` does with the ranks of one process, too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from minorm import random
+from minorm.distributed.collectives import Collectives
+from minorm.distributed.group import Group
+from minorm.distributed.meeting import Meeting, RankError
+
+ON = "on rank "  # the beginning of the note that an error gets
+GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
+
+Program = Callable[[Group], Any]
+
+
+def simulate(size: int, program: Program) -> list[Any]:
+    """Run program(group) for `size` ranks in this process: their results, by rank.
+
+    The same bits as `mpiexec -n R` of any R gives. A rank's own error is raised here, with a note that names the rank;
+    RankError where ranks do not call the same collectives.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"simulate: size={size!r}; expected an int of at least 1")
+    ranks = range(size)
+    return carry(program, Collectives(ranks, size, None), Meeting(ranks))
+
+
+def carry(
+    program: Program, collectives: Collectives, meeting: Meeting, device: str = "cpu", state: Any = None
+) -> list[Any]:
+    """Run the ranks of this process to their ends; their results, or the error of one of them.
+
+    state  of rank 0's random numbers, from which all ranks get theirs; None: this process has it
+    """
+    groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
+    streams = random.streams(meeting.ranks, state)
+    if len(groups) == 1:  # in this very thread, where Ctrl-C arrives
+        with _stream(groups[0], streams[0]):
+            return [_noted(groups[0], program)]
+    results: list[Any] = [None] * len(groups)
+    errors: list[BaseException] = []
+
+    def run(place: int) -> None:
+        group = groups[place]
+        meeting.start(group.rank)
+        try:
+            with _stream(group, streams[place]):
+                results[place] = _noted(group, program)
+        except BaseException as error:  # noqa: BLE001  it is raised again below
+            errors.append(error)
+        finally:
+            meeting.leave(group.rank)
+
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(groups))]
+    for thread in threads:
+        thread.start()
+    meeting.begin()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt as stop:
+        errors.append(stop)
+        meeting.stop(KeyboardInterrupt())
+        end = time.monotonic() + GRACE
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+    for error in sorted(errors, key=_weight):
+        raise error
+    return results
+
+
+def _noted(group: Group, program: Program) -> Any:
+    try:
+        return program(group)
+    except (Exception, SystemExit) as error:
+        if group.size > 1 and not is_everybodys(error):
+            error.add_note(f"{ON}{group.rank} of {group.size}")
+        raise
+
+
+def _weight(error: BaseException) -> int:
+    """A rank's own error comes before what became of it in the others, sys.exit(0) last."""
+    if isinstance(error, SystemExit) and not error.code:
+        return 2
+    return int(isinstance(error, RankError) or (isinstance(error, KeyboardInterrupt) and not error.args))
+
+
+def is_everybodys(error: BaseException) -> bool:
+    """Do all ranks raise this together? It names the rank itself then."""
+    return isinstance(error, RankError) or getattr(error, "rank", None) is not None
+
+
+def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
+    """Random numbers of this rank's own."""
+    gather = None if group.size == 1 else lambda state: group.all_gather(state, "the random states")
+    return random.stream(own, group.rank, group.size, gather)

@@ -1,0 +1,86 @@
+"""Attention: each query takes a mean of the values, weighted by how well it fits their keys."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, trace
+from minorm.functional.activation import softmax
+from minorm.functional.arguments import floats
+from minorm.functional.dropout import dropout
+from minorm.joining import where
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(scale * query @ key^T + mask) @ value, scale = 1 / sqrt(E) unless given.
+
+    query (*, L, E), key (*, S, E), value (*, S, V); the result (*, L, V).
+    attn_mask   bools (True: may be looked at) or numbers to add, broadcast to (*, L, S)
+    is_causal   query i sees keys 0 to i alone
+    dropout_p   of the weights; drawn whenever it is above 0, as in PyTorch
+    enable_gqa  each head of key and value (axis -3) serves several of the queries'
+
+    A query that may look at nothing gets 0. Source: Vaswani et al. 2017, arXiv:1706.03762.
+    """
+    name = "scaled_dot_product_attention"
+    floats(name, (), query=query, key=key, value=value)
+    if attn_mask is not None and is_causal:
+        raise ValueError(f"{name}: got both attn_mask and is_causal; expected one of them")
+    if enable_gqa:
+        key, value = (_shared(x, query) for x in (key, value))
+    weights = attention_weights(query, key, attn_mask, is_causal, scale)
+    return (dropout(weights, dropout_p) if dropout_p > 0 else weights) @ value
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, is_causal: bool = False, scale: float | None = None
+) -> Tensor:
+    """softmax(scale * query @ key^T + mask), (*, L, S)."""
+    factor = math.sqrt(1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
+    factor, sign = (factor, 1.0) if scale is None or scale >= 0 else (factor, -1.0)
+    scores = (query * (factor * sign)) @ (key * factor).mT
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        mask = Tensor(np.tri(rows, columns, dtype=bool)).to(query.device)
+    if mask is None:
+        return softmax(scores, -1)
+    if mask.dtype != dtypes.bool:
+        return softmax(scores + mask.to(scores.dtype), -1)
+    seen = mask.array.any(-1, keepdims=True)
+    if bool(seen.all()):
+        return softmax(where(mask, scores, -math.inf), -1)
+    return where(mask, softmax(where(mask | Tensor(~seen), scores, -math.inf), -1), 0.0)
+
+
+def _shared(x: Tensor, query: Tensor) -> Tensor:
+    """Each head of x (axis -3) as often, one after the other, as the query has heads for it."""
+    return x[(..., np.arange(x.shape[-3]).repeat(query.shape[-3] // x.shape[-3]), slice(None), slice(None))]
+
+
+def joined_masks(*masks: Any) -> Any:
+    """Masks for adding, of bools (True: may not be looked at) and of numbers, as one; None where there is none."""
+    total = None
+    for mask, dtype in masks:
+        if mask is None:
+            continue
+        added = (
+            where(mask, -math.inf, Tensor(np.zeros((), dtype)).to(mask.device))
+            if mask.dtype == dtypes.bool
+            else mask.to(dtype)
+        )
+        total = added if total is None else total + added
+    return total

@@ -1,0 +1,173 @@
+"""Rows of a table by their number: embedding, bags of embeddings, and one_hot, the table's inverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import devices, dtypes, trace
+from minorm.functional.arguments import floats
+from minorm.joining import where
+from minorm.mistakes import not_a_tensor
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """y[...] = weight[input[...]]: integers of any shape, weight (rows, features), y (*input.shape, features).
+
+    padding_idx         this row gets no gradient
+    max_norm, norm_type rows that are read and longer are first shortened, in place
+    scale_grad_by_freq  a row's gradient is divided by how often the row was read
+    sparse              taken, without effect: gradients are dense here
+
+    IndexError for a number outside the table.
+    """
+    floats("embedding", (), weight=weight)
+    _check_places("embedding", input, weight)
+    padding_idx = _row("embedding", padding_idx, weight)
+    del sparse
+    if max_norm is not None:
+        _shorten(input, weight, max_norm, norm_type)
+    rows = weight[input]
+    if scale_grad_by_freq:
+        counts = np.bincount(devices.to_device(input.array, "cpu").reshape(-1), minlength=len(weight))
+        share = Tensor(1 / np.maximum(counts, 1).astype(weight.dtype)).to(weight.device)[input].unsqueeze(-1)
+        rows = rows.detach() + (rows - rows.detach()) * share
+    if padding_idx is not None:
+        rows = where((input == padding_idx).unsqueeze(-1), rows.detach(), rows)
+    return rows
+
+
+@trace.operation
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The sum, the mean or the maximum of the rows of each bag: (bags, features), zeros for an empty bag.
+
+    input  integers (bags, n), or all bags one after the other, (total), and where each begins in `offsets`; with
+           include_last_offset also where the last one ends
+    per_sample_weights  a factor for each number, for mode "sum"
+    padding_idx         this row is left out of its bag
+
+    The other arguments as for `embedding`.
+    """
+    name = "embedding_bag"
+    floats(name, ("per_sample_weights",), weight=weight, per_sample_weights=per_sample_weights)
+    _check_places(name, input, weight)
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"{name}: mode is {mode!r}; expected 'sum', 'mean' or 'max'")
+    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
+        raise ValueError(f"{name}: per_sample_weights has shape {per_sample_weights.shape}, mode is {mode!r}; expected "
+                         f"{input.shape}, input's, and mode 'sum'")  # fmt: skip
+    padding_idx = _row(name, padding_idx, weight)
+    places, there = _bags(input, offsets, include_last_offset)
+    if max_norm is not None:
+        _shorten(input, weight, max_norm, norm_type)
+    flat = input.reshape(-1)
+    if padding_idx is not None:
+        there = there & (devices.to_device(flat.array, "cpu")[places] != padding_idx)
+    rows = embedding(flat, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    if not places.shape[1]:
+        return rows[places].sum(1)
+    mask = Tensor(there[..., None]).to(weight.device)
+    bags = rows[places]
+    if mode == "max":
+        largest = where(mask, bags, -np.inf).max(1).values
+        return where(Tensor(there.any(1, keepdims=True)).to(weight.device), largest, 0.0)
+    total = where(mask, bags, 0.0).sum(1)
+    if mode == "sum":
+        return total
+    count = np.maximum(there.sum(1, keepdims=True), 1).astype(dtypes.compute_type(weight.dtype))
+    return total / Tensor(count).to(weight.device).to(weight.dtype)
+
+
+@trace.operation
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """y[..., c] = 1 where tensor[...] = c, else 0: int64 (*tensor.shape, num_classes); -1 takes the largest plus 1."""
+    if not isinstance(tensor, Tensor):
+        raise not_a_tensor("one_hot", "tensor", tensor)
+    if tensor.dtype.kind not in "iu":
+        raise TypeError(f"one_hot: tensor is {tensor.dtype}; expected integer classes; convert them with tensor.long()")
+    largest = int(tensor.max()) if tensor.numel() else -1
+    if num_classes == -1 and largest < 0:
+        raise ValueError("one_hot: tensor is empty; expected num_classes")
+    classes = largest + 1 if num_classes == -1 else num_classes
+    if classes <= largest or (tensor.numel() and int(tensor.min()) < 0):
+        raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
+    return (tensor.unsqueeze(-1) == Tensor(np.arange(classes)).to(tensor.device)).to(dtypes.int64)
+
+
+def _check_places(name: str, input: Any, weight: Tensor) -> None:
+    if not isinstance(input, Tensor):
+        raise not_a_tensor(name, "input", input)
+    if input.dtype.kind not in "iu":
+        raise TypeError(f"{name}: input is {input.dtype}; expected integers, the numbers of rows; use input.long()")
+    if weight.ndim != 2:
+        raise ValueError(f"{name}: weight has shape {weight.shape}; expected (rows, features)")
+    if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
+        raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected 0 to "
+                         f"{len(weight) - 1}, the rows of weight")  # fmt: skip
+
+
+def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
+    if padding_idx is None:
+        return None
+    if not -len(weight) <= padding_idx < len(weight):
+        raise ValueError(f"{name}: padding_idx is {padding_idx}; expected a row of the {len(weight)} of weight")
+    return padding_idx % len(weight)
+
+
+def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+    """Rows that are read and longer than max_norm, brought to it in place."""
+    with devices.on_device_of(weight.array):
+        rows = np.unique(input.array)
+        sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)
+        factors = np.where(sizes > max_norm, max_norm / (sizes + 1e-7), 1.0)
+        weight.array[rows] *= factors[:, None].astype(weight.dtype)
+    weight.version.count += 1
+
+
+def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Any, Any]:
+    """For each bag the places of its numbers among all, filled up to the longest, and which of them are there."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                f"embedding_bag: input has shape {input.shape} and there are offsets; expected one of them"
+            )
+        places = np.arange(input.numel()).reshape(input.shape)
+        return places, np.ones(places.shape, bool)
+    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        given = None if offsets is None else offsets.shape
+        raise ValueError(f"embedding_bag: input has shape {input.shape}, offsets {given}; expected input (bags, n), or "
+                         "(total) with offsets (bags)")  # fmt: skip
+    starts = devices.to_device(offsets.array, "cpu").astype(np.int64)
+    ends = starts[1:] if include_last_offset else np.append(starts[1:], input.numel())
+    starts = starts[: len(ends)]
+    if len(starts) and (starts[0] != 0 or (ends < starts).any() or ends[-1] > input.numel()):
+        raise ValueError(f"embedding_bag: offsets are {offsets.tolist()[:8]}; expected them to rise from 0 to at most "
+                         f"{input.numel()}")  # fmt: skip
+    steps = np.arange((ends - starts).max(initial=0))
+    there = steps < (ends - starts)[:, None]
+    return np.where(there, starts[:, None] + steps, 0), there

@@ -1,0 +1,196 @@
+"""Losses that ask for a margin: right answers ahead of wrong ones, like vectors close and unlike ones apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm import trace
+from minorm.functional.activation import softplus
+from minorm.functional.arguments import floats
+from minorm.functional.distances import pairwise_distance
+from minorm.functional.likelihoods import reduced
+from minorm.functional.loss import _check_reduction
+from minorm.functional.smooth import logsigmoid
+from minorm.joining import minimum, where
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """loss = max(0, margin - target * (input1 - input2)), target 1 or -1: which of the two should be larger."""
+    _check_reduction("margin_ranking_loss", reduction)
+    floats("margin_ranking_loss", (), input1=input1, input2=input2)
+    return reduced(_positive(-_as(target, input1) * (input1 - input2) + margin), reduction)
+
+
+@trace.operation
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """loss = input where target is 1, max(0, margin - input) where it is -1; input is a distance."""
+    _check_reduction("hinge_embedding_loss", reduction)
+    floats("hinge_embedding_loss", input=input)
+    like, unlike = target != -1, target != 1
+    loss = where(unlike, _positive(-input + margin), 0.0) + where(like, input, 0.0)
+    return reduced(loss, reduction)
+
+
+@trace.operation
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+
+    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis.
+    """
+    _check_reduction("cosine_embedding_loss", reduction)
+    floats("cosine_embedding_loss", (), input1=input1, input2=input2)
+    if target.ndim + 1 != max(input1.ndim, input2.ndim):
+        raise ValueError(f"cosine_embedding_loss: target has shape {target.shape}, inputs {input1.shape}; expected one "
+                         "target for each vector")  # fmt: skip
+    squares = [(x * x).sum(-1) + 1e-12 for x in (input1, input2)]
+    cosine = (input1 * input2).sum(-1) / (squares[0] * squares[1]).sqrt()
+    loss = where(target == 1, 1 - cosine, 0.0) + where(target == -1, _positive(cosine - margin), 0.0)
+    return reduced(loss, reduction)
+
+
+@trace.operation
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d the distance of norm p.
+
+    swap: with d(positive, negative) where it is smaller than d(anchor, negative). Balntas et al. 2016.
+    """
+    floats("triplet_margin_loss", (), anchor=anchor, positive=positive, negative=negative)
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet("triplet_margin_loss", distance, anchor, positive, negative, margin, swap, reduction)
+
+
+@trace.operation
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` by a distance of one's own, `pairwise_distance` by default."""
+    name = "triplet_margin_with_distance_loss"
+    floats(name, (), anchor=anchor, positive=positive, negative=negative)
+    return _triplet(name, distance_function or pairwise_distance, anchor, positive, negative, margin, swap, reduction)
+
+
+@trace.operation
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """loss = log(1 + exp(-target * input)), target 1 or -1"""
+    _check_reduction("soft_margin_loss", reduction)
+    floats("soft_margin_loss", input=input)
+    return reduced(softplus(-_as(target, input) * input, threshold=float("inf")), reduction)
+
+
+@trace.operation
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The mean over classes, the last axis, of -(y log p + (1 - y) log(1 - p)); p = sigmoid(input), y = target."""
+    _check_reduction("multilabel_soft_margin_loss", reduction)
+    floats("multilabel_soft_margin_loss", ("weight",), input=input, weight=weight)
+    y = _as(target, input)
+    loss = -(y * logsigmoid(input) + (1 - y) * logsigmoid(-input))
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
+
+
+@trace.operation
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """sum over wrong classes of max(0, margin - input[target] + input[class])^p / classes; input (N, C) or (C)."""
+    name = "multi_margin_loss"
+    _check_reduction(name, reduction)
+    floats(name, ("weight",), input=input, weight=weight)
+    if p not in (1, 2):
+        raise ValueError(f"{name}: p is {p}; expected 1 or 2")
+    rows = input if input.ndim > 1 else input.reshape(1, -1)
+    labels = target.reshape(-1, 1)
+    right = rows.gather(1, labels)
+    gap = _positive(rows - right + margin) ** p
+    if weight is not None:
+        gap = gap * weight[labels]
+    wrong = Tensor(np.arange(rows.shape[1])).to(input.device) != labels
+    loss = where(wrong, gap, 0.0).sum(1) / max(1, rows.shape[1])
+    return reduced(loss if input.ndim > 1 or target.ndim else loss.squeeze(0), reduction)
+
+
+@trace.operation
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / classes; input (N, C) or (C).
+
+    target, of input's shape: the right classes, one after the other, then -1.
+    """
+    name = "multilabel_margin_loss"
+    _check_reduction(name, reduction)
+    floats(name, input=input)
+    if target.shape != input.shape:
+        raise ValueError(f"{name}: target has shape {target.shape}; expected {input.shape}, input's")
+    rows, labels = (a if a.ndim > 1 else a.reshape(1, -1) for a in (input, target))
+    given = np.cumprod(labels.cpu().array >= 0, 1).astype(bool)  # up to the first -1
+    right = np.zeros(labels.shape, bool)
+    row, place = np.nonzero(given)
+    right[row, labels.cpu().array[row, place]] = True
+    scores = rows.gather(1, Tensor(np.where(given, labels.cpu().array, 0)).to(input.device))
+    gap = _positive(1 - scores.unsqueeze(2) + rows.unsqueeze(1))
+    counted = Tensor(given[:, :, None] & ~right[:, None, :]).to(input.device)
+    loss = where(counted, gap, 0.0).sum((1, 2)) / max(1, rows.shape[1])
+    return reduced(loss if input.ndim > 1 else loss.squeeze(0), reduction)
+
+
+def _triplet(
+    name: str,
+    distance: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Tensor:
+    _check_reduction(name, reduction)
+    if not margin > 0:
+        raise ValueError(f"{name}: margin is {margin}; expected a number above 0")
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced(_positive(near - far + margin), reduction)
+
+
+def _positive(x: Tensor) -> Tensor:
+    """max(x, 0); where x is exactly 0 the gradient passes, as in PyTorch's clamp."""
+    return x.clip(0)
+
+
+def _as(target: Tensor, input: Tensor) -> Tensor:
+    return target.to(input.dtype)

@@ -1,0 +1,56 @@
+"""pad: elements around a tensor, of one value or copies of its own (reflect, replicate, circular)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import minorm.joining as constant
+from minorm import trace
+from minorm.mistakes import not_a_tensor
+from minorm.tensor import Tensor
+
+COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names: NumPy's and ONNX's
+
+
+@trace.operation
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """input with elements around it; `pad` lists (before, after) from the last axis backwards.
+
+    mode  "constant": `value`, 0 unless given; a negative number cuts elements away. Of the last 1 to 3 axes alone:
+          "reflect": the elements mirrored at the first and the last one; "replicate": the nearest one; "circular": as
+          if the tensor went on from its beginning.
+
+    ValueError for another mode, and for more elements than there are to copy.
+    """
+    if not isinstance(input, Tensor):
+        raise not_a_tensor("pad", "input", input)
+    if mode == "constant":
+        return constant.pad(input, pad, 0.0 if value is None else value)
+    if mode not in COPIES:
+        raise ValueError(f"pad: mode is {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'")
+    if value not in (None, 0):
+        raise ValueError(f"pad: value is {value}; expected none for mode {mode!r}, which copies elements")
+    if len(pad) % 2 or not 2 <= len(pad) <= 2 * input.ndim:
+        raise ValueError(f"pad: pad={tuple(pad)}; expected a pair for each of 1 to {input.ndim} last axes")
+    for i in range(len(pad) // 2):
+        axis, (low, high) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
+        most = {"reflect": input.shape[axis] - 1, "circular": input.shape[axis]}.get(mode, max(low, high))
+        if max(low, high) > most or not input.shape[axis]:
+            raise ValueError(
+                f"pad: {mode} of ({low}, {high}) around axis {axis} of {input.shape}; expected at most {most} on a side"
+            )
+        if mode == "circular" and min(low, high) < 0:  # cut first, then go on from the new beginning
+            input = along(input, axis, min(low, 0), min(high, 0), "wrap")
+            low, high = max(low, 0), max(high, 0)
+        input = along(input, axis, low, high, COPIES[mode])
+    return input
+
+
+def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
+    """Axis `axis` with elements of its own before and after it; negative widths cut. mode: reflect, edge or wrap."""
+    if (low, high) == (0, 0):
+        return x
+    places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
+    return x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]

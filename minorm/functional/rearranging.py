@@ -1,0 +1,137 @@
+"""Elements in another arrangement: pixels and channels exchanged, windows laid side by side and put back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm import joining, trace
+from minorm.functional.arguments import floats
+from minorm.functional.scatter import scatter
+from minorm.functional.windows import ints
+from minorm.mistakes import not_a_tensor
+from minorm.tensor import Tensor
+
+IntOrInts = int | tuple[int, ...]
+
+
+@trace.operation
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(*, C * r^2, H, W) -> (*, C, H * r, W * r): r * r channels become a square of pixels. r = upscale_factor.
+
+    Source: Shi et al. 2016, arXiv:1609.05158; ONNX DepthToSpace in mode CRD.
+    """
+    _check("pixel_shuffle", input, 3)
+    r, (channels, height, width) = upscale_factor, input.shape[-3:]
+    if r < 1 or channels % (r * r):
+        raise ValueError(f"pixel_shuffle: upscale_factor is {r}, input has shape {input.shape}; expected its square to "
+                         f"divide the {channels} channels")  # fmt: skip
+    lead, k = input.shape[:-3], input.ndim - 3
+    apart = input.reshape(*lead, channels // (r * r), r, r, height, width)
+    ordered = apart.permute(*range(k), k, k + 3, k + 1, k + 4, k + 2)
+    return ordered.reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+@trace.operation
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(*, C, H * r, W * r) -> (*, C * r^2, H, W): what `pixel_shuffle` came from. r = downscale_factor."""
+    _check("pixel_unshuffle", input, 3)
+    r, (channels, height, width) = downscale_factor, input.shape[-3:]
+    if r < 1 or height % r or width % r:
+        raise ValueError(f"pixel_unshuffle: downscale_factor is {r}, input has shape {input.shape}; expected it to "
+                         "divide height and width")  # fmt: skip
+    lead, k = input.shape[:-3], input.ndim - 3
+    apart = input.reshape(*lead, channels, height // r, r, width // r, r)
+    ordered = apart.permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)
+    return ordered.reshape(*lead, channels * r * r, height // r, width // r)
+
+
+@trace.operation
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """(N, C, *): channel g * n + i comes to place i * groups + g, so that the groups are mixed.
+
+    Source: Zhang et al. 2018, arXiv:1707.01083.
+    """
+    _check("channel_shuffle", input, 3)
+    count, channels = input.shape[:2]
+    if groups < 1 or channels % groups:
+        raise ValueError(f"channel_shuffle: groups is {groups}; expected a divisor of the {channels} channels")
+    apart = input.reshape(count, groups, channels // groups, *input.shape[2:])
+    return apart.transpose(1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle
+
+
+@trace.operation
+def unfold(
+    input: Tensor, kernel_size: IntOrInts, dilation: IntOrInts = 1, padding: IntOrInts = 0, stride: IntOrInts = 1
+) -> Tensor:
+    """(N, C, H, W) -> (N, C * kh * kw, L): the L windows of an image as columns, what a convolution multiplies.
+
+    Without the batch axis too. Zeros pad the image.
+    """
+    floats("unfold", input=input)
+    if input.ndim not in (3, 4):
+        raise ValueError(f"unfold: input has shape {input.shape}; expected (N, C, H, W) or (C, H, W)")
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    places, (high, wide), (top, left) = _windows("unfold", input.shape[2:], kernel_size, dilation, padding, stride)
+    rows = joining.pad(input, (left, left, top, top)).reshape(*input.shape[:2], high * wide)
+    count, columns = places.shape
+    return rows[:, :, places.reshape(-1)].reshape(input.shape[0], input.shape[1] * count, columns)
+
+
+@trace.operation
+def fold(
+    input: Tensor,
+    output_size: IntOrInts,
+    kernel_size: IntOrInts,
+    dilation: IntOrInts = 1,
+    padding: IntOrInts = 0,
+    stride: IntOrInts = 1,
+) -> Tensor:
+    """(N, C * kh * kw, L) -> (N, C, *output_size): the windows of `unfold` put back, added up where they overlap."""
+    floats("fold", input=input)
+    if input.ndim == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    height, width = ints("fold", "output_size", output_size, 2)
+    places, (high, wide), (top, left) = _windows("fold", (height, width), kernel_size, dilation, padding, stride)
+    count, columns = places.shape
+    if input.ndim != 3 or input.shape[1] % count or input.shape[2] != columns:
+        raise ValueError(f"fold: input has shape {input.shape}; expected (N, C * {count}, {columns})")
+    channels = input.shape[1] // count
+    where = np.broadcast_to(places.reshape(-1), (len(input), channels, count * columns))
+    nothing = Tensor(np.zeros_like(input.array, shape=(len(input), channels, high * wide)))
+    summed = scatter(nothing, 2, Tensor(where).to(input.device), input.reshape(len(input), channels, -1), "add")
+    image = summed.reshape(len(input), channels, high, wide)
+    return image[:, :, top : top + height, left : left + width]
+
+
+def _windows(
+    name: str, lengths: tuple[int, ...], kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """The places (taps, windows) in the padded plane, its lengths, and the padding."""
+    kernel, steps = ints(name, "kernel_size", kernel_size, 2), ints(name, "stride", stride, 2)
+    apart, around = ints(name, "dilation", dilation, 2), ints(name, "padding", padding, 2, least=0)
+    padded = tuple(n + 2 * p for n, p in zip(lengths, around, strict=True))
+    axes = []
+    for n, k, s, d in zip(padded, kernel, steps, apart, strict=True):
+        count = (n - d * (k - 1) - 1) // s + 1
+        if count < 1:
+            raise ValueError(
+                f"{name}: windows of {kernel}, {apart} apart, do not fit into {padded}, the padded lengths"
+            )
+        axes.append(np.arange(k)[:, None] * d + np.arange(count) * s)
+    (high, wide), (rows, columns) = padded, axes
+    places = rows[:, None, :, None] * wide + columns[None, :, None, :]
+    return places.reshape(math.prod(kernel), -1), (high, wide), around
+
+
+def _check(name: str, input: Any, least: int) -> None:
+    if not isinstance(input, Tensor):
+        raise not_a_tensor(name, "input", input)
+    if input.ndim < least:
+        raise ValueError(f"{name}: input has shape {input.shape}; expected at least {least} axes")

@@ -1,0 +1,142 @@
+"""interpolate and its old names: an image, a signal or a volume with other lengths, axis by axis.
+
+The nearest element is picked; linear and cubic are a product with a matrix (ops/resizing.py); "area" is adaptive
+average pooling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, trace
+from minorm.functional.arguments import floats
+from minorm.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
+from minorm.functional.volumes import adaptive_avg_pool3d
+from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
+from minorm.tensor import Tensor
+
+RANKS = {"linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,)}  # of the input, by mode
+EVERY_RANK = ("nearest", "nearest-exact", "area")
+AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
+
+
+@trace.operation
+def interpolate(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """input (N, C, *lengths) with the lengths `size`, or floor(length * scale_factor).
+
+    mode           "nearest" (the element at floor(i / scale)), "nearest-exact" (at the nearest centre), "linear",
+                   "bilinear" and "trilinear" (between two an axis), "bicubic" (four), "area" (means of parts)
+    align_corners  whether the centres of the outer elements fall together, or their outer edges (the default)
+    recompute_scale_factor  the scale is what the rounded lengths say, and not scale_factor
+    antialias      a wider kernel where an axis shrinks; for "bilinear" and "bicubic"
+    """
+    floats("interpolate", input=input)
+    _check_mode(input, mode, align_corners, antialias)
+    lengths = input.shape[2:]
+    sizes, scales = _sizes(lengths, size, scale_factor, recompute_scale_factor)
+    if mode == "area":
+        return AREA[input.ndim](input, tuple(sizes))
+    for axis, (n, m, scale) in enumerate(zip(lengths, sizes, scales, strict=True), start=2):
+        if (n, scale) == (m, 1):
+            continue
+        if mode.startswith("nearest"):
+            input = input[(*(slice(None),) * axis, nearest(n, m, scale, mode))]
+        else:
+            rows = weights(n, m, scale, mode, bool(align_corners), antialias)
+            across = Tensor(np.ascontiguousarray(rows.T.astype(dtypes.compute_type(input.dtype)))).to(input.device)
+            product = input.to(across.dtype).transpose(axis, -1) @ across
+            input = product.transpose(axis, -1).to(input.dtype)
+    return input
+
+
+def nearest(n: int, m: int, scale: float, mode: str) -> Any:
+    """Which of n elements each of m elements of the result is; computed in float32, as PyTorch does."""
+    step = np.float32(1 / scale)
+    at = np.arange(m, dtype=np.float32)
+    at = (at + np.float32(0.5)) * step if mode == "nearest-exact" else at * step
+    return ROUNDINGS["floor"](at).astype(np.intp).clip(0, n - 1)
+
+
+def weights(n: int, m: int, scale: float, mode: str, align_corners: bool, antialias: bool) -> Any:
+    """The matrix (m, n) of an axis."""
+    kernel = "cubic" if mode == "bicubic" else "linear"
+    scale = m / n if align_corners else scale
+    at = coordinates("align_corners" if align_corners else "half_pixel", n, m, scale, 0.0, 1.0)
+    return matrix(kernel, at, n, scale, -0.5 if antialias else -0.75, antialias, antialias)
+
+
+def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
+    if mode not in RANKS and mode not in EVERY_RANK:
+        known = ", ".join((*EVERY_RANK, *RANKS))
+        raise ValueError(f"interpolate: mode is {mode!r}; expected one of {known}")
+    ranks = RANKS.get(mode, (3, 4, 5))
+    if input.ndim not in ranks or 0 in input.shape[2:]:
+        raise ValueError(
+            f"interpolate: input has shape {input.shape}; expected {' or '.join(map(str, ranks))} axes (N, C, ...) for "
+            f"mode {mode!r}, with at least one element along each of the last"
+        )
+    if align_corners is not None and mode in EVERY_RANK:
+        raise ValueError(f"interpolate: align_corners is {align_corners} for mode {mode!r}; expected none")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(f"interpolate: antialias is for modes 'bilinear' and 'bicubic'; got {mode!r}")
+
+
+def _sizes(lengths: tuple[int, ...], size: Any, scale_factor: Any, recompute: Any) -> tuple[list[int], list[float]]:
+    """The lengths of the result, and by how much each axis grows."""
+    if (size is None) == (scale_factor is None):
+        raise ValueError(f"interpolate: size={size}, scale_factor={scale_factor}; expected one of the two")
+    name, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
+    numbers = list(given) if isinstance(given, (tuple, list)) else [given] * len(lengths)
+    if len(numbers) != len(lengths) or not all(number > 0 for number in numbers):
+        raise ValueError(f"interpolate: {name} is {given}; expected {len(lengths)} numbers above 0, or one for all")
+    if scale_factor is None:
+        if recompute:
+            raise ValueError("interpolate: recompute_scale_factor is for scale_factor; size was given")
+        sizes = [int(number) for number in numbers]
+    else:
+        sizes = [math.floor(n * number) for n, number in zip(lengths, numbers, strict=True)]
+        if 0 in sizes:
+            raise ValueError(f"interpolate: scale_factor {given} leaves nothing of lengths {lengths}")
+    if scale_factor is None or recompute:
+        return sizes, [m / n for n, m in zip(lengths, sizes, strict=True)]
+    return sizes, [float(number) for number in numbers]
+
+
+@trace.operation
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate` by its older name."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@trace.operation
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate(mode="nearest")`"""
+    return interpolate(input, size, scale_factor)
+
+
+@trace.operation
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate(mode="bilinear", align_corners=True)`"""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)

@@ -1,0 +1,42 @@
+"""Names that a package shows but loads when they are asked for, so that what nobody calls costs no import time.
+
+LATER = {"padding": "pad", "attention": "scaled_dot_product_attention"}       module: the names it defines
+__getattr__, __dir__ = lazy.names(__name__, LATER)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
+
+
+def names(package: str, later: Mapping[str, str]) -> Functions:
+    """The module functions `__getattr__` and `__dir__` of a package (PEP 562) for names that come from its modules.
+
+    A module without names is one itself.
+    """
+    homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
+    return _functions(package, homes, {module for module, words in later.items() if not words})
+
+
+def from_module(package: str, module: str, words: str) -> Functions:
+    """The same for a module whose late names all come from one other module."""
+    return _functions(package, dict.fromkeys(words.split(), module), set())
+
+
+def _functions(package: str, homes: Mapping[str, str], modules: set[str]) -> Functions:
+    def get(name: str) -> Any:
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        return getattr(import_module(homes[name]), name)
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *modules})
+
+    return get, listed

@@ -1,0 +1,157 @@
+"""MultiheadAttention: several attentions side by side, each in a part of the features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.functional.attention import attention_weights, joined_masks, scaled_dot_product_attention
+from minorm.functional.dropout import dropout
+from minorm.functional.linear import linear
+from minorm.functional.padding import pad
+from minorm.joining import cat
+from minorm.mistakes import not_a_tensor
+from minorm.nn import init
+from minorm.nn.linear import Linear
+from minorm.nn.module import Module
+from minorm.nn.parameter import check_sizes, uninitialized
+from minorm.tensor import Tensor
+
+
+class MultiheadAttention(Module):
+    """y = concat(head_1 ... head_h) @ out_proj, head_i = attention(q W_i, k W_i, v W_i); Vaswani et al. 2017.
+
+    query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); (N, L, ...) with batch_first; without N, too.
+    in_proj_weight (3 * embed_dim, embed_dim) holds the three projections where kdim and vdim are embed_dim; else they
+    are q_proj_weight, k_proj_weight, v_proj_weight. add_bias_kv appends a learned key and value, add_zero_attn zeros.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("MultiheadAttention", embed_dim=embed_dim, num_heads=num_heads)
+        if embed_dim % num_heads:
+            raise ValueError(f"MultiheadAttention: embed_dim is {embed_dim}, num_heads {num_heads}; expected a divisor")
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
+        widths = {"q": embed_dim, "k": self.kdim, "v": self.vdim}
+        same = set(widths.values()) == {embed_dim}
+        for name, width in widths.items():
+            own = None if same else uninitialized((embed_dim, width), dtype, device)
+            self.register_parameter(f"{name}_proj_weight", own)
+        joint = uninitialized((3 * embed_dim, embed_dim), dtype, device) if same else None
+        self.register_parameter("in_proj_weight", joint)
+        self.register_parameter("in_proj_bias", uninitialized((3 * embed_dim,), dtype, device) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        for name in ("bias_k", "bias_v"):
+            extra = uninitialized((1, 1, embed_dim), dtype, device) if add_bias_kv else None
+            self.register_parameter(name, extra)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the projections anew (xavier_uniform_); biases are 0."""
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+            if getattr(self, name) is not None:
+                init.xavier_uniform_(getattr(self, name))
+        self.out_proj.reset_parameters()
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(y, weights): y like query; weights (N, L, S), or (N, heads, L, S), or None unless need_weights.
+
+        key_padding_mask (N, S), attn_mask (L, S) or (N * heads, L, S): bools, True where nobody may look, or numbers
+        to add. is_causal says that attn_mask is the causal one, which it must be.
+        """
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if not isinstance(x, Tensor):
+                raise not_a_tensor("MultiheadAttention", name, x)
+            if x.ndim not in (2, 3) or x.ndim != query.ndim:
+                raise ValueError(f"MultiheadAttention: {name} has shape {x.shape}, query {query.shape}; expected 3 "
+                                 "axes each, or 2")  # fmt: skip
+        if is_causal and attn_mask is None:
+            raise ValueError("MultiheadAttention: is_causal=True without attn_mask; expected the mask it speaks of")
+        single = query.ndim == 2
+        if single:
+            query, key, value = (x.unsqueeze(0) for x in (query, key, value))
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        elif not self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        y, weights = self._attend(query, key, value, key_padding_mask, need_weights, attn_mask)
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(1)
+        if single:
+            return y.squeeze(0), None if weights is None else weights.squeeze(0)
+        return y if self.batch_first else y.transpose(0, 1), weights
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, need: bool, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Of (N, L, E), (N, S, K) and (N, S, V)."""
+        batch, length = query.shape[:2]
+        q, k, v = (self._projected(i, x) for i, x in enumerate((query, key, value)))
+        extra = 0
+        if self.bias_k is not None:
+            k, v = (cat([x, b.expand(batch, 1, self.embed_dim)], 1) for x, b in ((k, self.bias_k), (v, self.bias_v)))
+            extra += 1
+        if self.add_zero_attn:
+            k, v = (pad(x, (0, 0, 0, 1)) for x in (k, v))
+            extra += 1
+        q, k, v = (x.reshape(batch, x.shape[1], self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
+        key_mask, mask = (_widened(m, extra) for m in (key_mask, mask))
+        if mask is not None and mask.ndim == 3:
+            mask = mask.reshape(batch, self.num_heads, *mask.shape[1:])
+        if key_mask is not None:
+            key_mask = key_mask.reshape(batch, 1, 1, -1)
+        added = joined_masks((mask, q.dtype), (key_mask, q.dtype))
+        p = self.dropout if self.training and not self.frozen else 0.0
+        weights = None
+        if need:
+            weights = attention_weights(q, k, added)
+            weights = dropout(weights, p) if p else weights
+            heads = weights @ v
+        else:
+            heads = scaled_dot_product_attention(q, k, v, added, p)
+        return self.out_proj(heads.transpose(1, 2).reshape(batch, length, self.embed_dim)), weights
+
+    def _projected(self, i: int, x: Tensor) -> Tensor:
+        rows = slice(i * self.embed_dim, (i + 1) * self.embed_dim)
+        weight = getattr(self, f"{'qkv'[i]}_proj_weight") if self.in_proj_weight is None else self.in_proj_weight[rows]
+        return linear(x, weight, None if self.in_proj_bias is None else self.in_proj_bias[rows])
+
+
+def _widened(mask: Tensor | None, extra: int) -> Tensor | None:
+    """The mask with keys that all may look at, behind the others."""
+    if mask is None or not extra:
+        return mask
+    free = Tensor(np.zeros((*mask.shape[:-1], extra), dtypes.bool if mask.dtype == dtypes.bool else mask.dtype))
+    return cat([mask, free.to(mask.device)], -1)

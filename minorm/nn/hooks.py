@@ -1,0 +1,122 @@
+"""Hooks: functions that a module calls before and after `forward`, and when its gradient passes.
+
+    handle = module.register_forward_hook(lambda module, inputs, output: print(output.shape))
+    handle.remove()
+
+A backward hook needs to know when the gradient enters a module and when it leaves: `Crossing`, the identity, is put
+around what goes in and what comes out, and its backward tells.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from minorm.autograd import is_grad_enabled
+from minorm.ops.crossing import Crossing
+from minorm.tensor import Tensor
+
+_numbers = itertools.count()
+BEFORE, AFTER, BACKWARD = "before", "after", "backward"
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook away; so does the end of a `with` block."""
+
+    def __init__(self, hooks: dict[int, Any], number: int) -> None:
+        self._hooks, self.id = hooks, number
+
+    def remove(self) -> None:
+        """The hook is not called any more."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool, **options: bool) -> RemovableHandle:
+    """Add a hook to those of a module."""
+    if not callable(hook):
+        raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
+    own, number = hooks.setdefault(when, {}), next(_numbers)
+    entries = [(number, (hook, options)), *own.items()] if first else [*own.items(), (number, (hook, options))]
+    own.clear()
+    own.update(entries)
+    return RemovableHandle(own, number)
+
+
+def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """forward between the hooks."""
+    for hook, options in list(hooks.get(BEFORE, {}).values()):
+        result = hook(module, args, kwargs) if options["with_kwargs"] else hook(module, args)
+        if options["with_kwargs"] and result is not None:
+            args, kwargs = result
+        elif result is not None:
+            args = result if isinstance(result, tuple) else (result,)
+    watch = Watch(module, list(hooks.get(BACKWARD, {}).values())) if hooks.get(BACKWARD) and is_grad_enabled() else None
+    if watch is not None:
+        args = watch.entering(args)
+    result = module.forward(*args, **kwargs)
+    for hook, options in list(hooks.get(AFTER, {}).values()):
+        changed = hook(module, args, kwargs, result) if options["with_kwargs"] else hook(module, args, result)
+        result = result if changed is None else changed
+    return result if watch is None else watch.leaving(result)
+
+
+class Watch:
+    """One call of a module with backward hooks."""
+
+    def __init__(self, module: Any, hooks: list[Any]) -> None:
+        self.module, self.hooks = module, hooks
+        self.inputs = self.watched = 0
+        self.places: list[int] = []
+        self.coming: tuple[Any, ...] = ()
+
+    def entering(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, watched where they require grad."""
+        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
+        self.inputs = len(args)
+        return _replaced(args, self.places, self._left)
+
+    def leaving(self, result: Any) -> Any:
+        """The results, watched."""
+        parts = result if isinstance(result, tuple) else (result,)
+        places = [i for i, x in enumerate(parts) if isinstance(x, Tensor) and x.requires_grad]
+        self.outputs, self.out_places = len(parts), places
+        found = _replaced(parts, places, self._entered)
+        return found if isinstance(result, tuple) else found[0]
+
+    def _entered(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        coming: list[Any] = [None] * self.outputs
+        for place, gradient in zip(self.out_places, gradients, strict=True):
+            coming[place] = None if gradient is None else Tensor(gradient)
+        self.coming = tuple(coming)
+        if not self.places:
+            self._tell((None,) * self.inputs)
+        return gradients
+
+    def _left(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        leaving: list[Any] = [None] * self.inputs
+        for place, gradient in zip(self.places, gradients, strict=True):
+            leaving[place] = None if gradient is None else Tensor(gradient)
+        found = self._tell(tuple(leaving))
+        return tuple(None if found[place] is None else found[place].array for place in self.places)
+
+    def _tell(self, leaving: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook, _ in self.hooks:
+            changed = hook(self.module, leaving, self.coming)
+            if changed is not None:
+                leaving = changed if isinstance(changed, tuple) else (changed,)
+        return leaving
+
+
+def _replaced(parts: tuple[Any, ...], places: list[int], told: Callable[..., Any]) -> tuple[Any, ...]:
+    if not places:
+        return parts
+    crossed = Crossing.apply(*[parts[i] for i in places], told=told)
+    found = dict(zip(places, crossed if len(places) > 1 else (crossed,), strict=True))
+    return tuple(found.get(i, part) for i, part in enumerate(parts))

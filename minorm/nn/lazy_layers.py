@@ -1,0 +1,132 @@
+"""Lazy layers: the number of input features or channels is what the first input has.
+
+With its first input a LazyLinear becomes a Linear, and so on. Until then it has no parameters: run one batch through a
+model before its optimizer is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.mistakes import not_a_tensor
+from minorm.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from minorm.nn.linear import Linear
+from minorm.nn.module import Module
+from minorm.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from minorm.tensor import Tensor
+
+
+class _Lazy(Module):
+    becomes: ClassVar[type[Module]]
+    axis: ClassVar[int] = 1  # of the input, whose length is the size
+    like: Tensor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.given = args, kwargs
+        nothing = Tensor(np.zeros(0, kwargs.get("dtype") or dtypes.float32)).to(device=kwargs.get("device"))
+        self.register_buffer("like", nothing, persistent=False)  # goes where `to` sends the model
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Become the layer for this input, without running it."""
+        if not isinstance(input, Tensor):
+            raise not_a_tensor(type(self).__name__, "input", input)
+        (args, kwargs), training, like = self.given, self.training, self.like
+        size = input.shape[self.axis]
+        for name in list(vars(self)):
+            del self.__dict__[name]
+        self.__class__ = self.becomes  # type: ignore[assignment]
+        self.__init__(size, *args, **kwargs)  # type: ignore[misc]
+        self.to(dtype=like.dtype, device=like.device)
+        self.train(training)
+
+    def has_uninitialized_params(self) -> bool:
+        """True until the first input."""
+        return True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Become the layer, and run it."""
+        self.initialize_parameters(*args, **kwargs)
+        return self(*args, **kwargs)
+
+
+class LazyLinear(_Lazy):
+    """Linear whose in_features the first input tells; the other arguments are Linear's."""
+
+    becomes = Linear
+    axis = -1
+
+
+class LazyConv1d(_Lazy):
+    """Conv1d whose in_channels the first input tells; the other arguments are Conv1d's."""
+
+    becomes = Conv1d
+
+
+class LazyConv2d(_Lazy):
+    """Conv2d whose in_channels the first input tells; the other arguments are Conv2d's."""
+
+    becomes = Conv2d
+
+
+class LazyConv3d(_Lazy):
+    """Conv3d whose in_channels the first input tells; the other arguments are Conv3d's."""
+
+    becomes = Conv3d
+
+
+class LazyConvTranspose1d(_Lazy):
+    """ConvTranspose1d whose in_channels the first input tells; the other arguments are ConvTranspose1d's."""
+
+    becomes = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_Lazy):
+    """ConvTranspose2d whose in_channels the first input tells; the other arguments are ConvTranspose2d's."""
+
+    becomes = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_Lazy):
+    """ConvTranspose3d whose in_channels the first input tells; the other arguments are ConvTranspose3d's."""
+
+    becomes = ConvTranspose3d
+
+
+class LazyBatchNorm1d(_Lazy):
+    """BatchNorm1d whose num_features the first input tells; the other arguments are BatchNorm1d's."""
+
+    becomes = BatchNorm1d
+
+
+class LazyBatchNorm2d(_Lazy):
+    """BatchNorm2d whose num_features the first input tells; the other arguments are BatchNorm2d's."""
+
+    becomes = BatchNorm2d
+
+
+class LazyBatchNorm3d(_Lazy):
+    """BatchNorm3d whose num_features the first input tells; the other arguments are BatchNorm3d's."""
+
+    becomes = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_Lazy):
+    """InstanceNorm1d whose num_features the first input tells; the other arguments are InstanceNorm1d's."""
+
+    becomes = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_Lazy):
+    """InstanceNorm2d whose num_features the first input tells; the other arguments are InstanceNorm2d's."""
+
+    becomes = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_Lazy):
+    """InstanceNorm3d whose num_features the first input tells; the other arguments are InstanceNorm3d's."""
+
+    becomes = InstanceNorm3d

@@ -1,0 +1,166 @@
+"""Tables of learned rows: Embedding, EmbeddingBag; and Bilinear, a product with two inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.functional import lookup as F
+from minorm.functional.linear import bilinear
+from minorm.nn import init
+from minorm.nn.module import Module
+from minorm.nn.parameter import Parameter, check_sizes, uninitialized
+from minorm.tensor import Tensor
+
+
+class _Table(Module):
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+    weight: Parameter
+
+    def _fill(self, weight: Tensor | None, dtype: Any, device: Any) -> None:
+        check_sizes(type(self).__name__, num_embeddings=self.num_embeddings, embedding_dim=self.embedding_dim)
+        shape = self.num_embeddings, self.embedding_dim
+        if self.padding_idx is not None:
+            if not -shape[0] <= self.padding_idx < shape[0]:
+                raise ValueError(f"{type(self).__name__}: padding_idx is {self.padding_idx}; expected a row of {shape}")
+            self.padding_idx %= shape[0]
+        if weight is None:
+            self.weight = uninitialized(shape, dtype, device)
+            self.reset_parameters()
+        elif weight.shape != shape:
+            raise ValueError(f"{type(self).__name__}: weight has shape {weight.shape}; expected {shape}")
+        else:
+            self.weight = weight if isinstance(weight, Parameter) else Parameter(weight)
+
+    def reset_parameters(self) -> None:
+        """Draw the rows anew, from the standard normal distribution; the row padding_idx is 0."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight.detach()[self.padding_idx] = 0.0
+
+
+class Embedding(_Table):
+    """y = weight[input]: integers of any shape, one row of embedding_dim numbers for each; see `F.embedding`.
+
+    weight (num_embeddings, embedding_dim) starts from the standard normal distribution.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        self._fill(_weight, dtype, device)
+        self.weight.requires_grad = not _freeze
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None,
+                        max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                        sparse: bool = False) -> Embedding:  # fmt: skip
+        """An Embedding of these rows, which are not trained unless freeze=False."""
+        rows, columns = embeddings.shape
+        return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Integers (*) -> (*, embedding_dim)"""
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
+
+    def extra_repr(self) -> str:
+        """The sizes, and what is not usual."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False)):
+            value = getattr(self, name)
+            text += f", {name}={value}" if value != usual else ""
+        return text + (", sparse=True" if self.sparse else "")
+
+
+class EmbeddingBag(_Table):
+    """The sum, the mean or the maximum of the rows of each bag of integers; see `F.embedding_bag`."""
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
+        self._fill(_weight, dtype, device)
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """(bags, n), or (total) and where each bag begins -> (bags, embedding_dim)"""
+        return F.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
+            per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """The sizes and the mode."""
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+
+
+class Bilinear(Module):
+    """y[o] = input1 @ weight[o] @ input2 + bias[o]: (..., in1) and (..., in2) -> (..., out).
+
+    weight (out, in1, in2) and bias (out) start uniform on +-1 / sqrt(in1).
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("Bilinear", in1_features=in1_features, in2_features=in2_features, out_features=out_features)
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = uninitialized((out_features, in1_features, in2_features), dtype, device)
+        self.register_parameter("bias", uninitialized((out_features,), dtype, device) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        bound = self.in1_features**-0.5
+        for parameter in self.parameters(recurse=False):
+            init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """See `F.bilinear`."""
+        return bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )

@@ -1,0 +1,83 @@
+"""SyncBatchNorm: BatchNorm whose statistics are those of all ranks of a distributed run.
+
+The layers are told what they talk to the other ranks through, a `minorm.distributed.Group`, and know it by its methods.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import minorm.functional as F
+from minorm.nn.attributes import MODULE
+from minorm.nn.module import Module
+from minorm.nn.norm.batch import _BatchNorm
+from minorm.nn.norm.instance import _InstanceNorm
+from minorm.tensor import Tensor
+
+AnyModule = TypeVar("AnyModule", bound=Module)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the x of all ranks.
+
+    x (N, C) or (N, C, *positions), of any N on each rank, also 0. process_group is the run's Group; None normalizes
+    this rank's x alone, until DistributedDataParallel gives the layer its own. In training all ranks must call the
+    layer alike: one message forward, one backward. One rank computes what BatchNorm does, to the bit; so do evaluation,
+    frozen layers and export, which send nothing. The other arguments, the parameters and the state are BatchNorm's.
+    """
+
+    ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"
+
+    def __init__(
+        self,
+        num_features: int | tuple[int, ...],
+        eps: float = 1e-5,
+        momentum: float | None = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        unbiased_running_var: bool = False,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
+            unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
+        )  # fmt: skip
+        self.process_group = process_group
+
+    def normalize(self, *args: Any, **options: Any) -> Tensor:
+        """F.batch_norm, with the process group."""
+        return F.batch_norm(*args, process_group=self.process_group, **options)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
+        """`module` with a SyncBatchNorm in place of every BatchNorm layer, the same parameters, buffers and options.
+
+        InstanceNorm layers normalize each sample alone and stay; those with running statistics take them over the
+        samples of all ranks from now on. Returns the module, or what took its place where it is a BatchNorm itself.
+        Layers of a loaded ONNX graph are none of these: they go on with the statistics of their own rank.
+        """
+        made: dict[int, Module] = {}
+        for layer in list(module.modules()):
+            if isinstance(layer, _InstanceNorm):
+                layer.process_group = process_group
+            elif isinstance(layer, _BatchNorm):
+                made[id(layer)] = cls._from(layer, process_group)
+        for parent in list(module.modules()):
+            for name, child in list(parent._own(MODULE)):
+                if id(child) in made:
+                    parent.add_module(name, made[id(child)])
+        return made.get(id(module), module)  # type: ignore[return-value]
+
+    @classmethod
+    def _from(cls, layer: _BatchNorm, process_group: Any) -> SyncBatchNorm:
+        """A layer with the state of another, the same Parameter objects among it."""
+        made = cls.__new__(cls)
+        made.__dict__.update(layer.__dict__, _kinds=dict(layer._kinds))
+        made.process_group = process_group
+        return made

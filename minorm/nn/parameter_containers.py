@@ -1,0 +1,139 @@
+"""ParameterList and ParameterDict: parameters in a list or a dict that the module around it knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minorm.nn.module import Module
+from minorm.nn.parameter import Parameter
+from minorm.tensor import Tensor
+
+
+class ParameterList(Module):
+    """Parameters by number. A Tensor that is put in becomes a Parameter; anything else stays what it is."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self.__dict__["_length"] = 0
+        self.extend([] if values is None else values)
+
+    def _place(self, index: int) -> str:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ParameterList: index {index} is out of range; it holds {len(self)}")
+        return str(index % len(self))
+
+    def __len__(self) -> int:
+        return int(self.__dict__["_length"])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.__dict__[str(i)] for i in range(len(self))])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
+        return self.__dict__[self._place(index)]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, self._place(index), _parameter(value))
+
+    def append(self, value: Any) -> ParameterList:
+        """Add one at the end; returns the list."""
+        setattr(self, str(len(self)), _parameter(value))
+        self.__dict__["_length"] += 1
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Add several at the end; returns the list."""
+        for value in values:
+            self.append(value)
+        return self
+
+    __iadd__ = extend
+
+    def extra_repr(self) -> str:
+        """A line for each."""
+        return _lines((str(i), value) for i, value in enumerate(self))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A list is not a function."""
+        raise NotImplementedError("ParameterList has no forward; loop over it")
+
+
+class ParameterDict(Module):
+    """Parameters by name. A Tensor that is put in becomes a Parameter; anything else stays what it is."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self.__dict__["_names"] = {}
+        self.update({} if parameters is None else parameters)
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_names"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self.__dict__["_names"]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__["_names"]
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(f"ParameterDict has no parameter {name!r}; it holds: {', '.join(self) or 'none'}")
+        return self.__dict__[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self and (not isinstance(name, str) or hasattr(self, name)):
+            raise KeyError(f"ParameterDict: the name is {name!r}; expected a str that names nothing of a Module")
+        self.__dict__["_names"][name] = None
+        setattr(self, name, _parameter(value))
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        del self.__dict__["_names"][name]
+        delattr(self, name)
+
+    def keys(self) -> Iterator[str]:
+        """The names, in order."""
+        return iter(self)
+
+    def values(self) -> Iterator[Any]:
+        """The parameters, in order."""
+        return iter([self[name] for name in self])
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Names and parameters, in order."""
+        return iter([(name, self[name]) for name in self])
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The parameter, or `default` where there is none of that name."""
+        return self.__dict__[name] if name in self.__dict__["_names"] else default
+
+    def pop(self, name: str) -> Any:
+        """Take one out."""
+        value = self[name]
+        del self[name]
+        return value
+
+    def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+        """Add or replace by name."""
+        for name, value in parameters.items() if hasattr(parameters, "items") else parameters:
+            self[name] = value
+
+    def extra_repr(self) -> str:
+        """A line for each."""
+        return _lines(self.items())
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A dict is not a function."""
+        raise NotImplementedError("ParameterDict has no forward; read its parameters by name")
+
+
+def _parameter(value: Any) -> Any:
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+def _lines(items: Iterable[tuple[str, Any]]) -> str:
+    return "\n  ".join(
+        f"({name}): {type(value).__name__} of shape {getattr(value, 'shape', '')}" for name, value in items
+    )

@@ -1,0 +1,271 @@
+"""Transformer layers: attention, then two Linear layers, each with a way past it and a LayerNorm. Vaswani et al. 2017.
+
+    norm_first=False   x = norm(x + part(x))
+    norm_first=True    x = x + part(norm(x))
+
+Masks are those of MultiheadAttention: True where nobody may look, or numbers to add. is_causal says that the mask given
+is the causal one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.nn import init
+from minorm.nn.attention import MultiheadAttention
+from minorm.nn.container import ModuleList
+from minorm.nn.dropout import Dropout
+from minorm.nn.linear import Linear
+from minorm.nn.module import Module
+from minorm.nn.norm import LayerNorm
+from minorm.tensor import Tensor
+
+Activation = str | Callable[[Tensor], Tensor]
+Mask = Tensor | None
+
+
+class _Layer(Module):
+    def _feed_forward(
+        self, d_model: int, dim_feedforward: int, dropout: float, bias: bool, device: Any, dtype: Any
+    ) -> None:
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _step(self, x: Tensor, norm: Module, dropout: Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
+
+    norm_first: bool
+    activation: Callable[[Tensor], Tensor]
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then linear2(activation(linear1(x))): (S, N, d_model), or (N, S, d_model) with batch_first."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        self._feed_forward(d_model, dim_feedforward, dropout, bias, device, dtype)
+        self.norm_first = norm_first
+        self.norm1, self.norm2 = (
+            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(2)
+        )
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
+    ) -> Tensor:
+        """The same shape as src."""
+
+        def attend(x: Tensor) -> Tensor:
+            masks = {"key_padding_mask": src_key_padding_mask, "attn_mask": src_mask, "is_causal": is_causal}
+            return self.self_attn(x, x, x, need_weights=False, **masks)[0]
+
+        x = self._step(src, self.norm1, self.dropout1, attend)
+        return self._step(x, self.norm2, self.dropout2, self._ff_block)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the memory of the encoder, then the two Linear layers."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.self_attn, self.multihead_attn = (
+            MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
+            for _ in range(2)
+        )
+        self._feed_forward(d_model, dim_feedforward, dropout, bias, device, dtype)
+        self.norm_first = norm_first
+        self.norm1, self.norm2, self.norm3 = (
+            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(3)
+        )
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The same shape as tgt."""
+
+        def own(x: Tensor) -> Tensor:
+            masks = {"key_padding_mask": tgt_key_padding_mask, "attn_mask": tgt_mask, "is_causal": tgt_is_causal}
+            return self.self_attn(x, x, x, need_weights=False, **masks)[0]
+
+        def other(x: Tensor) -> Tensor:
+            masks = {"key_padding_mask": memory_key_padding_mask, "attn_mask": memory_mask}
+            return self.multihead_attn(x, memory, memory, need_weights=False, is_causal=memory_is_causal, **masks)[0]
+
+        x = self._step(tgt, self.norm1, self.dropout1, own)
+        x = self._step(x, self.norm2, self.dropout2, other)
+        return self._step(x, self.norm3, self.dropout3, self._ff_block)
+
+
+class TransformerEncoder(Module):
+    """num_layers copies of a TransformerEncoderLayer, one after the other, and a norm at the end."""
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+
+    def forward(
+        self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool | None = None
+    ) -> Tensor:
+        """The same shape as src."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """num_layers copies of a TransformerDecoderLayer, one after the other, and a norm at the end."""
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The same shape as tgt."""
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder that reads src, and a decoder that reads tgt and what the encoder made of src."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shared = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        self.encoder: Module = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*shared, device, dtype), num_encoder_layers, norm()
+        )
+        self.decoder: Module = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*shared, device, dtype), num_decoder_layers, norm()
+        )
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Mask = None,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        src_key_padding_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The same shape as tgt."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """(sz, sz): 0 on and below the diagonal, -infinity above it, where a step would see later ones."""
+        mask = np.triu(np.full((sz, sz), -np.inf), 1).astype(dtypes.float32 if dtype is None else dtypes.check(dtype))
+        return Tensor(mask) if device is None else Tensor(mask).to(device)
+
+
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if callable(activation):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise ValueError(
+            f"TransformerEncoderLayer: activation is {activation!r}; expected 'relu', 'gelu' or a function"
+        )
+    return F.relu if activation == "relu" else F.gelu

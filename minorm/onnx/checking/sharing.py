@@ -1,0 +1,45 @@
+"""Weights that an exporter wrote twice, or once for several modules: they train apart, or together, and did not before.
+
+Folding transposes the weights of a head that is tied to a table of words, and writes them beside the table. The newer
+exporter of PyTorch writes equal weights of several modules once, under a name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm.onnx.graph import paths
+from minorm.onnx.loading.weights import Origin
+
+
+def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
+    """Of what trains: names that the exporter made up -> the weight whose numbers these are, perhaps transposed."""
+    named: dict[Any, list[str]] = {}
+    for name, array in arrays.items():
+        if array.ndim == 2 and array.size and origin.names(name):
+            named.setdefault(_ends(array), []).append(name)
+    found = {}
+    for name, array in arrays.items():
+        if array.ndim == 2 and array.size and not origin.names(name) and not (array == array.flat[0]).all():
+            for other in named.get(_ends(array), ()):
+                if np.array_equal(array.T, arrays[other]) or np.array_equal(array, arrays[other]):
+                    found[name] = other
+    return found
+
+
+def _ends(array: Any) -> Any:
+    """What a matrix and its transpose have in common."""
+    return tuple(sorted(array.shape)), array.dtype, array[0, 0].item(), array[-1, -1].item()
+
+
+def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
+    """Of what trains: names that the exporter made up, and that nodes of several modules read."""
+    modules: dict[str, set[str]] = {}
+    for node in proto.graph.node:
+        for name in node.input:
+            if name in arrays and not origin.names(name):
+                modules.setdefault(name, set()).add(paths.uncalled(paths.of(node)))
+    return [name for name, found in modules.items() if len(found - {""}) > 1]

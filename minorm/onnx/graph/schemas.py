@@ -1,0 +1,34 @@
+"""What the schema of an operator says of a node: how many inputs and outputs it has, which may be left out, and the
+names of its attributes. `load` asks this of what it has parsed, `convert` of the nodes of a file as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from onnx.defs import OpSchema
+
+OPTIONAL = OpSchema.FormalParameterOption.Optional
+
+
+def misfit(schema: Any, inputs: Sequence[str], outputs: Sequence[str], attributes: Collection[str]) -> str:
+    """Why a node is none of this version, as the end of a sentence about it; "" where it is one."""
+    for kind, names, formal, least, most in (
+        ("input", inputs, schema.inputs, schema.min_input, schema.max_input),
+        ("output", outputs, schema.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            return f"has {len(names)} {kind}s; expected {least} to {most}"
+        for place, name in enumerate(names):
+            parameter = formal[min(place, len(formal) - 1)]
+            if not name and kind == "input" and parameter.option != OPTIONAL:
+                return f"lacks input {place}, {parameter.name}"
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in attributes:
+            return f"lacks the attribute {name!r}"
+    for name in attributes:
+        if name not in schema.attributes:
+            known = ", ".join(sorted(schema.attributes)) or "none"
+            return f"has an attribute {name!r}, which this version lacks; it has: {known}"
+    return ""

@@ -1,0 +1,82 @@
+"""CTC: the probability of a text, summed over all ways to spread its letters over the steps of a sequence.
+
+A way visits the extended text, blank l1 blank l2 ... blank, from its first two places to its last two; each step stays,
+goes one on, or goes two on where that skips a blank between different letters. alpha[t, s] is the log-probability of
+all ways to be at place s after step t, beta[t, s] of all to go on from there. Graves et al. 2006.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import Function
+from minorm.devices import device_of, to_device
+
+
+class CTC(Function):
+    """-log P(text) for each example: x (steps, batch, classes) of log-probabilities, texts (batch, longest) of classes.
+
+    The lengths are NumPy arrays. Computed on the CPU, in float64 or float32, all examples of a batch at once.
+    """
+
+    def forward(self, x, texts, *, steps, lengths, blank, zero_infinity):
+        self.device, self.dtype = device_of(x), x.dtype
+        self.x = x
+        log = to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
+        batch, longest = texts.shape
+        self.places = np.full((batch, 2 * longest + 1), blank)
+        self.places[:, 1::2] = np.where(np.arange(longest) < lengths[:, None], to_device(texts, "cpu"), blank)
+        self.steps, self.lengths = steps, lengths
+        self.skips = np.zeros(self.places.shape, bool)
+        self.skips[:, 2:] = (self.places[:, 2:] != blank) & (self.places[:, 2:] != self.places[:, :-2])
+        self.seen = log[:, np.arange(batch)[:, None], self.places]
+        self.alpha = self._walk(self.seen, self.skips)
+        last = self.alpha[np.maximum(steps - 1, 0), np.arange(batch)]
+        ends = [np.take_along_axis(last, np.maximum(2 * lengths - k, 0)[:, None], 1)[:, 0] for k in (0, 1)]
+        ends[1] = np.where(lengths > 0, ends[1], -np.inf)
+        self.total = np.where(steps > 0, added(*ends), np.where(lengths > 0, -np.inf, 0.0))
+        self.zeroed = np.isinf(self.total) & zero_infinity
+        return to_device(np.where(self.zeroed, 0, -self.total).astype(x.dtype), self.device)
+
+    def backward(self, dy):
+        """dx = exp(x) - (share of the ways that take a class at a step), as PyTorch has it: of x that sums to one."""
+        log = to_device(self.x, "cpu").astype(self.alpha.dtype, copy=False)
+        batch = len(self.places)
+        rows = np.arange(batch)[:, None]
+        # Backwards in time and in place is the same walk: turn both, so that the end of each example comes first.
+        time, width = np.arange(len(log))[:, None], self.places.shape[1]
+        turned_time = (self.steps - 1 - time) % max(1, len(log))
+        turned_place = (2 * self.lengths[:, None] - np.arange(width)) % width
+        seen = self.seen[turned_time[:, :, None], np.arange(batch)[None, :, None], turned_place]
+        skips = self.skips[rows, (turned_place + 2) % width]
+        skips[:, :2] = False
+        beta = self._walk(seen, skips)[turned_time[:, :, None], np.arange(batch)[None, :, None], turned_place]
+        inside = np.arange(width) <= 2 * self.lengths[:, None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            ways = np.where(inside, self.alpha + beta - self.seen - self.total[:, None], -np.inf)
+        share = np.zeros_like(log)
+        np.add.at(share, (time[:, :, None], np.arange(batch)[None, :, None], self.places), np.exp(ways))
+        running = (time < self.steps)[..., None] & ~self.zeroed[:, None]
+        with np.errstate(invalid="ignore"):
+            dx = np.where(running, (np.exp(log) - share) * to_device(dy, "cpu")[:, None], 0)
+        return to_device(dx.astype(self.dtype), self.device), None
+
+    @staticmethod
+    def _walk(seen, skips):
+        """alpha, step by step, for all examples."""
+        alpha = np.full(seen.shape, -np.inf, seen.dtype)
+        if not len(seen):
+            return alpha
+        alpha[0, :, :2] = seen[0, :, :2]
+        nothing = np.full((seen.shape[1], 2), -np.inf, seen.dtype)
+        for t in range(1, len(seen)):
+            before = np.concatenate([nothing, alpha[t - 1]], 1)
+            one, two = before[:, 1:-1], np.where(skips, before[:, :-2], -np.inf)
+            alpha[t] = added(added(before[:, 2:], one), two) + seen[t]
+        return alpha
+
+
+def added(a, b):
+    """log(exp(a) + exp(b))"""
+    return np.logaddexp(a, b)

@@ -1,0 +1,305 @@
+"""Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adamax, NAdam, RAdam, Lion, LAMB.
+
+Each computes in float64 for float64 and in float32 for the rest; names, defaults and formulas are PyTorch's, but for
+Lion and LAMB, which PyTorch lacks: theirs are algorithm 2 of their papers. g is the gradient, with weight_decay * p
+added unless the decay is said to be decoupled, t the number of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.optim.optimizer import Optimizer
+from minorm.tensor import Tensor
+
+
+class Elementwise(Optimizer):
+    """Base: a subclass says what its arrays start from (`start`), and how a step changes them (`move`)."""
+
+    names: tuple[str, ...] = ()  # of the arrays kept for a parameter
+
+    def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
+        """What the array `name` holds before the first step."""
+        return np.zeros_like(p)
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """The parameter after step t; changes the arrays in `state` in place."""
+        raise NotImplementedError(f"{self._name} has no move")
+
+    def kept(self, group: dict[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
+        """The names of the arrays that a group's settings ask for."""
+        return self.names
+
+    def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            state = self._state_of(parameter)
+            state.setdefault("step", 0)
+            for name in self.kept(group):
+                if name not in state:
+                    state[name] = self.start(group, name, parameter.array)
+            state["step"] += 1
+            wide = dtypes.compute_type(parameter.dtype)
+            p, g = (a.astype(wide, copy=False) for a in (parameter.array, gradient))
+            if group.get("maximize"):
+                g = -g
+            if group["weight_decay"] and not group.get("decoupled_weight_decay", self.decoupled):
+                g = g + group["weight_decay"] * p
+            parameter.array[...] = self.move(group, p, g, state, state["step"])
+
+    decoupled = False
+
+    def _check(self, group: dict[str, Any]) -> None:
+        for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay"):
+            if name in group:
+                self._require(group, name, 0)
+        for beta in group.get("betas", ()):
+            if not 0 <= beta < 1:
+                raise ValueError(f"{self._name}: betas={group['betas']}; expected two numbers with 0 <= beta < 1")
+
+
+def blend(average: Any, value: Any, beta: float) -> Any:
+    """average = beta * average + (1 - beta) * value, in place; returns it."""
+    average *= average.dtype.type(beta)
+    average += (average.dtype.type(1 - beta) * value).astype(average.dtype, copy=False)
+    return average
+
+
+class RMSprop(Elementwise):
+    """p -= lr * g / (sqrt(v) + eps)  with  v = alpha v + (1 - alpha) g^2
+
+    centered: v - m^2 for v, m = alpha m + (1 - alpha) g. momentum: p -= lr * b, b = momentum * b + g / (sqrt(v) + eps).
+    (Hinton's lecture 6e, 2012; as in PyTorch.)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+                                  "weight_decay": weight_decay, "maximize": maximize})  # fmt: skip
+
+    def kept(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """square_avg, and what momentum and centered need."""
+        return ("square_avg", *(("momentum_buffer",) if group["momentum"] else ()),
+                *(("grad_avg",) if group["centered"] else ()))  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
+        """See the class."""
+        square = blend(state["square_avg"], g * g, group["alpha"])
+        if group["centered"]:
+            square = square - blend(state["grad_avg"], g, group["alpha"]) ** 2
+        step = g / (np.sqrt(square) + group["eps"])
+        if group["momentum"]:
+            state["momentum_buffer"] *= group["momentum"]
+            state["momentum_buffer"] += step
+            step = state["momentum_buffer"]
+        return p - group["lr"] * step
+
+
+class Adagrad(Elementwise):
+    """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2. Duchi et al. 2011; as in PyTorch."""
+
+    names = ("sum",)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+                                  "initial_accumulator_value": initial_accumulator_value,
+                                  "maximize": maximize})  # fmt: skip
+
+    def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
+        """initial_accumulator_value"""
+        return np.full_like(p, group["initial_accumulator_value"])
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        state["sum"] += (g * g).astype(p.dtype if state["sum"].dtype == p.dtype else state["sum"].dtype)
+        rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
+        return p - rate * (g / (np.sqrt(state["sum"]) + group["eps"]))
+
+
+class Adamax(Elementwise):
+    """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
+
+    (Kingma and Ba 2014, section 7.1; as in PyTorch.)
+    """
+
+    names = ("exp_avg", "exp_inf")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "maximize": maximize})  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        mean = blend(state["exp_avg"], g, beta1)
+        state["exp_inf"][...] = np.maximum(state["exp_inf"] * beta2, abs(g) + group["eps"])
+        return p - group["lr"] / (1 - beta1**t) * (mean / state["exp_inf"])
+
+
+class NAdam(Elementwise):
+    """Adam with Nesterov's look ahead: m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1)...mu(t)
+
+    mu(t) = beta1 * (1 - 0.96^(t * momentum_decay) / 2). decoupled_weight_decay: p shrinks by lr * weight_decay first.
+    (Dozat 2016; as in PyTorch.)
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
+                                  "maximize": maximize})  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        lr, decay = group["lr"], group["momentum_decay"]
+        if group["decoupled_weight_decay"]:
+            p = p * (1 - lr * group["weight_decay"])
+        mu, ahead = (beta1 * (1 - 0.5 * 0.96 ** (i * decay)) for i in (t, t + 1))
+        state["mu_product"] = product = state.get("mu_product", 1.0) * mu
+        mean = blend(state["exp_avg"], g, beta1)
+        square = blend(state["exp_avg_sq"], g * g, beta2)
+        below = np.sqrt(square / (1 - beta2**t)) + group["eps"]
+        p = p - lr * (1 - mu) / (1 - product) * (g / below)
+        return p - lr * ahead / (1 - product * ahead) * (mean / below)
+
+
+class RAdam(Elementwise):
+    """Adam that divides by sqrt(v') only once the variance of v' is known well enough, and then times a factor r.
+
+    rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t) must be above 5. (Liu et al. 2019, arXiv:1908.03265; as in
+    PyTorch.)
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize})  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        lr = group["lr"]
+        if group["decoupled_weight_decay"]:
+            p = p * (1 - lr * group["weight_decay"])
+        mean = blend(state["exp_avg"], g, beta1) / (1 - beta1**t)
+        square = blend(state["exp_avg_sq"], g * g, beta2)
+        most = 2 / (1 - beta2) - 1
+        rho = most - 2 * t * beta2**t / (1 - beta2**t)
+        if rho <= 5:
+            return p - lr * mean
+        factor = math.sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho))
+        return p - lr * factor * math.sqrt(1 - beta2**t) * (mean / (np.sqrt(square) + group["eps"]))
+
+
+class Lion(Elementwise):
+    """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g
+
+    Every number moves by lr: a rate of a third to a tenth of Adam's is usual. The decay is decoupled. Source: Chen et
+    al. 2023, arXiv:2302.06675, algorithm 2.
+    """
+
+    names, decoupled = ("exp_avg",), True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay})
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        direction = np.sign(beta1 * state["exp_avg"].astype(p.dtype, copy=False) + (1 - beta1) * g)
+        p = p - group["lr"] * (direction + group["weight_decay"] * p)
+        blend(state["exp_avg"], g, beta2)
+        return p
+
+
+class LAMB(Elementwise):
+    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in Adam
+
+    The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Source: You et al.
+    2019, arXiv:1904.00962, algorithm 2.
+    """
+
+    names, decoupled = ("exp_avg", "exp_avg_sq"), True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        mean = blend(state["exp_avg"], g, beta1) / (1 - beta1**t)
+        square = blend(state["exp_avg_sq"], g * g, beta2) / (1 - beta2**t)
+        u = mean / (np.sqrt(square) + group["eps"]) + group["weight_decay"] * p
+        size, length = (np.sqrt((a.astype(np.float64) ** 2).sum()) for a in (p, u))
+        ratio = np.where((size > 0) & (length > 0), size / np.where(length > 0, length, 1), 1.0).astype(p.dtype)
+        return p - group["lr"] * ratio * u

@@ -1,0 +1,326 @@
+"""Schedules that follow a function, a cycle, other schedules, or a number that should fall.
+
+Names and values are PyTorch's. All but ReduceLROnPlateau and MultiplicativeLR compute the rate from t alone.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minorm.optim.optimizer import Optimizer
+from minorm.optim.schedule import LRScheduler
+
+Function = Callable[[int], float]
+
+
+class _ByFunction(LRScheduler):
+    """Functions of t, one for each group; they are not part of the state."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Function | Sequence[Function], last_epoch: int = -1) -> None:
+        many: list[Any] = (
+            list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * len(optimizer.param_groups)
+        )
+        if len(many) != len(optimizer.param_groups) or not all(map(callable, many)):
+            raise ValueError(f"{self._name}: lr_lambda has {len(many)} functions; expected one for each of the "
+                             f"{len(optimizer.param_groups)} parameter groups")  # fmt: skip
+        self.lr_lambdas = many
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and lists of numbers; not the functions."""
+        return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
+
+
+class LambdaLR(_ByFunction):
+    """initial * lr_lambda(t)"""
+
+    def _set(self) -> None:
+        rows = zip(self.optimizer.param_groups, self.base_lrs, self.lr_lambdas, strict=True)
+        for group, initial, function in rows:
+            group["lr"] = initial * function(self.last_epoch)
+
+
+class MultiplicativeLR(_ByFunction):
+    """The rate before, times lr_lambda(t); initial at t = 0"""
+
+    def _set(self) -> None:
+        if self.last_epoch > 0:
+            for group, function in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True):
+                group["lr"] *= function(self.last_epoch)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there; the rates are in the optimizer's state."""
+        rates = self.get_last_lr()
+        super().load_state_dict(state_dict)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+
+class PolynomialLR(LRScheduler):
+    """initial * (1 - t / total_iters)^power, and 0 from total_iters on"""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        if total_iters < 1:
+            raise ValueError(f"PolynomialLR: total_iters={total_iters}; expected at least 1")
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def _rate(self, t: int, initial: float) -> float:
+        return initial * float((1 - min(t, self.total_iters) / self.total_iters) ** self.power)
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, t' since the last restart; T = T_0, T_0 T_mult, ...
+
+    step(epoch) may be told t, a fraction of an epoch too. Source: Loshchilov and Hutter 2016, arXiv:1608.03983.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if T_0 < 1 or T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: T_0={T_0}, T_mult={T_mult}; expected ints of at least 1")
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next t, or to `epoch`."""
+        if epoch is None:
+            super().step()
+            return
+        if epoch < 0:
+            raise ValueError(f"CosineAnnealingWarmRestarts: epoch is {epoch}; expected at least 0")
+        self.last_epoch = epoch  # type: ignore[assignment]
+        self._set()
+
+    def _rate(self, t: float, initial: float) -> float:
+        length = self.T_0
+        if self.T_mult == 1:
+            t %= length
+        else:
+            while t >= length:
+                t, length = t - length, length * self.T_mult
+        return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / length)) / 2
+
+
+class CyclicLR(LRScheduler):
+    """Between base_lr and max_lr, up in step_size_up steps and down in step_size_down, again and again.
+
+    mode "triangular", "triangular2" (half the height each cycle) or "exp_range" (times gamma^t), or scale_fn of the
+    cycle or of the iteration (scale_mode). cycle_momentum: the momentum, or beta1, goes the other way, from
+    max_momentum to base_momentum. Source: Smith 2017, arXiv:1506.01186.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+            raise ValueError(f"CyclicLR: mode={mode!r}; expected 'triangular', 'triangular2' or 'exp_range'")
+        if cycle_momentum and not {"momentum", "betas"} & optimizer.defaults.keys():
+            raise ValueError(f"CyclicLR: {type(optimizer).__name__} has no momentum; use cycle_momentum=False")
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size, self.step_ratio = float(step_size_up + down), step_size_up / (step_size_up + down)
+        self.mode, self.gamma, self.scale_fn, self.scale_mode = mode, gamma, scale_fn, scale_mode
+        if scale_fn is None:
+            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        count = len(optimizer.param_groups)
+        low, high = (list(v) if isinstance(v, (list, tuple)) else [v] * count for v in (base_lr, max_lr))
+        if len(low) != count or len(high) != count:
+            raise ValueError(f"CyclicLR: base_lr has {len(low)} values, max_lr {len(high)}; expected {count} each")
+        self.max_lrs, self.cycle_momentum = high, cycle_momentum
+        self.base_momentum, self.max_momentum = base_momentum, max_momentum
+        if last_epoch == -1:
+            for group, rate in zip(optimizer.param_groups, low, strict=True):
+                group["lr"] = group["initial_lr"] = rate
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and lists of numbers; not scale_fn."""
+        return {name: value for name, value in super().state_dict().items() if name != "scale_fn"}
+
+    def _scale(self, x: float) -> float:
+        if self.scale_fn is not None:
+            return self.scale_fn(x)
+        return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode, self.gamma**x)
+
+    def _set(self) -> None:
+        t = self.last_epoch
+        cycle = math.floor(1 + t / self.total_size)
+        x = 1 + t / self.total_size - cycle
+        up = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        factor = up * self._scale(cycle if self.scale_mode == "cycle" else t)
+        for group, low, high in zip(self.optimizer.param_groups, self.base_lrs, self.max_lrs, strict=True):
+            group["lr"] = low + (high - low) * factor
+            if self.cycle_momentum:
+                momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * factor
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules of one optimizer at once: the rate is the initial one times all their factors."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        _check_parts("ChainedScheduler", schedulers, optimizer)
+        self.schedulers = list(schedulers)
+        self.optimizer = self.schedulers[-1].optimizer
+        self.base_lrs = list(self.schedulers[0].base_lrs)
+        self.last_epoch = self.schedulers[0].last_epoch
+        self._set()
+
+    def _set(self) -> None:
+        factors = [1.0] * len(self.base_lrs)
+        for scheduler in self.schedulers:
+            scheduler._set()
+            for i, (rate, initial) in enumerate(zip(scheduler.get_last_lr(), self.base_lrs, strict=True)):
+                factors[i] *= rate / initial if initial else 1.0
+        for group, initial, factor in zip(self.optimizer.param_groups, self.base_lrs, factors, strict=True):
+            group["lr"] = initial * factor
+
+    def step(self) -> None:
+        """Go to the next t in all of them."""
+        self.last_epoch += 1
+        for scheduler in self.schedulers:
+            scheduler.last_epoch += 1
+        self._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of the schedules."""
+        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs,
+                "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the schedules that gave this state stood."""
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+        self.last_epoch = state_dict["last_epoch"]
+        self._set()
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0."""
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
+    ) -> None:
+        _check_parts("SequentialLR", schedulers, optimizer)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                f"SequentialLR: {len(schedulers)} schedulers, {len(milestones)} milestones; expected 1 less"
+            )
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.optimizer = optimizer
+        self.base_lrs = list(self.schedulers[0].base_lrs)
+        self.last_epoch = last_epoch + 1
+        self._set()
+
+    def _set(self) -> None:
+        index = bisect_right(self.milestones, self.last_epoch)
+        scheduler = self.schedulers[index]
+        scheduler.last_epoch = self.last_epoch - (self.milestones[index - 1] if index else 0)
+        scheduler._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of the schedules, and the place."""
+        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "milestones": self.milestones,
+                "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the schedules that gave this state stood."""
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+        self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
+        self._set()
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """rate * factor whenever the number given to `step` has not improved for more than `patience` steps.
+
+    mode "min" or "max": which way is better; better by `threshold`, relative ("rel") or absolute ("abs"). After a
+    change nothing is counted for `cooldown` steps. Not below min_lr; changes below eps are not made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | list[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if not factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor={factor}; expected a number below 1")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: mode={mode!r}, threshold_mode={threshold_mode!r}; expected 'min' or "
+                             "'max', and 'rel' or 'abs'")  # fmt: skip
+        self.mode, self.factor, self.patience, self.threshold = mode, factor, patience, threshold
+        self.threshold_mode, self.cooldown, self.eps = threshold_mode, cooldown, eps
+        count = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        if len(self.min_lrs) != count:
+            raise ValueError(f"ReduceLROnPlateau: min_lr has {len(self.min_lrs)} values; expected {count} each")
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = 0
+        super().__init__(optimizer)
+
+    def _set(self) -> None:
+        """The rates are what `step` made them."""
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Look at the number of this epoch, a loss say."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(group["lr"] * self.factor, least)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def is_better(self, a: float, best: float) -> bool:
+        """Whether a is better than the best, by the threshold."""
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            return (
+                sign * a < sign * best * (1 - sign * self.threshold) if math.isfinite(best) else sign * a < sign * best
+            )
+        return sign * a < sign * best - self.threshold
+
+
+def _check_parts(name: str, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> None:
+    if not schedulers:
+        raise ValueError(f"{name}: schedulers is empty; expected at least one")
+    wanted = schedulers[0].optimizer if optimizer is None else optimizer
+    for i, scheduler in enumerate(schedulers):
+        if isinstance(scheduler, ReduceLROnPlateau) or scheduler.optimizer is not wanted:
+            raise ValueError(f"{name}: schedulers[{i}] is a {type(scheduler).__name__} of another optimizer, or one "
+                             "that needs a number at each step; expected schedules of one optimizer")  # fmt: skip

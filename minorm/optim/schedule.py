@@ -1,0 +1,75 @@
+"""The base of all schedules: it keeps t and the rates that the groups began with, and sets what a subclass computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.mistakes import Checked
+from minorm.optim.optimizer import Optimizer
+
+
+class LRScheduler(Checked):
+    """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
+
+    last_epoch  t; -1 starts afresh. A larger one needs groups with 'initial_lr', or load_state_dict
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{self._name}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
+        self.optimizer = optimizer
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])  # of several schedules all know the first rate
+            elif "initial_lr" not in group:
+                raise ValueError(
+                    f"{self._name}: last_epoch={last_epoch}, but group {number} has no 'initial_lr'; "
+                    "load the optimizer's state first, or start with last_epoch=-1"
+                )
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch + 1
+        self._set()
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _rate(self, t: int, initial: float) -> float:
+        raise NotImplementedError(f"{self._name} has no _rate")
+
+    def _set(self) -> None:
+        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = self._rate(self.last_epoch, initial)
+
+    def step(self) -> None:
+        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
+        self.last_epoch += 1
+        self._set()
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group now."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and lists of numbers; everything but the optimizer."""
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the schedule that gave this `state_dict()` stood. ValueError for that of another schedule."""
+        expected = self.state_dict().keys()
+        if state_dict.keys() != expected:
+            raise ValueError(
+                f"{self._name}.load_state_dict: the state has {sorted(state_dict)}; expected {sorted(expected)}"
+            )
+        if len(state_dict["base_lrs"]) != len(self.base_lrs):
+            raise ValueError(
+                f"{self._name}.load_state_dict: the state has {len(state_dict['base_lrs'])} groups; "
+                f"expected {len(self.base_lrs)}"
+            )
+        vars(self).update(state_dict)
+        self._set()
+
+    def __repr__(self) -> str:
+        hidden = ("optimizer", "base_lrs", "schedulers", "lr_lambdas", "scale_fn")
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name not in hidden)
+        return f"{self._name}({settings}; lr={self.get_last_lr()})"

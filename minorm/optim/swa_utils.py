@@ -1,0 +1,173 @@
+"""Averages of weights: AveragedModel keeps them, update_bn measures anew, SWALR brings the rate to rest.
+
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # or none, for the plain mean
+    for ...: optimizer.step(); averaged.update_parameters(model)
+    update_bn(loader, averaged)
+
+Sources: Polyak and Juditsky 1992; Izmailov et al. 2018, arXiv:1803.05407.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.autograd import no_grad
+from minorm.nn.module import Module
+from minorm.nn.norm.base import RunningNorm
+from minorm.optim.optimizer import Optimizer
+from minorm.optim.schedule import LRScheduler
+from minorm.tensor import Tensor
+
+Average = Callable[[Tensor, Tensor, Any], Tensor]
+
+
+class AveragedModel(Module):
+    """A copy of a model, `module`, whose weights are an average of those that `update_parameters` was shown.
+
+    avg_fn        (average, weights, n) -> the average of n + 1; the plain mean by default
+    multi_avg_fn  the same for lists of Tensors, which it changes in place
+    use_buffers   average the buffers too, and not take over the latest
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Average | None = None,
+        multi_avg_fn: Callable[[list[Tensor], list[Tensor], Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise ValueError("AveragedModel: got avg_fn and multi_avg_fn; expected one of them")
+        self.module = copy.deepcopy(model)
+        if device is not None:
+            self.module.to(device)
+        self.register_buffer("n_averaged", Tensor(np.zeros((), np.int64)).to(device=device))
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the averaged model computes."""
+        return self.module(*args, **kwargs)
+
+    def update_parameters(self, model: Module) -> None:
+        """Take the model's weights into the average; the first ones are copied."""
+        averages, latest = (self._averaged(m) for m in (self.module, model))
+        count = int(self.n_averaged.item())
+        with no_grad():
+            if count == 0:
+                _copy(averages, latest)
+            elif self.multi_avg_fn is not None:
+                self.multi_avg_fn(averages, latest, count)
+            else:
+                mean = self.avg_fn or (lambda average, value, n: average + (value - average) / (n + 1))
+                _copy(averages, [mean(a, b.to(a.device), count) for a, b in zip(averages, latest, strict=True)])
+            if not self.use_buffers:
+                _copy([b.detach() for b in self.module.buffers()], [b.detach() for b in model.buffers()])
+        self.n_averaged.fill_(count + 1)
+
+    def _averaged(self, model: Module) -> list[Tensor]:
+        tensors = [p.detach() for p in model.parameters()]
+        return tensors + [b.detach() for b in model.buffers()] if self.use_buffers else tensors
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Average:
+    """average = decay * average + (1 - decay) * weights"""
+    _check_decay(decay)
+    return lambda average, value, n: average * decay + value * (1 - decay)  # noqa: ARG005
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """The same for lists of Tensors, in place."""
+    average = get_ema_avg_fn(decay)
+
+    def update(averages: list[Tensor], latest: list[Tensor], n: Any) -> None:
+        _copy(averages, [average(a, b.to(a.device), n) for a, b in zip(averages, latest, strict=True)])
+
+    return update
+
+
+def get_swa_avg_fn() -> Average:
+    """The plain mean of all weights."""
+    return lambda average, value, n: average + (value - average) / (n + 1)
+
+
+def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """The same for lists of Tensors, in place."""
+    average = get_swa_avg_fn()
+
+    def update(averages: list[Tensor], latest: list[Tensor], n: Any) -> None:
+        _copy(averages, [average(a, b.to(a.device), n) for a, b in zip(averages, latest, strict=True)])
+
+    return update
+
+
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Measure the running statistics anew: those of all batches of the loader, each counted alike.
+
+    A batch is a Tensor, or a tuple or list that begins with one.
+    """
+    norms = [m for m in model.modules() if isinstance(m, RunningNorm) and m.running_mean is not None]
+    if not norms:
+        return
+    momenta, modes = [norm.momentum for norm in norms], [(m, m.training) for m in model.modules()]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the cumulative average
+    model.train()
+    try:
+        with no_grad():
+            for batch in loader:
+                x = batch[0] if isinstance(batch, (list, tuple)) else batch
+                model(x if device is None else x.to(device))
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module, training in modes:
+            module.training = training
+
+
+class SWALR(LRScheduler):
+    """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float | list[float],
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"SWALR: anneal_strategy={anneal_strategy!r}; expected 'cos' or 'linear'")
+        if anneal_epochs < 0:
+            raise ValueError(f"SWALR: anneal_epochs={anneal_epochs}; expected at least 0")
+        rates = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
+        if len(rates) != len(optimizer.param_groups):
+            raise ValueError(
+                f"SWALR: swa_lr has {len(rates)} values; expected {len(optimizer.param_groups)}, one a group"
+            )
+        self.swa_lrs, self.anneal_epochs, self.anneal_strategy = rates, anneal_epochs, anneal_strategy
+        super().__init__(optimizer, last_epoch)
+
+    def _set(self) -> None:
+        part = min(1.0, self.last_epoch / max(1, self.anneal_epochs)) if self.anneal_epochs else 1.0
+        alpha = part if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
+        for group, initial, rate in zip(self.optimizer.param_groups, self.base_lrs, self.swa_lrs, strict=True):
+            group["lr"] = rate * alpha + initial * (1 - alpha)
+
+
+def _check_decay(decay: float) -> None:
+    if not 0 <= decay <= 1:
+        raise ValueError(f"get_ema_avg_fn: decay={decay}; expected 0 <= decay <= 1")
+
+
+def _copy(targets: list[Tensor], values: list[Tensor]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value if dtypes.is_float(target.dtype) else value.to(target.dtype))

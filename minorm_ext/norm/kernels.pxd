@@ -1,0 +1,88 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# The loops of kernels.h, which says what each computes.
+
+from minorm_ext.simd.storage cimport Data, Type
+
+cdef extern from "norm/kernels.h" nogil:
+    enum:
+        PIECE      # elements that accumulators add up before they are added to others
+        ROWS       # rows that go together, at most
+        BLOCK      # vectors of parameters that stay in registers
+        COLLECTED  # parameters whose gradients are added up at once
+        VECTOR_BYTES
+    ctypedef struct Runs "minorm_runs":
+        Py_ssize_t at     # where the first begins
+        Py_ssize_t step   # from one to the next
+        Py_ssize_t param  # the same in the parameters
+        Py_ssize_t runs
+        Py_ssize_t n      # elements of each
+        Py_ssize_t next   # so much further on lies what is asked for, where results go around the cache
+    ctypedef struct ColumnRows "minorm_rows":
+        Py_ssize_t count
+        Py_ssize_t step  # from one to the next
+        Py_ssize_t n     # columns of each
+        Py_ssize_t next  # how far on the rows lie that are asked for, where data comes from memory
+        Py_ssize_t then
+        bint cached      # are they in cache by now?
+    double sample_mean "norm_sample_mean"(const Data* x, Py_ssize_t at, Py_ssize_t across) noexcept
+    void sums "norm_sums"(
+        const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, const void* s, Py_ssize_t s_step,
+        Py_ssize_t runs, Py_ssize_t n, double k, double d, double* a, double* q
+    ) noexcept
+    void rows_sums "norm_rows_sums"(
+        const Data* dy, const Data* x, const Py_ssize_t* start, Py_ssize_t rows, const void* s, Py_ssize_t n,
+        Py_ssize_t next, bint guesses, double* k, const double* d, double* a, double* q
+    ) noexcept
+    void apply "norm_apply"(
+        const Data* x, const Data* y, const Runs* of, const void* s, const void* b, bint each, double k, double d,
+        double r
+    ) noexcept
+    void apply_rows "norm_apply_rows"(
+        const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
+        const void* b, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r
+    ) noexcept
+    void apply_each "norm_apply_each"(
+        const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
+        const void* b, Py_ssize_t next, const double* k, const double* d, const double* r
+    ) noexcept
+    void grad "norm_grad"(
+        const Data* dy, const Data* x, const Data* dx, const Runs* of, const void* s, bint each, void* ds, void* db,
+        double k, double d, double r, double p, double q
+    ) noexcept
+    void grad_rows "norm_grad_rows"(
+        const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const void* s, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r,
+        const double* p, const double* q
+    ) noexcept
+    void grad_each "norm_grad_each"(
+        const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
+        const void* s, void* ds, void* db, Py_ssize_t next, const double* k, const double* d, const double* r,
+        const double* p, const double* q
+    ) noexcept
+    void given_grad "norm_given_grad"(
+        const Data* dy, const Data* dx, const Runs* of, const void* s, bint each, double r
+    ) noexcept
+    void grad_params "norm_grad_params"(
+        const Data* dy, const Data* x, const Runs* of, void* ds, void* db, double k, double d, double r
+    ) noexcept
+    void columns_sums "norm_columns_sums"(
+        const Data* dy, const Data* x, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d, double w,
+        void* a, void* q
+    ) noexcept
+    void columns_apply "norm_columns_apply"(
+        const Data* x, const Data* y, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d,
+        const void* c, const void* e, double w, double u
+    ) noexcept
+    void columns_grad "norm_columns_grad"(
+        const Data* dy, const Data* x, const Data* dx, Py_ssize_t at, const ColumnRows* rows, bint given, const void* k,
+        const void* d, const void* r, const void* c, const void* p, const void* q, double w
+    ) noexcept
+    void columns_params "norm_columns_params"(
+        const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t n, const void* k, const void* d, const void* r,
+        double* ds, double* db
+    ) noexcept
+    void add_collected "norm_add_collected"(
+        Type computed, const void* collected, Py_ssize_t at, Py_ssize_t pitch, Py_ssize_t blocks, Py_ssize_t n,
+        void* to, Py_ssize_t to_at
+    ) noexcept
+    double middle "middle_double"(double a, double b, double c, double d) noexcept

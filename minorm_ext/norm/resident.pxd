@@ -1,0 +1,137 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# The second phases on rows, into the cache. A part of a long row goes chunk by chunk; short rows that go together share
+# parameters in registers, or have one each. Parts of long rows go around the cache by the same loops (streamed.pxd).
+
+from minorm_ext.norm.kernels cimport (
+    Runs, apply, apply_each, apply_rows, given_grad, grad, grad_each, grad_params, grad_rows,
+)
+from minorm_ext.norm.nest cimport row_data, row_param
+from minorm_ext.norm.plan cimport NT_ROWS
+from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, put_span, runs_of
+from minorm_ext.norm.statistics cimport Rows, last_chunk, row_factors
+from minorm_ext.norm.work cimport ABSENT, Work, param_at
+from minorm_ext.simd.storage cimport Data, staged_view
+
+
+# A part of a long row. Where results go around the cache, it asks for what lies `next` elements further on.
+
+cdef inline void part_apply(const Work* w, Py_ssize_t row, Py_ssize_t part, Py_ssize_t next) noexcept nogil:
+    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
+    cdef Py_ssize_t param = row_param(&w.plan.nest, row)
+    cdef double[CHUNK] x_scratch
+    cdef double[CHUNK] y_scratch
+    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
+    cdef Data y = staged_view(&w.y, y_scratch, w.plan.single)
+    cdef Py_ssize_t chunk, at
+    cdef Runs runs
+    cdef Span span
+    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
+        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        runs.next = next
+        at = param + span.run * runs.param + span.element * w.plan.nest.reduce1.param
+        apply(
+            &x, &y, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each, w.k[row], w.d[row], w.rstd[row]
+        )
+        put_span(&w.y, &w.plan.nest, data, span, y_scratch, w.plan.single)
+
+
+cdef inline void part_input(
+    const Work* w, Py_ssize_t row, Py_ssize_t part, void* collected, Py_ssize_t next
+) noexcept nogil:
+    """dx of a part; and add to ds and db where each element has a parameter."""
+    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
+    cdef Py_ssize_t param = row_param(&w.plan.nest, row)
+    cdef double[CHUNK] x_scratch
+    cdef double[CHUNK] dy_scratch
+    cdef double[CHUNK] dx_scratch
+    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
+    cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
+    cdef Data dx = staged_view(&w.dx, dx_scratch, w.plan.single)
+    cdef void* s
+    cdef void* ds
+    cdef void* db
+    cdef double p, q
+    cdef Py_ssize_t chunk, at
+    cdef Runs runs
+    cdef Span span
+    row_factors(w, row, &p, &q)
+    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
+        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        fetch_span(&w.dy, &w.plan.nest, data, span, dy_scratch, w.plan.single)
+        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        runs.next = next
+        s = param_at(w, w.s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param)
+        at = (span.run * w.plan.nest.reduce1.count if runs.param else 0) + span.element
+        ds = param_at(w, collected, at)
+        db = param_at(w, collected, w.plan.pitch + at)
+        if w.dx.items == NULL:
+            grad_params(&dy, &x, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
+        elif w.sums != ABSENT:
+            grad(&dy, &x, &dx, &runs, s, w.plan.each, ds, db, w.k[row], w.d[row], w.rstd[row], p, q)
+        else:
+            given_grad(&dy, &dx, &runs, s, w.plan.each, w.rstd[row])
+            if collected != NULL:
+                grad_params(&dy, &x, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
+        if w.dx.items != NULL:
+            put_span(&w.dx, &w.plan.nest, data, span, dx_scratch, w.plan.single)
+
+
+# Short rows that go together. x, dy, y and dx are views that begin with the first.
+
+cdef inline Runs one_run(const Work* w, const Rows* rows, Py_ssize_t i, Py_ssize_t next) noexcept nogil:
+    cdef Runs run
+    run.at, run.runs, run.n, run.step, run.param, run.next = rows.start[i], 1, w.plan.columns, 0, 0, next
+    return run
+
+
+cdef inline void short_apply(const Work* w, const Data* x, const Data* y, const Rows* rows) noexcept nogil:
+    cdef Py_ssize_t n = w.plan.columns
+    cdef Py_ssize_t param = rows.param[0]
+    cdef Py_ssize_t i
+    cdef Runs run
+    if w.plan.alone and w.plan.stores != NT_ROWS:
+        apply_rows(
+            x, y, rows.start, rows.count, n, w.s, w.b, rows.param, w.plan.next,
+            rows.k, rows.d, rows.rstd,
+        )
+    elif w.plan.shared:
+        apply_each(
+            x, y, rows.start, rows.count, n, param_at(w, w.s, param), param_at(w, w.b, param), w.plan.next,
+            rows.k, rows.d, rows.rstd,
+        )
+    else:
+        for i in range(rows.count):
+            run = one_run(w, rows, i, rows.next.data - rows.first)
+            apply(
+                x, y, &run, param_at(w, w.s, rows.param[i]), param_at(w, w.b, rows.param[i]), w.plan.each,
+                rows.k[i], rows.d[i], rows.rstd[i],
+            )
+
+
+cdef inline void short_grad(
+    const Work* w, const Data* dy, const Data* x, const Data* dx, const Rows* rows, void* ds
+) noexcept nogil:
+    cdef Py_ssize_t n = w.plan.columns
+    cdef void* db = param_at(w, ds, w.plan.pitch)
+    cdef Py_ssize_t i
+    cdef Runs run
+    if w.plan.alone and w.plan.stores != NT_ROWS:
+        grad_rows(
+            dy, x, dx, rows.start, rows.count, n, w.s, rows.param, w.plan.next,
+            rows.k, rows.d, rows.rstd, rows.p, rows.q,
+        )
+    elif w.plan.shared:
+        grad_each(
+            dy, x, dx, rows.start, rows.count, n, param_at(w, w.s, rows.param[0]), ds, db, w.plan.next,
+            rows.k, rows.d, rows.rstd, rows.p, rows.q,
+        )
+    else:
+        for i in range(rows.count):
+            run = one_run(w, rows, i, rows.next.data - rows.first)
+            grad(
+                dy, x, dx, &run, param_at(w, w.s, rows.param[i]), w.plan.each, ds, db,
+                rows.k[i], rows.d[i], rows.rstd[i], rows.p[i], rows.q[i],
+            )

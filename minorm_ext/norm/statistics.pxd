@@ -1,0 +1,343 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# The first phases on rows: their sums, and what follows from them. Long rows go part by part.
+#
+# On a row of 64 elements a square root and a division take as long as all the rest. So short rows, of one chunk, go
+# some at a time: first the sums of each, then the statistics of all, which vectorises.
+
+from libc.string cimport memcpy
+
+from minorm_ext.norm.kernels cimport ROWS, Runs, rows_sums, sample_mean, sums
+from minorm_ext.norm.moments cimport (
+    Moments, merge, moments_of, out_of_range, poor_shift, rounded, rstd_of, rstds_of, slope_of,
+)
+from minorm_ext.norm.nest cimport Loop, Place, go_on, row_data, row_param
+from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, joined, runs_of
+from minorm_ext.norm.work cimport ABSENT, Work, param_at, param_value, partial_sums, partial_sums_x
+from minorm_ext.simd.storage cimport Data, item, stage, staged_view
+
+
+# Moments of a span of elements.
+
+cdef inline void careful_sums(const Data* x, const Runs* runs, double k, double* sum, double* squares) noexcept nogil:
+    """sum(x - k) and sum((x - k)^2) in double, for squares that leave the range of the type."""
+    cdef double t
+    cdef Py_ssize_t run, i
+    sum[0] = 0
+    squares[0] = 0
+    for run in range(runs.runs):
+        for i in range(runs.n):
+            t = item(x, runs.at + run * runs.step + i) - k
+            sum[0] += t
+            squares[0] += t * t
+
+
+cdef inline Moments moments_of_sums(
+    const Work* w, const Data* x, const Runs* runs, double first, double k, double a, double q
+) noexcept nogil:
+    """The moments of runs, relative to `first`, from their sums, whose shift was k. Where that proves poor, a second
+    pass takes the mean they show."""
+    cdef bint centered = w.equation.centered
+    cdef double n = <double>runs.runs * runs.n
+    cdef double shift = k
+    if out_of_range(w.plan.single, n, a, q):
+        careful_sums(x, runs, shift, &a, &q)
+        if centered:
+            shift += a / n
+            careful_sums(x, runs, shift, &a, &q)
+    elif centered and poor_shift(n, a, q - a * a / n):
+        shift = rounded(w.plan.single, k + a / n)
+        sums(NULL, x, runs.at, runs.step, NULL, 0, runs.runs, runs.n, shift, 0, &a, &q)
+    return moments_of(n, shift - first, a, q, centered)
+
+
+# Forward, long rows.
+
+cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil:
+    return min((part + 1) * w.plan.chunks_of_part, w.plan.chunks)
+
+
+cdef inline Moments part_moments(const Work* w, Py_ssize_t data, Py_ssize_t part) noexcept nogil:
+    """Of a part of the row at `data`, relative to its first element (to 0 if not centered). The shift of a chunk is
+    what is known of the mean so far, or a guess: that needs one pass."""
+    cdef Moments m
+    cdef double[CHUNK] scratch
+    cdef Data x = staged_view(&w.x, scratch, w.plan.single)
+    cdef double first = item(&w.x, data)
+    cdef double k, a, q
+    cdef Py_ssize_t chunk
+    cdef Runs runs
+    cdef Span span
+    m.n = m.offset = m.m2 = 0
+    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
+        fetch_span(&w.x, &w.plan.nest, data, span, scratch, w.plan.single)
+        runs = runs_of(&w.x, &w.plan.nest, data, joined(&w.plan.nest, span))
+        k = 0
+        if w.equation.centered and m.n > 0:
+            k = rounded(w.plan.single, first + m.offset)
+        elif w.equation.centered:
+            k = sample_mean(&x, runs.at, runs.step * (runs.runs // 4) if runs.runs >= 4 else runs.n // 4)
+        sums(NULL, &x, runs.at, runs.step, NULL, 0, runs.runs, runs.n, k, 0, &a, &q)
+        m = merge(m, moments_of_sums(w, &x, &runs, first, k, a, q))
+    return m
+
+
+cdef inline void store_statistics(const Work* w, Py_ssize_t row, Moments m) noexcept nogil:
+    """mean = first + offset becomes k + d, where k is a number of the type computed in."""
+    cdef double shift = item(&w.x, row_data(&w.plan.nest, row)) if w.equation.centered else 0
+    cdef double k = rounded(w.plan.single, shift + m.offset)
+    w.k[row] = k
+    w.d[row] = (shift - k) + m.offset
+    w.var[row] = m.m2 * w.plan.one_by_columns
+    w.rstd[row] = rstd_of(&w.equation, w.var[row])
+
+
+cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
+    """All parts of a row, one after the other."""
+    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
+    cdef Moments m = part_moments(w, data, 0)
+    cdef Py_ssize_t part
+    for part in range(1, w.plan.parts):
+        m = merge(m, part_moments(w, data, part))
+    store_statistics(w, row, m)
+
+
+# Backward, long rows.
+
+cdef inline void sums_of_runs(
+    const Data* dy, const Data* x, const Runs* runs, double k, double d, double* sum_dy, double* sum_dyx
+) noexcept nogil:
+    """Fill a slot for each run."""
+    cdef Py_ssize_t start[ROWS]
+    cdef double all_k[ROWS]
+    cdef double all_d[ROWS]
+    cdef Py_ssize_t run = 0
+    cdef Py_ssize_t some, i
+    for i in range(ROWS):
+        all_k[i], all_d[i] = k, d
+    while run < runs.runs:
+        some = min(<Py_ssize_t>ROWS, runs.runs - run)
+        for i in range(some):
+            start[i] = runs.at + (run + i) * runs.step
+        rows_sums(dy, x, start, some, NULL, runs.n, runs.next, False, all_k, all_d, sum_dy + run, sum_dyx + run)
+        run += some
+
+
+cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+    """Fill the slots of a part: sum(dy) and sum(dy * (x - mean)), with g for dy where each element has a parameter."""
+    cdef const void* s = w.s if w.plan.each else NULL
+    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
+    cdef Py_ssize_t param = row_param(&w.plan.nest, row)
+    cdef double[CHUNK] x_scratch
+    cdef double[CHUNK] dy_scratch
+    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
+    cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
+    cdef double* sum_dy = partial_sums(w, row)
+    cdef double* sum_dyx = partial_sums_x(w, row)
+    cdef Py_ssize_t chunk
+    cdef Runs runs
+    cdef Span span
+    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
+        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        fetch_span(&w.dy, &w.plan.nest, data, span, dy_scratch, w.plan.single)
+        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        if w.plan.slots == w.plan.chunks:
+            sums(
+                &dy, &x, runs.at, runs.step,
+                param_at(w, s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param), runs.param,
+                runs.runs, runs.n, w.k[row], w.d[row], sum_dy + chunk, sum_dyx + chunk,
+            )
+        else:  # short runs, each with a parameter of its own
+            runs.next = w.plan.next
+            sums_of_runs(&dy, &x, &runs, w.k[row], w.d[row], sum_dy + span.run, sum_dyx + span.run)
+
+
+cdef inline void row_sums(const Work* w, Py_ssize_t row) noexcept nogil:
+    """Add up the slots of a row, always in the same order, into sum_g and sum_gx."""
+    cdef const void* s = w.s if not w.plan.each else NULL
+    cdef const double* sum_dy = partial_sums(w, row)
+    cdef const double* sum_dyx = partial_sums_x(w, row)
+    cdef double sum_g = 0
+    cdef double sum_gx = 0
+    cdef double scale
+    cdef Py_ssize_t at = row_param(&w.plan.nest, row)
+    cdef Py_ssize_t pieces = w.plan.slots_of_param
+    cdef Py_ssize_t run, slot
+    for run in range(w.plan.slots // pieces):
+        scale = param_value(w, s, at) if s != NULL else 1
+        for slot in range(run * pieces, (run + 1) * pieces):
+            sum_g += scale * sum_dy[slot]
+            sum_gx += scale * sum_dyx[slot]
+        at += w.plan.nest.reduce0.param
+    w.sum_g[row] = sum_g
+    w.sum_gx[row] = sum_gx * w.rstd[row]
+
+
+cdef inline void row_factors(const Work* w, Py_ssize_t row, double* p, double* q) noexcept nogil:
+    """What the sums take off dx: p + q * xhat."""
+    p[0] = q[0] = 0
+    if w.sums != ABSENT:
+        if w.equation.centered:
+            p[0] = w.rstd[row] * w.sum_g[row] * w.plan.one_by_columns
+        q[0] = w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.plan.one_by_columns
+
+
+# Short rows that go together.
+
+cdef struct Rows:
+    Place next                # the row after them
+    Py_ssize_t row            # number of the first
+    Py_ssize_t count
+    Py_ssize_t first          # where the first begins in the data
+    Py_ssize_t data[ROWS]     # where each does
+    Py_ssize_t start[ROWS]    # from there on, or in scratch memory
+    Py_ssize_t param[ROWS]    # where its parameters begin
+    double k[ROWS]
+    double d[ROWS]
+    double var[ROWS]
+    double rstd[ROWS]
+    double p[ROWS]            # backward
+    double q[ROWS]
+
+
+cdef inline bint in_vectors(const Work* w, Py_ssize_t count) noexcept nogil:
+    """Does what is known of some rows lie side by side, and is it enough for vectors to pay?"""
+    return w.plan.member_step == 1 and count >= 8
+
+
+cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows* rows) noexcept nogil:
+    """The next rows, from number `row` on."""
+    cdef const Loop* inner = &w.plan.nest.keep1
+    cdef Place first = rows.next
+    cdef Py_ssize_t i
+    rows.row = row
+    rows.count = count
+    rows.first = first.data
+    if in_vectors(w, count) and first.inner + count < inner.count:
+        for i in range(count):
+            rows.data[i] = first.data + i * inner.data
+        for i in range(count):
+            rows.param[i] = first.param + i * inner.param
+        rows.next.inner += count
+        rows.next.data += count * inner.data
+        rows.next.param += count * inner.param
+    else:
+        for i in range(count):
+            rows.data[i] = rows.next.data
+            rows.param[i] = rows.next.param
+            go_on(&w.plan.nest, &rows.next, w.plan.member_step)
+    for i in range(count):
+        rows.start[i] = rows.data[i] - first.data if w.x.direct else i * w.plan.columns
+
+
+cdef inline void fetch_rows(const Work* w, const Data* data, const Rows* rows, void* scratch) noexcept nogil:
+    """Stage them in scratch memory, if the loops do not take them where they lie."""
+    cdef Py_ssize_t i
+    if not data.direct:
+        for i in range(rows.count):
+            stage(data, rows.data[i], w.plan.columns, scratch, rows.start[i], w.plan.single)
+
+
+cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexcept nogil:
+    """k, d, var and rstd of rows, from their sums."""
+    cdef double a[ROWS]
+    cdef double q[ROWS]
+    cdef double shift
+    cdef double n = w.plan.columns
+    cdef double one = w.plan.one_by_columns
+    cdef bint single = w.plan.single
+    cdef bint centered = w.equation.centered
+    cdef Py_ssize_t count = rows.count
+    cdef Py_ssize_t odd = 0
+    cdef Moments m
+    cdef Runs whole
+    cdef Py_ssize_t i
+    rows_sums(NULL, x, rows.start, count, NULL, w.plan.columns, w.plan.next, centered, rows.k, NULL, a, q)
+    for i in range(count):
+        odd |= out_of_range(single, n, a[i], q[i])
+        rows.d[i] = a[i] * one  # so far, the mean relative to k
+        rows.var[i] = q[i]
+    if centered:
+        for i in range(count):
+            rows.var[i] = max(rows.var[i] - a[i] * rows.d[i], 0.0)
+            odd |= poor_shift(n, a[i], rows.var[i])
+    if odd:
+        for i in range(count):
+            if out_of_range(single, n, a[i], q[i]) or (centered and poor_shift(n, a[i], rows.var[i])):
+                whole.at, whole.runs, whole.n, whole.step = rows.start[i], 1, w.plan.columns, 0
+                shift = item(x, rows.start[i])
+                m = moments_of_sums(w, x, &whole, shift, rows.k[i], a[i], q[i])
+                rows.k[i] = shift if centered else 0
+                rows.d[i] = m.offset
+                rows.var[i] = m.m2
+    for i in range(count):
+        rows.var[i] *= one
+        if centered:
+            shift = rows.k[i]
+            rows.k[i] = rounded(single, shift + rows.d[i])
+            rows.d[i] += shift - rows.k[i]
+        else:
+            rows.d[i] = 0
+    rstds_of(&w.equation, rows.var, rows.rstd, count)
+
+
+cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept nogil:
+    cdef Py_ssize_t size = rows.count * sizeof(double)
+    cdef Py_ssize_t i, at
+    if in_vectors(w, rows.count):
+        memcpy(w.k + rows.row, rows.k, size)
+        memcpy(w.d + rows.row, rows.d, size)
+        memcpy(w.var + rows.row, rows.var, size)
+        memcpy(w.rstd + rows.row, rows.rstd, size)
+    else:
+        for i in range(rows.count):
+            at = rows.row + i * w.plan.member_step
+            w.k[at], w.d[at], w.var[at], w.rstd[at] = rows.k[i], rows.d[i], rows.var[i], rows.rstd[i]
+
+
+cdef inline void load_rows_statistics(const Work* w, Rows* rows) noexcept nogil:
+    cdef Py_ssize_t size = rows.count * sizeof(double)
+    cdef Py_ssize_t i, at
+    if in_vectors(w, rows.count):
+        memcpy(rows.k, w.k + rows.row, size)
+        memcpy(rows.d, w.d + rows.row, size)
+        memcpy(rows.rstd, w.rstd + rows.row, size)
+    else:
+        for i in range(rows.count):
+            at = rows.row + i * w.plan.member_step
+            rows.k[i], rows.d[i], rows.rstd[i] = w.k[at], w.d[at], w.rstd[at]
+
+
+cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows* rows) noexcept nogil:
+    """p and q of rows from their sums, which are kept where ds and db are made of them. See row_factors."""
+    cdef const void* s = w.s if w.plan.each else NULL
+    cdef bint centered = w.equation.centered
+    cdef double one = w.plan.one_by_columns
+    cdef double sum[ROWS]
+    cdef double sum_x[ROWS]
+    cdef double scale
+    cdef Py_ssize_t i
+    rows_sums(
+        dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, False, rows.k,
+        rows.d, sum, sum_x,
+    )
+    if w.slot_sums != NULL:
+        memcpy(partial_sums(w, rows.row), sum, rows.count * sizeof(double))
+        memcpy(partial_sums_x(w, rows.row), sum_x, rows.count * sizeof(double))
+    if w.s != NULL and not w.plan.each:
+        for i in range(rows.count):
+            scale = param_value(w, w.s, rows.param[i])
+            sum[i] *= scale
+            sum_x[i] *= scale
+    for i in range(rows.count):
+        rows.p[i] = rows.rstd[i] * sum[i] * one if centered else 0
+    if w.equation.guard:
+        for i in range(rows.count):
+            sum_x[i] = sum_x[i] * rows.rstd[i]
+            rows.q[i] = (
+                rows.rstd[i] * sum_x[i] * slope_of(&w.equation, w.var[rows.row + i * w.plan.member_step]) * one
+            )
+    else:
+        for i in range(rows.count):
+            rows.q[i] = rows.rstd[i] * (sum_x[i] * rows.rstd[i]) * one

@@ -1,0 +1,121 @@
+/* Vectors in the type computed in, REAL, of data that is stored as STORED, and the loop that all second phases share:
+ * a formula for each vector of a run, and where its results go. */
+
+#define LANES ((int)(VECTOR_BYTES / sizeof(REAL)))
+#define VECTOR NAME(vector)
+#define MASK NAME(mask)
+
+typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef INTEGER MASK __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAME(eight) __attribute__((vector_size(8 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAME(four) __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+
+/* All bits of the elements that count. */
+static INLINE MASK NAME(counting)(minorm_part of) {
+    static const INTEGER places[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const MASK place = *(const MASK *)places;
+    return (place >= (INTEGER)of.first) & (place < (INTEGER)of.end);
+}
+
+/* `after` where elements count, `before` elsewhere. */
+static INLINE VECTOR NAME(select)(VECTOR after, VECTOR before, minorm_part of) {
+    const MASK mask = NAME(counting)(of);
+    return of.kind != OVERLAP ? after : (VECTOR)(((MASK)after & mask) | ((MASK)before & ~mask));
+}
+
+static INLINE VECTOR NAME(only)(VECTOR v, minorm_part of) {
+    return of.kind == WHOLE ? v : (VECTOR)((MASK)v & NAME(counting)(of));
+}
+
+/* Parameters: in the type computed in. */
+static INLINE VECTOR NAME(read)(const REAL *p, minorm_part of) {
+    VECTOR v;
+    if (of.kind != NARROW) return *(const VECTOR *)p;
+    minorm_load_some(&v, p, sizeof(v), of.end * sizeof(REAL));
+    return v;
+}
+
+/* Put back what was read; elements that do not count are unchanged. */
+static INLINE void NAME(put_back)(REAL *to, VECTOR v, minorm_part of) {
+    if (of.kind == NARROW) minorm_copy_some(to, &v, of.end * sizeof(REAL));
+    else *(VECTOR *)to = v;
+}
+
+/* *sum += v, of the elements that count. */
+static INLINE void NAME(add_to)(REAL *sum, VECTOR v, minorm_part of) {
+    const VECTOR before = NAME(read)(sum, of);
+    NAME(put_back)(sum, NAME(select)(before + v, before, of), of);
+}
+
+/* Data: in the type stored in. */
+#ifdef WIDENED
+static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) {
+    VECTOR v;
+    STORED some[LANES];
+    if (of.kind == NARROW) minorm_load_some(some, p, sizeof(some), of.end * sizeof(STORED));
+    NAME(minorm_widen_vector)(of.kind == NARROW ? some : p, (float *)&v);
+    return v;
+}
+
+static INLINE void NAME(store)(STORED *to, VECTOR v) { NAME(minorm_narrow_vector)((const float *)&v, to); }
+static INLINE REAL NAME(one)(const STORED *p) { return NAME(minorm_wide)(*p); }
+#else
+static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) { return NAME(read)(p, of); }
+static INLINE void NAME(store)(STORED *to, VECTOR v) { *(VECTOR *)to = v; }
+static INLINE REAL NAME(one)(const STORED *p) { return *p; }
+#endif
+
+/* Around the cache: `to` is a multiple of the bytes that this writes. */
+static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
+    STORED rounded[LANES];
+    NAME(store)(rounded, v);
+    minorm_nt_store(to, rounded, sizeof(rounded));
+}
+
+/* The elements first .. end - 1 to where they belong. (By a store with a mask it took 20 times as long from memory.) */
+static INLINE void NAME(store_some)(STORED *to, VECTOR v, int first, int end) {
+    STORED rounded[LANES];
+    NAME(store)(rounded, v);
+    minorm_copy_some(to + first, rounded + first, (end - first) * sizeof(STORED));
+}
+
+/* What a second phase makes of the vector from element i on; `task` has what it is made of. */
+typedef VECTOR NAME(formula)(const void *task, ptrdiff_t i, minorm_part of);
+
+static INLINE minorm_part NAME(overlap)(ptrdiff_t first, ptrdiff_t end) {
+    return (minorm_part){OVERLAP, first < 0 ? 0 : (int)first, end < LANES ? (int)end : LANES};
+}
+
+/* A run of n elements, `formula` being a constant wherever this is inlined.
+ *
+ * Around the cache go whole lines of 64 bytes: the elements before the first one and behind the last are stored in the
+ * ordinary way. What is left after whole vectors is computed with some before it; these may be stored `again` if that
+ * changes nothing. */
+static INLINE void NAME(run)(NAME(formula) *formula, const void *task, STORED *y, ptrdiff_t n, bool nt, bool again) {
+    const ptrdiff_t lead = nt ? (ptrdiff_t)(-(uintptr_t)y % 64 / sizeof(STORED)) : 0;
+    const ptrdiff_t whole = nt ? n - (ptrdiff_t)((uintptr_t)(y + n) % 64 / sizeof(STORED)) : n;
+    ptrdiff_t i = 0;
+    if (n < lead + LANES) {
+        for (; i < n; i += LANES) {
+            const minorm_part of = {NARROW, 0, n - i < LANES ? (int)(n - i) : LANES};
+            NAME(store_some)(y + i, formula(task, i, of), 0, of.end);
+        }
+        return;
+    }
+    for (; i < lead; i += LANES) {
+        const minorm_part of = NAME(overlap)(0, lead - i);
+        NAME(store_some)(y + i, formula(task, i, of), 0, of.end);
+    }
+    for (i = lead; i + LANES <= whole; i += LANES) {
+        const VECTOR v = formula(task, i, minorm_whole);
+        if (nt) NAME(nt_store)(y + i, v);
+        else NAME(store)(y + i, v);
+    }
+    for (; i < n; i += LANES) {
+        const ptrdiff_t at = i + LANES < n ? i : n - LANES;
+        const minorm_part of = NAME(overlap)(i - at, n - at);
+        const VECTOR v = formula(task, at, of);
+        if (again) NAME(store)(y + at, v);
+        else NAME(store_some)(y + at, v, of.first, of.end);
+    }
+}

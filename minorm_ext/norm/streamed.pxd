@@ -1,0 +1,63 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# Results around the cache. An ordinary store first reads the line that it is about to overwrite, which would be two
+# passes in seven of a LayerNorm; only whole lines can do without. The loops are those of resident.pxd, and the plan
+# says which way results take (StorePath in plan.pxd):
+#
+#     NT_ROWS      any rows: a loop sends the whole lines of a row vector by vector, and stores its ends
+#     NT_VECTORS   narrow rows that fill lines, with parameters in registers: every vector is sent
+#     NT_GATHERED  other narrow rows: into scratch memory in the innermost cache, from where whole lines are sent
+
+from minorm_ext.norm.nest cimport row_data
+from minorm_ext.norm.plan cimport NEAR, NT_GATHERED
+from minorm_ext.norm.rows cimport CHUNK
+from minorm_ext.norm.work cimport Work
+from minorm_ext.simd.storage cimport (
+    Data, NtWriter, close_writer, open_writer, place_of_writer, send, size_of, unstage, view_at,
+)
+
+
+cdef inline Py_ssize_t to_next(const Work* w, Py_ssize_t row, Py_ssize_t member) noexcept nogil:
+    """How far on the next long row of a group lies, where a processor's own cache holds it beside this one. Else 0."""
+    if not w.plan.large or member + 1 == w.plan.members or w.plan.columns * size_of(w.x.type) > NEAR:
+        return 0
+    return row_data(&w.plan.nest, row + w.plan.member_step) - row_data(&w.plan.nest, row)
+
+
+cdef struct Results:  # of the short rows of a block
+    const Data* data
+    double[CHUNK] scratch
+    NtWriter writer
+
+
+cdef inline void begin_results(const Work* w, const Data* data, Py_ssize_t first, Results* results) noexcept nogil:
+    """Those of a block whose first row begins at `first`."""
+    results.data = data
+    if w.plan.stores == NT_GATHERED:
+        open_writer(&results.writer, view_at(data, first, results.scratch, w.plan.single).items, results.scratch)
+
+
+cdef inline Data results_at(const Work* w, Results* results, Py_ssize_t first) noexcept nogil:
+    """Where the loops write those of the rows from `first` on."""
+    cdef Data view = view_at(results.data, first, results.scratch, w.plan.single)
+    if w.plan.stores == NT_GATHERED:
+        view.items = place_of_writer(&results.writer)
+        view.nontemporal = False
+    return view
+
+
+cdef inline void bring_results(
+    const Work* w, Results* results, const Py_ssize_t* data, const Py_ssize_t* start, Py_ssize_t count
+) noexcept nogil:
+    """Some rows were written there: if that is not where they belong, bring them."""
+    cdef Py_ssize_t n = w.plan.columns
+    cdef Py_ssize_t i
+    if w.plan.stores == NT_GATHERED:
+        send(&results.writer, count * n * size_of(results.data.type))
+    elif not results.data.direct:
+        for i in range(count):
+            unstage(results.data, data[i], n, results.scratch, start[i], w.plan.single)
+
+
+cdef inline void end_results(const Work* w, Results* results) noexcept nogil:
+    if w.plan.stores == NT_GATHERED:
+        close_writer(&results.writer)

@@ -1,0 +1,82 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# What the jobs of a call are handed: the plan, and where everything lies.
+
+from minorm_ext.norm.moments cimport Equation
+from minorm_ext.norm.plan cimport Plan
+from minorm_ext.simd.storage cimport Data
+
+
+cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
+    COMPUTE
+    GIVEN
+    ABSENT
+
+
+cdef struct Work:
+    Plan plan
+    Equation equation
+    Data x                 # as it is stored
+    Data dy
+    Data y
+    Data dx
+    const void* s          # parameters and their gradients: in the type computed in
+    const void* b
+    void* ds
+    void* db
+    double* k              # statistics of each row
+    double* d
+    double* var
+    double* rstd
+    bint moments           # which phases
+    bint apply
+    bint needs_sums        # backward: sum up dy and dy * (x - mean)
+    Sums sums
+    double* partial        # moments, or sums, of parts
+    double* slot_sums      # sum(dy) of every slot, then sum(dy * (x - mean))
+    double* own            # memory of the next two, unless they are given, or NULL where a tile keeps them
+    double* sum_g          # of each row
+    double* sum_gx
+    double* row_params     # columns that share parameters: ds and db of each tile and reduced row
+    void* block_param_grads  # rows with a parameter for each element: ds and db of each block
+    Py_ssize_t part        # of the rows that all threads are at, where parts must take turns
+    Py_ssize_t shares      # of adding up ds and db: see params.pxd
+    Py_ssize_t share_step
+    double* totals         # ds, then db, of all parameters, in double
+
+
+cdef inline void* param_at(const Work* w, const void* params, Py_ssize_t at) noexcept nogil:
+    """Where parameters, or their gradients, go on; NULL where there are none."""
+    return <char*>params + at * (4 if w.plan.single else 8) if params != NULL else NULL
+
+
+cdef inline double param_value(const Work* w, const void* params, Py_ssize_t at) noexcept nogil:
+    return (<const float*>params)[at] if w.plan.single else (<const double*>params)[at]
+
+
+cdef inline double* partial_sums(const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where the sum(dy) of a row's slots begin."""
+    return w.slot_sums + row * w.plan.slots
+
+
+cdef inline double* partial_sums_x(const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where their sum(dy * (x - mean)) begin."""
+    return w.slot_sums + (w.plan.rows + row) * w.plan.slots
+
+
+cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:
+    """The number of a member's row."""
+    return block // w.plan.blocks * w.plan.group_step + member * w.plan.member_step
+
+
+cdef inline Py_ssize_t first_member(const Work* w, Py_ssize_t block) noexcept nogil:
+    return block % w.plan.blocks * w.plan.members_of_block
+
+
+cdef inline Py_ssize_t last_member(const Work* w, Py_ssize_t block) noexcept nogil:
+    """And the end of a block's members."""
+    return min(first_member(w, block) + w.plan.members_of_block, w.plan.members)
+
+
+cdef inline void* block_param_grads_of(const Work* w, Py_ssize_t block) noexcept nogil:
+    """Where a block collects its ds, and w.plan.pitch further its db; NULL where it does not."""
+    return param_at(w, w.block_param_grads, block * 2 * w.plan.pitch)

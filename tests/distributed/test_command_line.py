@@ -1,0 +1,117 @@
+"""`minorm train` on several processes: one set of files, the same bytes on a laptop, and going on with fewer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minorm import cli
+from minorm.checkpoint import load_training
+from minorm.training.run import CHECKPOINT, LOG
+
+pytest.importorskip("rich")
+pytest.importorskip("sklearn")
+TRAIN = ("-m", "minorm.cli", "train")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_p2_p6_four_processes_are_killed_two_go_on_and_a_laptop_writes_the_same_bytes(
+    mpiexec: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--epochs", "3", "--seed", "5"]
+    laptop, cluster = tmp_path / "laptop", tmp_path / "cluster"
+    assert cli.main(["train", "--ranks", "4", "--out", str(laptop), *words]) == 0
+    assert "4 ranks on 1 process" in capfd.readouterr().out
+
+    command = mpiexec.command(4, *TRAIN, "--distributed", "--out", str(cluster), *words)
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=mpiexec.environment)
+    end = time.monotonic() + 60
+    while not ((cluster / LOG).exists() and len((cluster / LOG).read_text().splitlines()) >= 2):
+        assert time.monotonic() < end, "no epoch came to its end"
+        assert job.poll() is None, job.communicate()[0]
+        time.sleep(0.01)
+    job.kill()
+    job.communicate(timeout=60)
+    done = load_training(cluster / CHECKPOINT)
+    assert 1 <= done["epoch"] <= 3
+    assert done["settings"]["ranks"] == 4
+
+    ended = mpiexec(2, *TRAIN, "--distributed", "--resume", "--out", str(cluster))
+    assert ended.out.count("4 ranks on 2 processes") == 1  # rank 0 alone speaks
+    assert ended.out.count("done:") == 1
+    assert files(cluster) == files(laptop)
+    assert set(files(cluster)) == {CHECKPOINT, LOG}
+
+
+def test_p8_several_processes_without_the_flag_are_a_wrong_usage(mpiexec: Any, tmp_path: Path) -> None:
+    for words in ((), ("--resume",)):
+        ended = mpiexec(2, *TRAIN, "--out", str(tmp_path / "out"), *words, code=2)
+        assert ended.err.count("it was started as 2 processes, and each would train alone") == 1
+        assert "--distributed" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PMI_SIZE": "2", "PMI_RANK": "0"},
+        {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"},
+        {"SLURM_NTASKS": "8", "PMIX_RANK": "0"},
+    ],
+)
+def test_p8_every_launcher_is_recognised(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["train", "--out", str(tmp_path / "out")]) == 2
+    assert "to train one model together add --distributed" in capfd.readouterr().err
+
+
+def test_one_process_with_the_flag_writes_what_it_writes_without(mpiexec: Any, tmp_path: Path) -> None:
+    words = ["--epochs", "1"]
+    assert cli.main(["train", "--out", str(tmp_path / "plain"), *words]) == 0
+    assert cli.main(["train", "--ranks", "1", "--out", str(tmp_path / "one"), *words]) == 0
+    mpiexec(1, *TRAIN, "--distributed", "--out", str(tmp_path / "flag"), *words)
+    assert files(tmp_path / "plain") == files(tmp_path / "one") == files(tmp_path / "flag")
+
+
+def test_errors_say_what_to_do(mpiexec: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert cli.main(["train", "--ranks", "2", "--epochs", "1", "--out", out]) == 0
+    assert cli.main(["train", "--resume", "--ranks", "4", "--out", out]) == 1
+    assert "has ranks=2, --resume goes on with that; got 4" in capfd.readouterr().err
+    ended = mpiexec(3, *TRAIN, "--distributed", "--resume", "--out", out, code=None)
+    assert ended.code != 0
+    assert "there are 2 ranks and 3 processes; expected at most as many processes" in ended.err
+    ended = mpiexec(2, *TRAIN, "--distributed", "--epochs", "1", "--out", out, code=1)
+    assert ended.err.count("rank 0 of 2: ValueError: " + out + " holds a run already") == 1
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_says_how_to_go_on(mpiexec: Any, tmp_path: Path, processes: int) -> None:
+    out = tmp_path / "run"
+    words = [*TRAIN, "--epochs", "1000", "--ranks", "2", "--out", str(out)]
+    command = [sys.executable, *words] if processes == 1 else mpiexec.command(2, *words, "--distributed")
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=mpiexec.environment)
+    end = time.monotonic() + 60
+    while not ((out / LOG).exists() and len((out / LOG).read_text().splitlines()) >= 2):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    job.send_signal(2)
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 130
+    train = "minorm train" if processes == 1 else "mpiexec -n 2 minorm train --distributed"
+    assert f"go on with: {train} --resume --out {out}" in err
+    assert "Traceback" not in err
+    assert load_training(out / CHECKPOINT)["epoch"] >= 1

@@ -1,0 +1,39 @@
+"""The CPU backend on the kernels of one instruction set, for tests that compare instruction sets in one process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import minorm_ext
+from minorm.kernels.cpu import elementwise, norm, pool, softmax, sums, update
+
+# Where a module keeps its kernels, and the caches of what belongs to one copy of them.
+KEPT: dict[str, tuple[Any, str]] = {
+    "norm": (norm, "_kernels"),
+    "pool": (pool, "_kernel"),
+    "softmax": (softmax, "_kernels"),
+    "sums": (sums, "_kernels"),
+    "update": (update, "_kernels"),
+}
+CACHES = (pool._windows, pool._lengths)
+
+
+@contextlib.contextmanager
+def at_level(level: str) -> Iterator[None]:
+    """All families but convolution and matmul, whose multiply-adds are rounded once where the processor can."""
+    before = [(module, name, getattr(module, name)) for module, name in KEPT.values()]
+    before.append((elementwise, "_run", elementwise._run))
+    for cache in CACHES:
+        cache.cache_clear()
+    try:
+        for family, (module, name) in KEPT.items():
+            setattr(module, name, minorm_ext.kernels(family, level))
+        elementwise._run = minorm_ext.kernels("elementwise", level).run
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+        for cache in CACHES:
+            cache.cache_clear()

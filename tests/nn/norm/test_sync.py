@@ -1,0 +1,135 @@
+"""SyncBatchNorm: converting keeps everything, one rank is BatchNorm, and what must not talk does not."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import nn
+from minorm.distributed import simulate
+from minorm.models import digits_cnn, resnet20
+from minorm.tensor import Tensor
+
+
+class Silent:
+    """A group that must not be used."""
+
+    rank, size = 0, 4
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was called")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+GROUP = Silent()
+
+
+def test_converting_replaces_every_batch_norm_and_keeps_the_rest() -> None:
+    model = resnet20()
+    parameters, buffers = list(model.parameters()), list(model.buffers())
+    keys = list(model.state_dict())
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(model, GROUP)
+    assert converted is model
+    kinds = [type(module) for module in model.modules()]
+    assert nn.BatchNorm2d not in kinds
+    assert kinds.count(nn.SyncBatchNorm) == 21
+    assert [id(p) for p in model.parameters()] == [id(p) for p in parameters]
+    assert [id(b) for b in model.buffers()] == [id(b) for b in buffers]
+    assert list(model.state_dict()) == keys
+    assert all(layer.process_group is GROUP for layer in model.modules() if isinstance(layer, nn.SyncBatchNorm))
+
+
+def test_converting_keeps_modes_and_options() -> None:
+    layer = nn.BatchNorm1d(3, eps=1e-3, momentum=None, bias=False, unbiased_running_var=True, compute_dtype=mn.float64)
+    layer.eval()
+    layer.weight.requires_grad = False
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(layer, GROUP)
+    assert isinstance(made, nn.SyncBatchNorm)
+    assert not made.training
+    assert made.weight is layer.weight
+    assert not made.weight.requires_grad
+    assert (made.bias, made.eps, made.momentum, made.unbiased_running_var) == (None, 1e-3, None, True)
+    assert made.compute_dtype == mn.float64
+    assert repr(made) == repr(layer).replace("BatchNorm1d", "SyncBatchNorm")
+    made.freeze()
+    assert made.frozen
+    assert not layer.frozen
+
+
+def test_a_layer_that_two_places_share_stays_one() -> None:
+    norm = nn.BatchNorm1d(2)
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(norm, nn.ReLU(), norm), GROUP)
+    assert model[0] is model[2]
+
+
+def test_instance_norm_stays_and_pools_its_running_statistics() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 3, 4, 4))
+    one = nn.InstanceNorm2d(3, track_running_stats=True, dtype=mn.float64)
+    one(Tensor(x))
+
+    def program(group: Any) -> Any:
+        model = nn.Sequential(nn.InstanceNorm2d(3, track_running_stats=True, dtype=mn.float64))
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)
+        model(Tensor(np.split(x, [1])[group.rank]))
+        return type(model[0]), model[0].running_var.array
+
+    for kind, var in simulate(2, program):
+        assert kind is nn.InstanceNorm2d
+        np.testing.assert_allclose(var, one.running_var.array, rtol=1e-14)
+
+
+@pytest.mark.parametrize("how", ["eval", "frozen", "no statistics of the batch"])
+def test_evaluation_and_frozen_layers_send_nothing(how: str) -> None:
+    layer = nn.SyncBatchNorm(3, process_group=GROUP)
+    x = mn.randn(4, 3, 2, 2, requires_grad=True)
+    layer.freeze() if how == "frozen" else layer.eval()
+    layer(x).sum().backward()
+    assert x.grad is not None
+    layer = nn.SyncBatchNorm(3, process_group=GROUP)
+    with pytest.raises(AssertionError, match="all_reduce was called"):
+        layer(x)
+
+
+def test_a_copy_shares_the_group() -> None:
+    model = copy.deepcopy(nn.Sequential(nn.SyncBatchNorm(3, process_group=GROUP)))
+    assert model[0].process_group is GROUP
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5), (4, 3, 2, 2), (4, 3, 2, 2, 2)])
+def test_without_a_group_it_is_batch_norm(shape: tuple[int, ...]) -> None:
+    kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[len(shape)]
+    x = mn.randn(*shape)
+    layers = kind(3), nn.SyncBatchNorm(3)
+    a, b = (layer(x).array for layer in layers)
+    assert a.tobytes() == b.tobytes()
+    assert layers[0].running_var.array.tobytes() == layers[1].running_var.array.tobytes()
+
+
+def test_wrong_shapes_are_named() -> None:
+    with pytest.raises(ValueError, match=r"SyncBatchNorm: x has 1 axes; expected \(N, C\) or \(N, C, \*positions\)"):
+        nn.SyncBatchNorm(3)(mn.randn(3))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_export_sends_nothing_and_writes_batch_normalization(tmp_path: Path, training: bool) -> None:
+    onnx = pytest.importorskip("onnx")
+    import minorm.onnx as mo
+
+    mn.manual_seed(0)
+    plain = digits_cnn()
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(plain), GROUP)
+    x = mn.randn(2, 1, 8, 8)
+    files = []
+    for name, model in (("plain", plain), ("sync", converted)):
+        path = tmp_path / f"{name}.onnx"
+        mo.export(model, (x,), path, training=training, verify=False)
+        files.append(onnx.load(path).graph)
+    assert [node.op_type for node in files[0].node] == [node.op_type for node in files[1].node]
+    assert [node.op_type for node in files[1].node].count("BatchNormalization") == 3

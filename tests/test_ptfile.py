@@ -1,0 +1,89 @@
+"""PyTorch's .pt files: what a state_dict holds comes back, and nothing that a file names is called."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import nn
+
+
+def test_a_state_dict_of_pytorch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Linear(3, 4))
+    kinds = [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int8, torch.uint8, torch.bool]
+    tied = torch.arange(6.0)
+    given = {
+        "net": net.state_dict(), "epoch": 3, "best": 0.5, "name": "a", "none": None, "flags": [True, (1, -7, 2**40)],
+        "types": [torch.ones(2, dtype=kind) for kind in kinds], "turned": tied.reshape(2, 3).T, "part": tied[2:4],
+        "parameter": torch.nn.Parameter(torch.zeros(2)), "empty": torch.zeros(0, 3), "one": torch.tensor(5),
+    }  # fmt: skip
+    torch.save(given, tmp_path / "run.pt")
+    found = mn.load(tmp_path / "run.pt")
+    assert list(found) == list(given)
+    for key in ("epoch", "best", "name", "none", "flags"):
+        assert found[key] == given[key]
+    for mine, other in zip(found["types"], given["types"], strict=True):
+        assert str(mine.dtype) == str(other.dtype).removeprefix("torch.")
+    for key in ("turned", "part", "parameter", "empty", "one"):
+        np.testing.assert_array_equal(found[key].array, given[key].detach().numpy())
+    ours = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Linear(3, 4))
+    ours.load_state_dict(found["net"])
+    np.testing.assert_array_equal(ours[2].weight.array, net[2].weight.detach().numpy())
+
+
+TOO_LONG = (  # a tensor of 99 numbers in a storage of 4
+    b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\n"
+    b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x63\x85K\x01\x85\x89}tR."
+)
+
+
+def archive(data: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("x/data.pkl", data)
+        made.writestr("x/data/0", np.ones(4, np.float32).tobytes())
+    return file.getvalue()
+
+
+class Evil:
+    """What a pickle runs when it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return (exec, ("raise SystemExit('it was run')",))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pickle.dumps({"a": Evil()}, 2), "asks for .*exec, which is not called"),
+        (pickle.dumps({"a": Evil()}, 5), "asks for .*exec, which is not called"),
+        (pickle.dumps(mn.nn.Linear, 2), "asks for minorm"),
+        (b"\x80\x02}q\x00X\x01", "not enough data"),
+        (b"\x80\x02.", "damaged"),
+        (b"\x80\x02ctorch\nFloatStorage\n.", "it holds torch FloatStorage"),
+        (b"\x80\x02(", "damaged|pickle"),
+        (b"", "damaged|pickle"),
+        (TOO_LONG, "does not fit into its 4 numbers"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "x.pt").write_bytes(archive(data))
+    with pytest.raises(ValueError, match=message):
+        mn.load(tmp_path / "x.pt")
+
+
+def test_a_nest_is_saved_and_comes_back(tmp_path: Path) -> None:
+    net = nn.Linear(2, 3)
+    mn.save({"net": net.state_dict(), "epoch": 3, "best": 0.9, "log": [1.0, None, ("a", True)]}, tmp_path / "run")
+    found = mn.load(tmp_path / "run")
+    assert (found["epoch"], found["best"], found["log"]) == (3, 0.9, [1.0, None, ("a", True)])
+    np.testing.assert_array_equal(found["net"]["weight"].array, net.weight.array)
+    nn.Linear(2, 3).load_state_dict(found["net"])

@@ -1,0 +1,155 @@
+"""PyTorch's own samples of its layers and functions, through ours: results and gradients, in float64.
+
+torch.testing._internal lists for each what it is tried with (OpInfo, ModuleInfo). From long lists every n-th is taken.
+What PyTorch refuses on the spot, such as a gradient it does not have, is passed over; a few names are random or take
+what only PyTorch has, and are looked at in tests of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import pytest
+
+import minorm as mn
+
+pytest.importorskip("torch")
+pytest.importorskip("expecttest")
+import torch
+
+from tests.twins.samples import compare, leaves, ours, tensors
+
+MOST = 24  # samples of a name
+FUNCTIONS = sorted(" ".join(mn.functional.LATER.values()).split())
+LAYERS = sorted(" ".join(mn.nn.LATER.values()).split())
+
+# In PyTorch's lists under another name, or not at all: looked at beside the layer, or in tests/functional.
+NOT_LISTED = {
+    "affine_grid", "dropout1d", "fold", "gumbel_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "native_channel_shuffle", "one_hot", "upsample",
+}  # fmt: skip
+LAYERS_NOT_LISTED = {
+    "AlphaDropout", "ChannelShuffle", "CosineSimilarity", "CrossMapLRN2d", "Dropout1d", "Dropout2d", "Dropout3d",
+    "EmbeddingBag", "FeatureAlphaDropout", "Fold", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PairwiseDistance",
+    "ParameterDict", "ParameterList", "PixelShuffle", "PixelUnshuffle", "RNNBase", "RNNCellBase", "RReLU",
+    "TransformerDecoder", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unfold", "Upsample",
+    "UpsamplingBilinear2d", "UpsamplingNearest2d",
+}  # fmt: skip
+FROM_PYTORCH = {"triplet_margin_with_distance_loss": "distance_function"}  # an argument that is a function of PyTorch
+PLAIN_TARGETS = {"KLDivLoss", "PoissonNLLLoss"}  # where PyTorch's gradient of the target is NaN, at 0 and below
+OTHER_REPR = {
+    "TransformerEncoderLayer",
+    "TransformerEncoder",
+    "TransformerDecoderLayer",
+    "Transformer",
+    "MultiheadAttention",
+}  # fmt: skip  PyTorch's show classes of its own inside
+
+
+def some(samples: Any) -> list[Any]:
+    """At most MOST of them, from all over the list."""
+    all_of_them = list(samples)
+    return all_of_them[:: -(-len(all_of_them) // MOST) or 1]
+
+
+@pytest.fixture(scope="module")
+def operators() -> dict[str, list[Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    found: dict[str, list[Any]] = {}
+    for info in database:
+        if info.name.startswith("nn.functional."):
+            found.setdefault(info.name.removeprefix("nn.functional."), []).append(info)
+    return found
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, Any]:
+    database = importlib.import_module("torch.testing._internal.common_modules").module_db
+    return {info.name.removeprefix("nn."): info for info in database}
+
+
+def drawn(name: str, options: dict[str, Any]) -> bool:
+    """Whether the result is drawn at random."""
+    training = options.get("training", name in ("dropout2d", "dropout3d"))
+    return bool(options.get("dropout_p")) or (training and options.get("p", 0.5) not in (0, 1))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in NOT_LISTED])
+def test_functions(name: str, operators: dict[str, list[Any]]) -> None:
+    compared = 0
+    for info in operators[name]:
+        torch.manual_seed(0)
+        for sample in some(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
+            if drawn(name, sample.kwargs):
+                continue
+            arguments, options = leaves([sample.input, *sample.args]), leaves(sample.kwargs)
+            try:
+                expected = info.op(*arguments, **options)
+            except RuntimeError:
+                continue
+            mine, settings = ours(arguments), ours(options)
+            if name.startswith("embedding"):
+                mine[0], mine[1] = mine[1], mine[0]
+                arguments[0], arguments[1] = arguments[1], arguments[0]
+            if name in FROM_PYTORCH and FROM_PYTORCH[name] in settings:
+                settings[FROM_PYTORCH[name]] = mn.nn.PairwiseDistance()
+            result = getattr(mn.functional, name)(*mine, **settings)
+            compare(result, expected, ((mine, settings), (arguments, options)), f"F.{name} {info.variant_test_name}")
+            compared += 1
+    assert compared
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [n for n in LAYERS if n not in LAYERS_NOT_LISTED and not n.startswith("Lazy")])
+def test_layers(name: str, modules: dict[str, Any]) -> None:
+    info, compared = modules[name], 0
+    for training in (True, False) if info.train_and_eval_differ else (True,):
+        torch.manual_seed(0)
+        options = {"device": "cpu", "dtype": torch.float64, "requires_grad": True, "training": training}
+        for sample in some(info.module_inputs_func(info, **options)):
+            given, settings = sample.constructor_input.args, dict(sample.constructor_input.kwargs)
+            settings.pop("device", None)
+            if settings.get("proj_size"):
+                continue  # tests/nn/test_recurrent.py
+            theirs = info.module_cls(*given, **settings).double().train(training)
+            arguments, more = leaves(list(sample.forward_input.args)), leaves(sample.forward_input.kwargs)
+            for i, tensor in enumerate(tensors((arguments, more), torch.Tensor)):
+                if tensor.is_floating_point():
+                    tensor.requires_grad_(i == 0 or (name not in PLAIN_TARGETS and name != "SoftMarginLoss"))
+            layer = getattr(mn.nn, name)(*built(given), **built(settings)).double().train(training)
+            layer.load_state_dict(theirs.state_dict())
+            assert list(layer.state_dict()) == list(theirs.state_dict())
+            expected = theirs(*arguments, **more)
+            mine, options_of_mine = ours(arguments), ours(more)
+            result = layer(*mine, **options_of_mine)
+            sides = (
+                (mine, options_of_mine, list(layer.parameters())),
+                (arguments, more, list(theirs.parameters())),
+            )
+            compare(result, expected, sides, f"nn.{name} {sample.desc}")
+            assert name in OTHER_REPR or repr(layer) == repr(theirs)
+            compared += 1
+    assert compared
+
+
+def built(value: Any) -> Any:
+    """What a layer is built with: our layers and functions for PyTorch's."""
+    if isinstance(value, dict):
+        return {key: built(item) for key, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(map(built, value))
+    if isinstance(value, torch.nn.TransformerEncoderLayer):
+        return mn.nn.TransformerEncoderLayer(value.linear1.in_features, value.self_attn.num_heads,
+                                              value.linear1.out_features, value.dropout.p, built(value.activation),
+                                              batch_first=value.self_attn.batch_first, norm_first=value.norm_first,
+                                              bias=value.linear1.bias is not None)  # fmt: skip
+    if isinstance(value, torch.nn.Module):
+        return getattr(mn.nn, type(value).__name__)()
+    if callable(value) and getattr(value, "__name__", "") in ("gelu", "relu"):
+        return getattr(mn.functional, value.__name__)
+    return ours(value)
