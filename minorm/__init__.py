@@ -3,8 +3,8 @@
     import minorm as mn
     from minorm import nn, optim
     import minorm.functional as F
-    import minorm.onnx          # by name: it needs the extra "onnx"
 
+mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.backends and mn.training are imported when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
@@ -12,14 +12,18 @@ import minorm.startup  # before NumPy: Ctrl-C must find the command line ready f
 
 # isort: split
 
-from minorm import cuda, functional, nn, optim
-from minorm.autograd import enable_grad, is_grad_enabled, no_grad
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from minorm import autograd, cuda, functional, nn, optim
+from minorm.autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from minorm.checkpoint import load, save
 from minorm.config import __version__, get_num_threads, set_num_threads, show_config
 from minorm.creation import (
     arange,
     as_tensor,
     empty,
+    empty_like,
     eye,
     from_dlpack,
     from_numpy,
@@ -28,59 +32,260 @@ from minorm.creation import (
     linspace,
     ones,
     ones_like,
-    rand,
-    randint,
-    randn,
-    randperm,
     tensor,
     zeros,
     zeros_like,
 )
+from minorm.devices import device
+from minorm.drawing import (
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 from minorm.dtypes import (
     bfloat16,
     bool,
+    channels_last,
+    contiguous_format,
+    double,
+    dtype,
+    float,
     float16,
     float32,
     float64,
+    get_default_dtype,
+    half,
+    int,
     int8,
     int16,
     int32,
     int64,
+    long,
+    preserve_format,
+    set_default_dtype,
+    short,
     uint8,
     uint16,
     uint32,
     uint64,
 )
 from minorm.explain import explain
-from minorm.joining import (
+from minorm.functions import (
     abs,
-    allclose,
+    absolute,
+    add,
+    addcdiv,
+    addcmul,
+    addmm,
+    all,
+    amax,
+    amin,
+    any,
+    arctan,
     argmax,
-    cat,
+    argmin,
+    argsort,
+    argwhere,
+    atan,
+    baddbmm,
+    bernoulli,
+    bincount,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    bmm,
+    broadcast_to,
+    ceil,
+    chunk,
     clamp,
+    clamp_max,
+    clamp_min,
     clip,
+    clone,
     cos,
+    cosh,
+    count_nonzero,
+    cumprod,
+    cumsum,
+    detach,
+    diag,
+    diagonal,
+    dist,
+    div,
+    divide,
+    dot,
+    eq,
+    equal,
+    erf,
+    erfc,
     exp,
+    exp2,
+    expm1,
     flatten,
+    flip,
+    fliplr,
+    flipud,
+    floor,
+    floor_divide,
+    fmod,
     gather,
+    ge,
+    greater,
+    greater_equal,
+    gt,
+    histc,
+    index_add,
+    index_copy,
+    index_fill,
+    index_select,
+    is_complex,
+    is_floating_point,
+    is_same_size,
+    is_signed,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    le,
+    lerp,
+    less,
+    less_equal,
     log,
+    log1p,
+    log2,
+    log10,
+    log_softmax,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    logsumexp,
+    lt,
+    masked_fill,
+    masked_select,
+    max,
+    mean,
+    median,
+    min,
+    mm,
+    moveaxis,
+    movedim,
+    mul,
+    multinomial,
+    multiply,
+    mv,
+    nan_to_num,
+    narrow,
+    ne,
+    neg,
+    negative,
+    nonzero,
+    norm,
+    not_equal,
+    numel,
+    outer,
+    permute,
+    positive,
+    pow,
+    prod,
+    quantile,
+    ravel,
+    reciprocal,
+    relu,
+    remainder,
+    repeat_interleave,
+    reshape,
+    roll,
+    round,
+    rsqrt,
+    scatter,
+    scatter_add,
+    select,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    softmax,
+    sort,
+    split,
+    split_with_sizes,
+    sqrt,
+    square,
+    squeeze,
+    std,
+    sub,
+    subtract,
+    sum,
+    swapaxes,
+    swapdims,
+    t,
+    take_along_dim,
+    tan,
+    tanh,
+    tile,
+    topk,
+    transpose,
+    tril,
+    triu,
+    true_divide,
+    trunc,
+    unbind,
+    unflatten,
+    unique,
+    unsqueeze,
+    var,
+)
+from minorm.joining import (
+    allclose,
+    broadcast_tensors,
+    cat,
+    concat,
+    concatenate,
+    hstack,
+    is_tensor,
     matmul,
     maximum,
-    mean,
+    meshgrid,
     minimum,
     pad,
-    permute,
-    reshape,
-    sin,
-    split,
-    sqrt,
     stack,
-    sum,
-    transpose,
-    var,
+    tensordot,
+    vstack,
     where,
 )
 from minorm.kernels.cpu.memory import empty_cache
-from minorm.random import manual_seed
+from minorm.printing import set_printoptions
+from minorm.random import Generator, manual_seed
 from minorm.running import no_stats_update
+from minorm.shapes import Size
 from minorm.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minorm import backends, data, onnx, training, utils
+    from minorm.functional.einsum import einsum
+
+_LATER = {"einsum": "functional.einsum"}  # names of modules that `import minorm` does without
+_MODULES = {"autograd", "backends", "cuda", "data", "functional", "nn", "onnx", "optim", "training", "utils"}
+
+
+def __getattr__(name: str) -> Any:
+    """A module, or one of the few functions, that is imported when first asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"minorm.{name}")
+    if name in _LATER:
+        found = globals()[name] = getattr(importlib.import_module(f"minorm.{_LATER[name]}"), name)
+        return found
+    raise AttributeError(f"module 'minorm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names alone, and not the modules that they come from."""
+    module = type(minorm)
+    own = {name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, module)}
+    return sorted((own | _MODULES | _LATER.keys() | {"__version__"}) - {"Any", "TYPE_CHECKING"})

@@ -11,55 +11,30 @@ This module knows no operation and not even the Tensor class: a result is built 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import heapq
 import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm import devices, trace
+from minorm import devices, hooks, trace
+from minorm.grad_mode import enable_grad as enable_grad  # noqa: PLC0414  passed on
+from minorm.grad_mode import inference_mode as inference_mode  # noqa: PLC0414  passed on
+from minorm.grad_mode import is_grad_enabled as is_grad_enabled  # noqa: PLC0414  passed on
+from minorm.grad_mode import mode
+from minorm.grad_mode import no_grad as no_grad  # noqa: PLC0414  passed on
+from minorm.grad_mode import set_grad_enabled as set_grad_enabled  # noqa: PLC0414  passed on
 from minorm.mistakes import named_arguments
 
 _serials = itertools.count()
 _ndarray = np.ndarray
 _tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
-
-
-class _Mode(threading.local):
-    recording = True  # False inside no_grad
-
-
-_mode = _Mode()
-
-
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Inside, operations leave no graph behind: results do not require grad. Works as a decorator too."""
-    before, _mode.recording = _mode.recording, False
-    try:
-        yield
-    finally:
-        _mode.recording = before
-
-
-@contextmanager
-def enable_grad() -> Iterator[None]:
-    """Inside, operations leave a graph behind again, also within `no_grad`."""
-    before, _mode.recording = _mode.recording, True
-    try:
-        yield
-    finally:
-        _mode.recording = before
-
-
-def is_grad_enabled() -> bool:
-    """False inside `no_grad`, True otherwise; each thread has its own answer."""
-    return _mode.recording
 
 
 class Function:
@@ -100,7 +75,7 @@ class Function:
     def apply(cls, *inputs: Any, **options: Any) -> Any:
         """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
         function = cls()
-        recording = _mode.recording and cls.differentiable
+        recording = mode.recording and cls.differentiable
         function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
         arrays = [None if x is None else x.array for x in inputs]
         first: Any = arrays[0]
@@ -126,7 +101,7 @@ class Function:
             x = inputs[0]
             for output in outputs:
                 output.version = x.version
-                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not _mode.recording))
+                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not mode.recording))
                 x.version.enter(output)
         if creator is not None:
             function._connect(inputs, outputs)
@@ -260,7 +235,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     a sum of more than two may differ in its last bits. One graph is for one thread: it is freed on the way.
     """
     given: set[int] = {id(gradient)}
-    found = _walk(root, gradient, retain_graph)
+    found = _walk([(root, gradient)], retain_graph)
     with _adding:
         for leaf, array in found:
             if id(array) in given or isinstance(array.base, type(array)):
@@ -270,8 +245,9 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
             leaf.grad = leaf.from_array(total)
 
 
-def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]:
-    """Visit creators by falling serial number; returns the leaves and their gradients."""
+def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
+    """Visit creators by falling serial number, from (tensor, gradient) on; returns the leaves and their gradients."""
+    root = seeds[0][0]
     leaves: dict[int, tuple[Any, _Sum]] = {}  # by the leaf's id
     pending: dict[int, dict[int, _Sum]] = {}  # by the creator's serial number and the index of its output
     heap: list[tuple[int, Function]] = []
@@ -301,6 +277,8 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
     def visit(function: Function) -> None:
         sums = pending.pop(function.serial)
         gradients = [sums[i].array if i in sums else None for i in range(function.outputs)]
+        if hooks.registered:
+            gradients = [None if g is None else hooks.run(function, i, g, root) for i, g in enumerate(gradients)]
         if function.retained is not None:
             _retain(function.retained, gradients)
         edges, needs = function.edges, function.needs
@@ -322,10 +300,11 @@ def _walk(root: Any, gradient: Any, retain_graph: bool) -> list[tuple[Any, Any]]
         for source, index, array in found:
             send(source, index, array)
 
-    send(root.creator or root, root.output_index, gradient)
+    for tensor, gradient in seeds:
+        send(tensor.creator or tensor, tensor.output_index, gradient)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
-    return [(leaf, total.array) for leaf, total in leaves.values()]
+    return [(leaf, hooks.run(leaf, 0, total.array, leaf)) for leaf, total in leaves.values()]
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
@@ -336,6 +315,66 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
             with _adding:
                 array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
                 tensor.grad = tensor.from_array(array)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+) -> tuple[Any, ...]:
+    """d(outputs)/d(input) for each input, as a tuple, leaving every `.grad` as it was.
+
+    outputs, inputs: a Tensor, or several. grad_outputs: weights of the outputs' elements; may be left out for outputs
+    of one element. allow_unused: None in place of an error for an input that the outputs do not depend on.
+    create_graph=True, gradients of gradients, is a NotImplementedError.
+    """
+    if create_graph:
+        raise NotImplementedError(
+            "autograd.grad: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
+            "not recorded here"
+        )
+    ends, starts = (tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (outputs, inputs))
+    given = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,) * len(ends)
+    for i, x in enumerate(starts):
+        if not x.requires_grad:
+            raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that do")
+    seeds = [(y, _weights(i, y, weight)) for i, (y, weight) in enumerate(zip(ends, given, strict=True))]
+    found: dict[int, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for x in starts:  # the walk leaves leaves to us, and other results to a hook
+            if x.creator is not None:
+                take = functools.partial(found.__setitem__, id(x))
+                stack.enter_context(hooks.register(x, take))
+        for leaf, array in _walk(seeds, bool(retain_graph)):
+            found[id(leaf)] = leaf.from_array(array)
+    missing = [i for i, x in enumerate(starts) if id(x) not in found]
+    if missing and not allow_unused:
+        raise RuntimeError(
+            f"autograd.grad: the outputs do not depend on input {missing[0]}; expected that they do; "
+            "allow_unused=True gives None for it"
+        )
+    return tuple([x.from_array(_copied(found[id(x)].array)) if id(x) in found else None for x in starts])
+
+
+def _weights(i: int, output: Any, weight: Any) -> Any:
+    if not output.requires_grad:
+        raise RuntimeError(f"autograd.grad: output {i} does not require grad; expected a result of what does")
+    if weight is None:
+        if output.array.size != 1:
+            raise RuntimeError(
+                f"autograd.grad: output {i} has shape {output.shape}; expected one element, or grad_outputs"
+            )
+        with devices.on_device_of(output.array):
+            return np.ones_like(output.array)
+    if weight.shape != output.shape or weight.dtype != output.dtype:
+        raise ValueError(
+            f"autograd.grad: grad_outputs[{i}] is {weight.dtype} of shape {weight.shape}; expected {output.dtype} of "
+            f"shape {output.shape}"
+        )
+    return weight.array
 
 
 def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:

@@ -54,32 +54,35 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
 
 
 @checked
-def load(path: FilePath) -> Any:
+def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001
     """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
     What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
-    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does.
+    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. Tensors are on the CPU, or on
+    the device that map_location names; weights_only is PyTorch's, as code never runs here.
     """
     with opening.regular(path, "load") as file:
         if ptfile.is_one(file):
-            return _with_tensors(ptfile.read(file, path))
+            return _placed(ptfile.read(file, path), map_location)
     arrays, metadata = tensorfile.read(path)
     if TREE not in metadata:
-        return {name: Tensor(array) for name, array in arrays.items()}
+        return _placed(arrays, map_location)
     try:
         packed = json.loads(metadata[TREE])
-        return {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
+        tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
     except (ValueError, RecursionError, AttributeError) as error:
         raise ValueError(f"load: {path}: {error}") from None
+    return tree if map_location is None else _placed(tree, map_location)
 
 
-def _with_tensors(value: Any) -> Any:
-    """The nest with a Tensor for every array."""
-    if isinstance(value, np.ndarray):
-        return Tensor(value)
+def _placed(value: Any, device: Any) -> Any:
+    """The nest with a Tensor for every array, on this device; None is where it is."""
+    if isinstance(value, (np.ndarray, Tensor)):
+        tensor = Tensor(value) if isinstance(value, np.ndarray) else value
+        return tensor if device is None else tensor.to(device)
     if isinstance(value, dict):
-        return {key: _with_tensors(item) for key, item in value.items()}
-    return type(value)(map(_with_tensors, value)) if isinstance(value, (list, tuple)) else value
+        return {key: _placed(item, device) for key, item in value.items()}
+    return type(value)([_placed(item, device) for item in value]) if isinstance(value, (list, tuple)) else value
 
 
 @checked

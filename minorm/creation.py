@@ -1,7 +1,6 @@
 """Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's.
 
-`device` is "cpu" or None, "cuda" or "cuda:1". Random numbers are drawn on the CPU and then moved, so that a seed gives
-the same ones everywhere.
+`device` is "cpu" or None, "cuda" or "cuda:1".
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes, random
+from minorm import devices, dtypes
 from minorm.kernels import select
 from minorm.mistakes import checked
 from minorm.ops.operands import sizes_of
@@ -21,7 +20,8 @@ from minorm.tensor import Tensor
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of `data`: numbers, nested lists, an array or a Tensor.
 
-    Python floats become float32; arrays keep their type. It is made on `device`; None is where the data is.
+    Python floats become the default float type, float32; arrays keep their type. It is made on `device`; None is where
+    the data is.
     """
     source = data.array if isinstance(data, Tensor) else data
     if select.is_array(source) and not isinstance(source, np.ndarray):
@@ -32,7 +32,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     array = np.array(source, dtype=None if dtype is None else dtypes.check(dtype), order="C")
     if dtype is None:
         python_floats = not hasattr(source, "dtype") and array.dtype == np.float64 and not _holds_arrays(source)
-        array = array.astype(dtypes.float32 if python_floats else dtypes.check(array.dtype), copy=False)
+        array = array.astype(dtypes.get_default_dtype() if python_floats else dtypes.check(array.dtype), copy=False)
     return Tensor(array if device is None else devices.to_device(array, device), requires_grad)
 
 
@@ -73,41 +73,41 @@ def from_dlpack(source: Any) -> Tensor:
 
 
 @checked
-def as_tensor(data: Any, dtype: Any = None) -> Tensor:
-    """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type."""
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a Tensor, without a copy where it already is a Tensor or an array of that type and on that device."""
     if isinstance(data, Tensor):
         result = data
     elif isinstance(data, np.ndarray):
         result = from_numpy(data)
     else:
         result = Tensor(data) if select.is_array(data) else tensor(data)
-    return result if dtype is None else result.to(dtype)
+    return result.to(dtype=dtype, device=device)
 
 
 @checked
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """`size` elements of `fill_value`; float32 unless `dtype` says otherwise."""
-    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    """`size` elements of `fill_value`; the default float type unless `dtype` says otherwise."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
         return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
 
 
 @checked
 def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """`size` zeros, float32 unless `dtype` says otherwise."""
+    """`size` zeros, the default float type unless `dtype` says otherwise."""
     return full(sizes_of("zeros", size), 0, dtype, requires_grad, device=device)
 
 
 @checked
 def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """`size` ones, float32 unless `dtype` says otherwise."""
+    """`size` ones, the default float type unless `dtype` says otherwise."""
     return full(sizes_of("ones", size), 1, dtype, requires_grad, device=device)
 
 
 @checked
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uninitialised memory."""
-    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
         return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
 
@@ -125,6 +125,12 @@ def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, devi
 
 
 @checked
+def empty_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Uninitialised memory of x's shape and, unless given, type and device."""
+    return empty(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x.device)
+
+
+@checked
 def full_like(
     x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
 ) -> Tensor:
@@ -134,59 +140,31 @@ def full_like(
 
 
 @checked
-def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """start, start + step, ... below end; int64 for integers, float32 otherwise."""
+def arange(
+    start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """start, start + step, ... below end; int64 for integers, the default float type otherwise."""
     first, last = (0, start) if end is None else (start, end)
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
-    kind = (dtypes.int64 if whole else dtypes.float32) if dtype is None else dtypes.check(dtype)
+    kind = (dtypes.int64 if whole else dtypes.get_default_dtype()) if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
-        return Tensor(xp.arange(first, last, step).astype(kind))
+        return Tensor(xp.arange(first, last, step).astype(kind), requires_grad)
 
 
 @checked
-def linspace(start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None) -> Tensor:
+def linspace(
+    start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """`steps` numbers from start to end, both included."""
-    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
-        return Tensor(xp.linspace(start, end, steps).astype(kind))
+        return Tensor(xp.linspace(start, end, steps).astype(kind), requires_grad)
 
 
 @checked
-def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None) -> Tensor:
+def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of n rows and m columns (m = n unless given)."""
     with devices.on(device) as xp:
-        return Tensor(xp.eye(n, m, dtype=dtypes.float32 if dtype is None else dtypes.check(dtype)))
-
-
-@checked
-def randn(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """Normal with mean 0 and variance 1, drawn from minorm's generator (`manual_seed`)."""
-    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    return _drawn(random.generator().standard_normal(sizes_of("randn", size)), kind, device, requires_grad)
-
-
-@checked
-def rand(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """Uniform on [0, 1), drawn from minorm's generator."""
-    kind = dtypes.float32 if dtype is None else dtypes.check(dtype)
-    # float32 from the start: a float64 just below 1 would round to 1 in float32
-    source = np.float64 if kind == dtypes.float64 else np.float32
-    return _drawn(random.generator().random(sizes_of("rand", size), source), kind, device, requires_grad)
-
-
-@checked
-def randint(low: int, high: int, size: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """Integers from low to high - 1, drawn from minorm's generator."""
-    kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    return _drawn(random.generator().integers(low, high, sizes_of("randint", (size,))), kind, device)
-
-
-@checked
-def randperm(n: int, *, device: Any = None) -> Tensor:
-    """0 to n - 1 in random order, drawn from minorm's generator."""
-    return _drawn(random.generator().permutation(n), dtypes.int64, device)
-
-
-def _drawn(numbers: Any, kind: Any, device: Any, requires_grad: bool = False) -> Tensor:
-    array = np.asarray(numbers).astype(kind, copy=False)
-    return Tensor(array if device is None else devices.to_device(array, device), requires_grad)
+        kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+        return Tensor(xp.eye(n, m, dtype=kind), requires_grad)

@@ -52,9 +52,37 @@ def namespace(array: Any) -> Any:
 # Names
 
 
-def device_of(array: Any) -> str:
+class device(str):  # noqa: N801  PyTorch's name
+    """The name of a place for arrays: device("cpu"), device("cuda:1"), device("cuda", 1). It is a text with parts."""
+
+    __slots__ = ()
+
+    def __new__(cls, type: Any, index: int | None = None) -> device:
+        """Raises ValueError for what names no device."""
+        name = f"cuda:{type}" if isinstance(type, int) else str(type) if index is None else f"{type}:{index}"
+        kind, colon, number = name.partition(":")
+        if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+            raise ValueError(f"device: {name!r} is none; expected 'cpu', 'cuda' or 'cuda:0'")
+        return super().__new__(cls, name)
+
+    @property
+    def type(self) -> str:
+        """The kind of device: "cpu" or "cuda"."""
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """The number of the GPU; None where the name has none."""
+        number = self.partition(":")[2]
+        return int(number) if number else None
+
+
+_CPU = device("cpu")
+
+
+def device_of(array: Any) -> device:
     """The name of the device: "cpu", or "cuda:0" for an array on the first GPU."""
-    return "cpu" if is_host(array) else f"cuda:{array.device.id}"
+    return _CPU if is_host(array) else device("cuda", array.device.id)
 
 
 def same_device(a: Any, b: Any) -> bool:

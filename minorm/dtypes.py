@@ -7,6 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from minorm.mistakes import checked
+
 float16 = np.dtype(np.float16)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 float32 = np.dtype(np.float32)
@@ -14,6 +16,10 @@ float64 = np.dtype(np.float64)
 int8, int16, int32, int64 = (np.dtype(name) for name in ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = (np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64"))
 bool = np.dtype(np.bool_)
+
+half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
+contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
+dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
 FLOATS = frozenset({float16, bfloat16, float32, float64})
 HALVES = frozenset({float16, bfloat16})
@@ -36,3 +42,27 @@ def check(dtype: Any) -> np.dtype[Any]:
     if found.newbyteorder("=") not in ALL:
         raise TypeError(f"tensor: dtype {found} is not supported; expected one of {', '.join(sorted(map(str, ALL)))}")
     return found.newbyteorder("=")
+
+
+def largest(kind: np.dtype[Any]) -> Any:
+    """The largest finite number of a float type."""
+    return ml_dtypes.finfo(kind).max
+
+
+# The float type of Python's numbers where nothing else says one
+
+_default = [float32]
+
+
+def get_default_dtype() -> np.dtype[Any]:
+    """The float type of what is made from Python's floats, of zeros(), randn() and new layers."""
+    return _default[0]
+
+
+@checked
+def set_default_dtype(d: Any) -> None:
+    """Make `d` the float type of what is made without one from here on, in every thread."""
+    kind = check(d)
+    if kind not in FLOATS:
+        raise TypeError(f"set_default_dtype: d is {kind}; expected a float type")
+    _default[0] = kind

@@ -45,7 +45,7 @@ def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
 
 def _check_memory(x: Any, operation: str) -> None:
     steps = zip(x.array.strides, x.shape, strict=True)
-    if any(step == 0 and length > 1 for step, length in steps):
+    if x.array.size and any(step == 0 and length > 1 for step, length in steps):
         raise RuntimeError(
             f"{operation}: several elements of x share one place in memory (expand); expected one each; "
             "work on x.clone()"

@@ -1,10 +1,12 @@
-"""Functions of several Tensors, and the function form of what is usually a method: `minorm.exp(x)` is `x.exp()`."""
+"""Functions of several Tensors: joined, chosen from, multiplied. Those of one are its methods, see functions.py."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from minorm import dtypes
 from minorm.mistakes import checked, is_foreign, not_a_tensor
@@ -44,15 +46,82 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return cat([part.unsqueeze(dim) for part in tensors], dim)
 
 
-@checked
-def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """x.split(size, dim)"""
-    return _tensor("split", x).split(size, dim)
+concat = concatenate = cat
 
 
 @checked
-def where(condition: Any, a: Any, b: Any) -> Tensor:
-    """a where the condition holds, b elsewhere; all three broadcast."""
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors side by side: joined along axis 1, vectors along their one axis."""
+    parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
+    return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+@checked
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors one below the other: joined along axis 0, of which a vector is one row."""
+    return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
+
+
+@checked
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: result k holds the elements of vector k along axis k.
+
+    indexing="xy" exchanges the first two axes, as pictures count them.
+    """
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing is {indexing!r}; expected 'ij' or 'xy'")
+    parts = tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
+    if any(part.ndim > 1 for part in parts):
+        raise ValueError(f"meshgrid: shapes are {[part.shape for part in parts]}; expected vectors")
+    flat = [part.reshape(-1) for part in parts]
+    if indexing == "xy":  # as pictures count: x is the second axis
+        flat[:2] = flat[1::-1]
+    shape = tuple(len(part) for part in flat)
+    found = [part.reshape(-1, *(1,) * (len(flat) - i - 1)).expand(shape) for i, part in enumerate(flat)]
+    if indexing == "xy":
+        found[:2] = found[1::-1]
+    return tuple(found)
+
+
+@checked
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Products summed over axes of both: the last `dims` of a with the first of b, or the axes dims[0] with dims[1]."""
+    if isinstance(dims, int):
+        dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    ours, theirs = ([axis_of("tensordot", d, x) for d in ([axes] if isinstance(axes, int) else axes)] for axes, x in
+                    zip(dims, (a, b), strict=True))  # fmt: skip
+    pairs = list(zip(ours, theirs, strict=True))
+    if any(m != n and 1 not in (m, n) for m, n in ((a.shape[i], b.shape[j]) for i, j in pairs)):
+        raise ValueError(f"tensordot: a is {a.shape}, b is {b.shape}; expected equal lengths along {ours} and {theirs}")
+    for i, j in pairs:  # an axis of length 1 stretches beside a longer one, so that one is summed alone
+        a, b = (x.sum(k, True) if x.shape[k] != 1 == n else x for x, k, n in ((a, i, b.shape[j]), (b, j, a.shape[i])))
+    rows = [i for i in range(a.ndim) if i not in ours]
+    columns = [i for i in range(b.ndim) if i not in theirs]
+    count = math.prod(a.shape[i] for i in ours)
+    shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    left = a.permute(*rows, *ours).reshape(math.prod(shape[0]), count)
+    right = b.permute(*theirs, *columns).reshape(count, math.prod(shape[1]))
+    return (left @ right).reshape(*shape[0], *shape[1])
+
+
+@checked
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Each expanded to the shape that they have together."""
+    shape = np.broadcast_shapes(*[x.shape for x in tensors])
+    return tuple(x.expand(shape) for x in tensors)
+
+
+@checked
+def is_tensor(obj: Any) -> bool:
+    """True for a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@checked
+def where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """a where the condition holds, b elsewhere; all three broadcast. Without them, where it holds: a vector an axis."""
+    if a is None and b is None:
+        return as_tensor(condition).nonzero(as_tuple=True)
     chosen = as_tensor(condition)
     if chosen.dtype != dtypes.bool:
         raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
@@ -101,121 +170,13 @@ def matmul(a: Tensor, b: Any) -> Tensor:
     return as_tensor(a) @ b
 
 
-@checked
-def exp(x: Tensor) -> Tensor:
-    """x.exp()"""
-    return _tensor("exp", x).exp()
-
-
-@checked
-def log(x: Tensor) -> Tensor:
-    """x.log()"""
-    return _tensor("log", x).log()
-
-
-@checked
-def sqrt(x: Tensor) -> Tensor:
-    """x.sqrt()"""
-    return _tensor("sqrt", x).sqrt()
-
-
-@checked
-def sin(x: Tensor) -> Tensor:
-    """x.sin()"""
-    return _tensor("sin", x).sin()
-
-
-@checked
-def cos(x: Tensor) -> Tensor:
-    """x.cos()"""
-    return _tensor("cos", x).cos()
-
-
-@checked
-def abs(x: Tensor) -> Tensor:
-    """x.abs()"""
-    return _tensor("abs", x).abs()
-
-
-@checked
-def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """x.clip(min, max)"""
-    return _tensor("clip", x).clip(min, max)
-
-
-clamp = clip
-
-
-@checked
-def gather(x: Tensor, dim: int, index: Any) -> Tensor:
-    """x.gather(dim, index)"""
-    return _tensor("gather", x).gather(dim, index)
-
-
-@checked
-def sum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """x.sum(dim, keepdim)"""
-    return _tensor("sum", x).sum(dim, keepdim)
-
-
-@checked
-def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """x.mean(dim, keepdim)"""
-    return _tensor("mean", x).mean(dim, keepdim)
-
-
-@checked
-def var(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
-    """x.var(dim, unbiased, keepdim)"""
-    return _tensor("var", x).var(dim, unbiased, keepdim)
-
-
-@checked
-def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """x.argmax(dim, keepdim)"""
-    return _tensor("argmax", x).argmax(dim, keepdim)
-
-
-@checked
-def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """x.flatten(start_dim, end_dim)"""
-    return _tensor("flatten", x).flatten(start_dim, end_dim)
-
-
-@checked
-def reshape(x: Tensor, shape: Any) -> Tensor:
-    """x.reshape(shape)"""
-    return _tensor("reshape", x).reshape(shape)
-
-
-@checked
-def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """x.transpose(dim0, dim1)"""
-    return _tensor("transpose", x).transpose(dim0, dim1)
-
-
-@checked
-def permute(x: Tensor, dims: Any) -> Tensor:
-    """x.permute(dims)"""
-    return _tensor("permute", x).permute(dims)
-
-
 def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
     for i, part in enumerate(tensors):
         if is_foreign(part):
             raise not_a_tensor(operation, f"tensors[{i}]", part)
 
 
-def _tensor(operation: str, x: Any) -> Tensor:
-    """`x`, which must be a Tensor: an array of another library has methods of the same names."""
-    if not isinstance(x, Tensor):
-        raise not_a_tensor(operation, "x", x)
-    return x
-
-
 @checked
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """True where every |a - b| <= atol + rtol * |b|; an infinity is close to itself alone, NaN to nothing."""
-    left, right = as_tensor(a).detach().double(), as_tensor(b).detach().double()
-    difference, tolerance = abs(left - right), abs(right) * rtol + atol
-    return bool(where(difference < math.inf, difference <= tolerance, left == right).all())
+    return as_tensor(a).allclose(as_tensor(b), rtol, atol, equal_nan)

@@ -130,10 +130,12 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         """x @ other."""
         return self @ other
 
-    def clip(self, min: float | None = None, max: float | None = None) -> TensorT:
-        """Elements below `min` become min, above `max` become max; either may be absent."""
+    def clip(self, min: Any = None, max: Any = None) -> TensorT:
+        """Elements below `min` become min, above `max` max; either may be absent, or a Tensor that broadcasts."""
         if min is None and max is None:
             raise ValueError("clip: min and max are both None; expected at least one bound")
+        if hasattr(min, "from_array") or hasattr(max, "from_array"):
+            return _between(self, min, max)
         return elementwise.Clip.apply(self, low=min, high=max)
 
     clamp = clip
@@ -161,6 +163,15 @@ def _compare(relation: str, a: Any, b: Any) -> Any:
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
 
 
+def _between(x: Any, low: Any, high: Any) -> Any:
+    """x, or the bound that it lies beyond; NaN where a bound is NaN."""
+    for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
+        if bound is not None:
+            value, limit = operands("clip", x, bound)
+            x = elementwise.Where.apply(beyond(value, limit) | (limit != limit), limit, value)
+    return x
+
+
 def as_float(x: Any) -> Any:
     """The Tensor x itself if it holds floats, else as float32."""
-    return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.float32)
+    return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.get_default_dtype())

@@ -61,6 +61,28 @@ def manual_seed(seed: int) -> None:
     _put(dict(np.random.PCG64(int(seed)).jumped(_rank.number).state))
 
 
+class Generator:
+    """A generator of one's own, for the arguments called `generator`: Generator().manual_seed(0)."""
+
+    def __init__(self, device: Any = None) -> None:  # noqa: ARG002  numbers are drawn on the CPU
+        self.numbers = np.random.Generator(np.random.PCG64())
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed`; returns self."""
+        self.numbers = np.random.Generator(np.random.PCG64(int(seed)))
+        return self
+
+
+def source(given: Any = None) -> np.random.Generator:
+    """What draws: the generator of all for None, else the one that is handed over, ours or NumPy's."""
+    if given is None:
+        return generator()
+    found = given.numbers if isinstance(given, Generator) else given
+    if not isinstance(found, np.random.Generator):
+        raise TypeError(f"generator is {type(given).__name__}; expected a Generator of minorm or of NumPy, or None")
+    return found
+
+
 def get_state() -> dict[str, Any]:
     """The generator's state, as nested dicts of strings and integers.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple
 
-from minorm import autograd, devices
+from minorm import autograd, devices, dtypes
 from minorm.operators import Operators, as_float
 from minorm.ops import elementwise, reduction
-from minorm.ops.operands import reduced_axes
+from minorm.ops.operands import operands, reduced_axes
 from minorm.shapes import TensorT
 
 
@@ -23,27 +23,39 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
     __slots__ = ()
 
-    def sum(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The sum over `dim`: an axis, several, or None for all."""
-        return reduction.Sum.apply(self, axes=reduced_axes("sum", dim, self), keepdims=keepdim)
+    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The sum over `dim`: an axis, several, or None for all; x is cast to `dtype` before."""
+        return reduction.Sum.apply(_cast(self, dtype), axes=reduced_axes("sum", dim, self), keepdims=keepdim)
 
-    def mean(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The mean over `dim`: an axis, several, or None for all."""
-        return reduction.Mean.apply(as_float(self), axes=reduced_axes("mean", dim, self), keepdims=keepdim)
+    def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The mean over `dim`: an axis, several, or None for all; x is cast to `dtype` before."""
+        return reduction.Mean.apply(
+            as_float(_cast(self, dtype)), axes=reduced_axes("mean", dim, self), keepdims=keepdim
+        )
 
-    def var(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> TensorT:
-        """Variance over `dim`; divides by N - 1, or by N for unbiased=False."""
+    def var(
+        self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+    ) -> TensorT:
+        """Variance over `dim`; divides by N - correction, or by N for unbiased=False."""
+        if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
+            dim, unbiased = None, dim
         axes = reduced_axes("var", dim, self)
         with autograd.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
             mean = self.mean(axes, keepdim=True)
         centred: Any = self - mean
         squares = (centred * centred).sum(axes, keepdim)
         count = self.numel() // max(1, squares.numel())
-        return squares / max(0, count - 1 if unbiased else count)
+        return squares / max(0, count - (1 if correction is None else correction) if unbiased else count)
 
-    def std(self, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> TensorT:
+    def std(
+        self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+    ) -> TensorT:
         """The square root of `var`; its gradient is 0 where all elements are equal."""
-        return elementwise.Root.apply(self.var(reduced_axes("std", dim, self), unbiased, keepdim))
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        return elementwise.Root.apply(
+            self.var(reduced_axes("std", dim, self), unbiased, keepdim, correction=correction)
+        )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
         """The largest element over `dim`; equal ones share the gradient."""
@@ -53,15 +65,19 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """The smallest element over `dim`; equal ones share the gradient."""
         return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
 
-    def max(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The largest element; with `dim`, the pair (values, indices) along it."""
+    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
+        if hasattr(dim, "from_array"):
+            return elementwise.Maximum.apply(*operands("max", self, dim))
         if dim is None:
             axes = _filled("max", reduced_axes("max", None, self), self)
             return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
         return self._along(self.argmax(dim, True), dim, keepdim)
 
-    def min(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The smallest element; with `dim`, the pair (values, indices) along it."""
+    def min(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
+        if hasattr(dim, "from_array"):
+            return elementwise.Minimum.apply(*operands("min", self, dim))
         if dim is None:
             axes = _filled("min", reduced_axes("min", None, self), self)
             return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)
@@ -79,15 +95,13 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """The index of the first smallest element along `dim`, or in the flattened tensor."""
         return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
-    def all(self) -> TensorT:
-        """True where every element is true."""
-        with devices.on_device_of(self.array):
-            return self.from_array(self.array.all())
+    def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """True where every element is true: along `dim`, or of all."""
+        return _truth(self, reduction.Min, reduced_axes("all", dim, self), keepdim, of_nothing=True)
 
-    def any(self) -> TensorT:
-        """True where at least one element is true."""
-        with devices.on_device_of(self.array):
-            return self.from_array(self.array.any())
+    def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """True where at least one element is true: along `dim`, or of all."""
+        return _truth(self, reduction.Max, reduced_axes("any", dim, self), keepdim, of_nothing=False)
 
 
 def _searched(operation: str, dim: int | None, x: Any) -> int | None:
@@ -104,3 +118,17 @@ def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
             f"{'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
         )
     return axes
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else x.to(dtype)
+
+
+def _truth(x: Any, extreme: Any, axes: tuple[int, ...], keepdim: bool, of_nothing: bool) -> Any:
+    """The largest or smallest of whether each element is not 0: any and all, as operations that a trace sees."""
+    true = x if x.dtype == dtypes.bool else x != 0
+    if all(x.shape[axis] for axis in axes):
+        return extreme.apply(true.to(dtypes.uint8), axes=axes, keepdims=keepdim).to(dtypes.bool)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+    with devices.on_device_of(x.array):
+        return x.from_array(devices.namespace(x.array).full(shape, of_nothing))

@@ -6,6 +6,7 @@ Tensor itself, which they do not know: tensor.py fills it in. Names and argument
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from minorm import autograd, devices, dtypes
 from minorm.kernels import select
-from minorm.ops import indexing, shape
+from minorm.ops import indexing
+from minorm.ops import shape as layout
 from minorm.ops.operands import axis_of, plain, reduced_axes, sizes_of
 
 TensorT = TypeVar("TensorT", bound="Shapes[Any]")
@@ -34,9 +36,9 @@ class Shapes(Generic[TensorT]):
         def ndim(self) -> int: ...  # noqa: D102
         def numel(self) -> int: ...  # noqa: D102
 
-    def reshape(self, *sizes: Any) -> TensorT:
+    def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
         """The same elements in row-major order under another shape; -1 stands for what is left over."""
-        target = sizes_of("reshape", sizes)
+        target = sizes_of("reshape", sizes if shape is None else (shape,))
         known = int(np.prod([n for n in target if n != -1], dtype=np.int64))
         if target.count(-1) == 1 and known and self.numel() % known == 0:
             target = tuple(self.numel() // known if n == -1 else n for n in target)
@@ -45,7 +47,7 @@ class Shapes(Generic[TensorT]):
                 f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}; "
                 "expected sizes with that product, one of which may be -1"
             )
-        return shape.Reshape.apply(self, shape=target)
+        return layout.Reshape.apply(self, shape=target)
 
     view = reshape
 
@@ -59,12 +61,12 @@ class Shapes(Generic[TensorT]):
         inner = int(np.prod(self.shape[first : last + 1], dtype=np.int64))
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
-    def permute(self, *order: Any) -> TensorT:
-        """The axes in another order: axis i of the result is axis order[i]."""
-        wanted = tuple(axis_of("permute", d, self) for d in sizes_of("permute", order))
+    def permute(self, *order: Any, dims: Any = None) -> TensorT:
+        """The axes in another order: axis i of the result is axis order[i]; dims=order says the same."""
+        wanted = tuple(axis_of("permute", d, self) for d in sizes_of("permute", order if dims is None else (dims,)))
         if sorted(wanted) != list(range(self.ndim)):
             raise ValueError(f"permute: order {wanted} is no permutation of the {self.ndim} axes of {self.shape}")
-        return shape.Permute.apply(self, order=wanted)
+        return layout.Permute.apply(self, order=wanted)
 
     @property
     def T(self) -> TensorT:
@@ -92,9 +94,9 @@ class Shapes(Generic[TensorT]):
             raise ValueError(f"unsqueeze: dim={dim} is out of range for shape {self.shape}")
         return self.reshape(*self.shape[:place], 1, *self.shape[place:])
 
-    def squeeze(self, dim: int | None = None) -> TensorT:
-        """Without the axes of length 1, or without axis `dim` if its length is 1."""
-        gone = reduced_axes("squeeze", dim, self)
+    def squeeze(self, dim: Any = None) -> TensorT:
+        """Without the axes of length 1, or without axis `dim`, or several, if its length is 1."""
+        gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any) -> TensorT:
@@ -108,19 +110,19 @@ class Shapes(Generic[TensorT]):
                 f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch, and only "
                 "an axis that is there can be kept by -1"
             )
-        return shape.Expand.apply(self, shape=target)
+        return layout.Expand.apply(self, shape=target)
 
     def repeat(self, *counts: Any) -> TensorT:
         """The whole tensor laid out counts[i] times along axis i."""
         wanted = sizes_of("repeat", counts)
         if len(wanted) < self.ndim:
             raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
-        return shape.Repeat.apply(self, counts=wanted)
+        return layout.Repeat.apply(self, counts=wanted)
 
-    def flip(self, *dims: Any) -> TensorT:
-        """The elements along `dims` in reverse order."""
-        wanted = sizes_of("flip", dims)
-        return shape.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
+    def flip(self, *axes: Any, dims: Any = None) -> TensorT:
+        """The elements along these axes in reverse order; dims=axes says the same."""
+        wanted = sizes_of("flip", axes if dims is None else (dims,))
+        return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
         """Pieces of `size` along `dim`, the last one possibly shorter; or of the sizes in a list.
@@ -188,6 +190,16 @@ class Shapes(Generic[TensorT]):
                 "to be longer than x's"
             )
         return indexing.Gather.apply(self, where, axis=axis)
+
+
+class Size(tuple[int, ...]):
+    """PyTorch's class of shapes. A Tensor's own shape is a plain tuple, to which a Size is equal."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """How many elements a Tensor of this shape has."""
+        return math.prod(self)
 
 
 def _check_index(index: Any, x: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and in_place.py.
+"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and methods/.
 
     x.array          the NumPy array; on a GPU, the CuPy array
     x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
@@ -15,19 +15,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import autograd, devices, dtypes
+from minorm import autograd, devices, dtypes, printing
 from minorm.autograd import Version
-from minorm.in_place import InPlace
 from minorm.kernels import select
 from minorm.kernels.select import backend
+from minorm.methods import Methods
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops import elementwise
-from minorm.reductions import Reductions
 
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
-class Tensor(Reductions["Tensor"], InPlace):
+class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
     Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
@@ -143,7 +142,7 @@ class Tensor(Reductions["Tensor"], InPlace):
         return self.array.ndim
 
     @property
-    def device(self) -> str:
+    def device(self) -> devices.device:
         """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
         return devices.device_of(self.array)
 
@@ -175,15 +174,7 @@ class Tensor(Reductions["Tensor"], InPlace):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        elements = devices.to_device(self.array, "cpu")
-        body = np.array2string(elements, precision=4, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
-        notes = "" if self.device == "cpu" else f", device='{self.device}'"
-        notes += "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool) else f", dtype={self.dtype}"
-        if self.creator is not None:
-            notes += f", creator={type(self.creator).__name__}"
-        elif self.requires_grad:
-            notes += ", requires_grad=True"
-        return f"tensor({body}{notes})"
+        return printing.text(self)
 
     def __format__(self, spec: str) -> str:
         """f"{loss:.4f}": a 0-d tensor is written as its number, any other as repr does, which takes no format."""
@@ -316,8 +307,17 @@ class Tensor(Reductions["Tensor"], InPlace):
 
     # Types and devices
 
-    def to(self, *targets: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """The same values in another element type or on another device; self where nothing changes."""
+    def to(
+        self, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: Any = False,  # noqa: ARG002
+        memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        """The same values in another element type, on another device or in another order; self where nothing changes.
+
+        copy=True is a copy in any case.
+        """
+        if memory_format is not None or copy:
+            moved = self.to(*targets, dtype=dtype, device=device)
+            return moved.clone() if copy and moved is self else moved.contiguous(memory_format)
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
@@ -334,37 +334,13 @@ class Tensor(Reductions["Tensor"], InPlace):
         with autograd.no_grad():  # integers carry no gradient
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
-    def float(self) -> Tensor:
-        """As float32."""
-        return self.to(dtypes.float32)
-
-    def double(self) -> Tensor:
-        """As float64."""
-        return self.to(dtypes.float64)
-
-    def half(self) -> Tensor:
-        """As float16."""
-        return self.to(dtypes.float16)
-
-    def long(self) -> Tensor:
-        """As int64."""
-        return self.to(dtypes.int64)
-
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: Any = None) -> Tensor:  # noqa: ARG002
         """On the CPU."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> Tensor:
+    def cuda(self, device: Any = None, non_blocking: Any = False) -> Tensor:  # noqa: ARG002
         """On the GPU of this number or name; on the current one unless told otherwise."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
-
-    def clone(self) -> Tensor:
-        """The same values in memory of their own, channels-last if self is; gradients pass through."""
-        return elementwise.Copy.apply(self, order="K")
-
-    def contiguous(self) -> Tensor:
-        """Self, or a copy in row-major order."""
-        return self if self.array.flags.c_contiguous else elementwise.Copy.apply(self, order="C")
 
 
 def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:

@@ -21,6 +21,11 @@ TOP = names("""
     zeros_like ones_like full_like cat stack split where pad maximum minimum matmul exp log sqrt sin cos abs clip clamp
     gather sum mean var argmax flatten reshape transpose permute allclose no_grad enable_grad is_grad_enabled
     manual_seed set_num_threads get_num_threads save load show_config explain empty_cache no_stats_update
+    topk sort argsort unique cumsum cumprod prod masked_fill masked_select nonzero scatter scatter_add index_select
+    index_add take_along_dim norm dot mm bmm einsum tensordot outer narrow roll tril triu diag diagonal movedim meshgrid
+    hstack vstack concat randn_like rand_like randint_like empty_like normal bernoulli multinomial inference_mode
+    set_grad_enabled set_default_dtype get_default_dtype set_printoptions equal is_tensor device dtype Size utils data
+    backends autograd Generator half float double short int long
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
 """)
 

@@ -296,11 +296,14 @@ def test_the_deviations_and_no_others_are_marked_and_deviate(every_call: dict[st
 
 
 def test_every_shared_name_is_compared(every_call: dict[str, list[Any]]) -> None:
+    """Here, or on PyTorch's own samples (test_names.py), or by name in tests of its own."""
+    sampled = pytest.importorskip("tests.test_names", exc_type=ImportError)
+    elsewhere = ELSEWHERE | sampled.names_compared()
     operators = re.compile(r"__(r?(add|sub|mul|truediv|pow|matmul)|neg|abs|[lgn][te]|[lg]e|eq|getitem|len|iter)__")
     for prefix, ours, theirs in (
         ("", mn, torch), ("F.", mn.functional, torch.nn.functional), ("Tensor.", mn.Tensor, torch.Tensor)
     ):  # fmt: skip
-        shared = {n for n in dir(ours) if hasattr(theirs, n) and callable(getattr(ours, n))} - ELSEWHERE
+        shared = {n for n in dir(ours) if hasattr(theirs, n) and callable(getattr(ours, n))} - elsewhere
         values = {prefix + n for n in shared if operators.fullmatch(n) or not n.startswith("_")}
         assert values <= every_call.keys(), f"no twins of {sorted(values - every_call.keys())}"
 

@@ -121,8 +121,8 @@ def gaussian_nll_loss(
                              "its last axis or with axes of 1")  # fmt: skip
     if (var.array < 0).any():
         raise ValueError("gaussian_nll_loss: var holds numbers below 0; expected variances")
-    var = var + (where(var < eps, eps, var) - var).detach()  # PyTorch's slope is 1 below eps too
-    loss = (var.log() + (input - target) ** 2 / var) * 0.5
+    bounded: Any = var + (where(var < eps, eps, var) - var).detach()  # PyTorch's slope is 1 below eps too
+    loss = (bounded.log() + (input - target) ** 2 / bounded) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 

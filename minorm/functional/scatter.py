@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from minorm import devices, dtypes, trace
+from minorm import dtypes, trace
+from minorm.methods.choosing import inside, put_along
 from minorm.ops import scatter as ops
-from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
 REDUCTIONS = ("none", "add", "mul", "min", "max")
@@ -18,19 +16,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "n
 
     index, of integers that may count from the end, and src are of one shape, in no axis but `dim` longer than x.
     """
-    _check("scatter", x, index, src, reduction)
-    axis = axis_of("scatter", dim, x)
-    if index.shape != src.shape:
-        raise ValueError(f"scatter: index has shape {index.shape}, src {src.shape}; expected equal shapes")
-    if index.ndim != x.ndim or any(
-        m > n for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
-    ):
-        raise ValueError(
-            f"scatter: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but along "
-            f"{axis}"
-        )
-    _inside("scatter", index.array, x.shape[axis], x)
-    return ops.ScatterElements.apply(x, index, src, reduction=reduction, axis=axis)
+    return put_along("scatter", x, dim, index, src, reduction)
 
 
 @trace.operation
@@ -52,7 +38,7 @@ def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -
             f"{index.shape} and x {x.shape}"
         )
     for i in range(count):
-        _inside("scatter_nd", index.array[..., i], x.shape[i], x)
+        inside("scatter_nd", index.array[..., i], x.shape[i], x)
     return ops.ScatterND.apply(x, index, src, reduction=reduction)
 
 
@@ -64,12 +50,3 @@ def _check(name: str, x: Tensor, index: Tensor, src: Tensor, reduction: str) -> 
     if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
         numbers = " of numbers" if reduction != "none" else ""
         raise TypeError(f"{name}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
-
-
-def _inside(name: str, index: Any, n: int, x: Tensor) -> None:
-    with devices.on_device_of(index):
-        outside = (index < -n) | (index >= n)
-        if outside.any():
-            raise ValueError(
-                f"{name}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
-            )

@@ -10,7 +10,6 @@ import numpy as np
 from minorm import dtypes, random, trace
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
 from minorm.functional.arguments import floats
-from minorm.joining import split
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -70,7 +69,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     length = input.shape[axis_of("glu", dim, input)]
     if length % 2:
         raise ValueError(f"glu: axis {dim} of {input.shape} has {length} elements; expected an even number")
-    a, b = split(input, [length // 2] * 2, dim)
+    a, b = input.split([length // 2] * 2, dim)
     return a * sigmoid(b)
 
 

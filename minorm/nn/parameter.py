@@ -25,7 +25,7 @@ class Parameter(Tensor):
         if not select.is_array(array) and is_foreign(array):
             raise not_a_tensor("Parameter", "data", array)
         if not hasattr(array, "dtype"):
-            array = np.asarray(array, dtypes.float32)
+            array = np.asarray(array, dtypes.get_default_dtype())
         if requires_grad and not dtypes.is_float(array.dtype):
             raise TypeError(
                 f"Parameter: data is {array.dtype}; expected a float type, because only floats have gradients; "
@@ -58,7 +58,7 @@ class Buffer(Tensor):
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
     """A Parameter of this shape whose values are still to be drawn; float32 unless told otherwise."""
     with devices.on(device) as xp:
-        return Parameter(xp.empty(shape, dtypes.float32 if dtype is None else dtypes.check(dtype)))
+        return Parameter(xp.empty(shape, dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)))
 
 
 def check_sizes(layer: str, **sizes: Any) -> None:

@@ -62,7 +62,7 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
     if floats:
         return floats.pop()
     if real or any(isinstance(v, (float, np.floating)) for v in scalars):
-        return dtypes.float32
+        return dtypes.get_default_dtype()
     return np.result_type(*[v.dtype for v in arrays], *[v for v in scalars if isinstance(v, (bool, int))])
 
 

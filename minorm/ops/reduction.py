@@ -112,7 +112,7 @@ class Prod(Function):
         kept = [i for i in range(x.ndim) if i not in axes]
         moved = x.transpose(*kept, *axes).astype(dtypes.compute_type(x.dtype))
         rows = moved.reshape(*[x.shape[i] for i in kept], math.prod(x.shape[i] for i in axes))
-        one = np.ones_like(rows, shape=(*rows.shape[:-1], 1))
+        one = np.ones_like(rows, shape=(*rows.shape[:-1], min(1, rows.shape[-1])))
         before = np.cumprod(np.concatenate([one, rows[..., :-1]], -1), -1)
         after = np.cumprod(np.concatenate([one, rows[..., :0:-1]], -1), -1)[..., ::-1]
         others = (before * after).reshape(moved.shape).transpose(np.argsort([*kept, *axes]).tolist())
@@ -192,3 +192,22 @@ def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
         moved[(*before, slice(1, None))] = total[(*before, slice(0, -1))]
         total = moved
     return contiguous((np.flip(total, axis) if reverse else total).astype(x.dtype, copy=False))
+
+
+class CumProd(Function):
+    """The product of all elements up to each along `axis`.
+
+    dx[i] = (x[0] ... x[i-1]) * s[i], where s[i] = dy[i] + x[i+1] * s[i+1]: nothing is divided, so zeros do no harm.
+    """
+
+    def forward(self, x: Any, *, axis: int) -> Any:
+        self.x, self.axis = x, axis
+        return np.cumprod(x, axis, dtype=dtypes.compute_type(x.dtype)).astype(x.dtype, copy=False)
+
+    def backward(self, dy: Any) -> Any:
+        wide = dtypes.compute_type(dy.dtype)
+        x, sums = (np.moveaxis(a.astype(wide), self.axis, 0) for a in (self.x, dy))
+        for i in range(len(x) - 2, -1, -1):
+            sums[i] += x[i + 1] * sums[i + 1]
+        before = np.cumprod(np.concatenate([np.ones_like(x[:1]), x[:-1]]), 0)
+        return contiguous(np.moveaxis(before * sums, 0, self.axis).astype(dy.dtype, copy=False))

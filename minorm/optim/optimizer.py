@@ -141,7 +141,7 @@ class Optimizer(Checked):
         known = self._places.get(id(group["params"]))
         if known == _CPU and all(type(p.array) is np.ndarray for p in parameters):
             return
-        places = {p.device for p in parameters}
+        places: set[str] = {p.device for p in parameters}
         if places == known:
             return
         for p, g in zip(parameters, [p.grad for p in parameters], strict=True):

@@ -74,8 +74,8 @@ class RunningNorm(Affine):
         _check_momentum(type(self).__name__, momentum)
         self._add_affine(shape, affine, affine and bias, dtype, device)
         for buffer, sizes, kind in (
-            ("running_mean", shape, dtype or dtypes.float32),
-            ("running_var", shape, dtype or dtypes.float32),
+            ("running_mean", shape, dtype or dtypes.get_default_dtype()),
+            ("running_var", shape, dtype or dtypes.get_default_dtype()),
             ("num_batches_tracked", (), dtypes.int64),
         ):
             value = Tensor(np.zeros(sizes, kind)).to(device=device) if track_running_stats else None

@@ -26,6 +26,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "And": (1, 7),
     "ArgMax": (1, 11, 12, 13),
     "ArgMin": (1, 11, 12, 13),
+    "Atan": (7, 22),
     "AveragePool": (1, 7, 10, 11, 19, 22),
     "BatchNormalization": (1, 6, 7, 9, 14, 15),
     "Bernoulli": (15, 22),

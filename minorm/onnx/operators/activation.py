@@ -17,6 +17,7 @@ from minorm.onnx.operators.arithmetic import clip
 from minorm.onnx.operators.precision import stretches
 from minorm.onnx.operators.shape import transpose
 from minorm.onnx.operators.statistics import wide
+from minorm.ops import activation as ops
 from minorm.ops.operands import axis_of
 from minorm.ops.special import Erf
 from minorm.tensor import Tensor
@@ -24,7 +25,7 @@ from minorm.tensor import Tensor
 Unary = Callable[[Tensor], Tensor]
 
 
-@writes(F.relu, "Relu", since=(6, 13, 14))
+@writes(ops.Relu, "Relu", since=(6, 13, 14))
 def write_relu(g: Graph, x: Value) -> Value:
     return g.add("Relu", x)
 
@@ -95,12 +96,12 @@ def write_elu(g: Graph, x: Value, alpha: float) -> Value:
     return g.add("Elu", x, alpha=float(alpha))
 
 
-@writes(F.sigmoid, "Sigmoid", since=(6, 13))
+@writes(ops.Sigmoid, "Sigmoid", since=(6, 13))
 def write_sigmoid(g: Graph, x: Value) -> Value:
     return g.add("Sigmoid", x)
 
 
-@writes(F.tanh, "Tanh", since=(6, 13))
+@writes(ops.Tanh, "Tanh", since=(6, 13))
 def write_tanh(g: Graph, x: Value) -> Value:
     return g.add("Tanh", x)
 
@@ -264,14 +265,14 @@ def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
     return transpose(g, g.add(operator, transpose(g, x, order), axis=x.ndim - 1), back)
 
 
-@writes(F.softmax, "Softmax", since=(1, 11, 13))
-def write_softmax(g: Graph, x: Value, dim: int) -> Value:
-    return softmax(g, "Softmax", x, dim)
+@writes(ops.Softmax, "Softmax", since=(1, 11, 13))
+def write_softmax(g: Graph, x: Value, axis: int) -> Value:
+    return softmax(g, "Softmax", x, axis)
 
 
-@writes(F.log_softmax, "LogSoftmax", since=(1, 11, 13))
-def write_log_softmax(g: Graph, x: Value, dim: int) -> Value:
-    return softmax(g, "LogSoftmax", x, dim)
+@writes(ops.LogSoftmax, "LogSoftmax", since=(1, 11, 13))
+def write_log_softmax(g: Graph, x: Value, axis: int) -> Value:
+    return softmax(g, "LogSoftmax", x, axis)
 
 
 def _rows(function: Callable[[Tensor, int], Tensor], node: Node) -> Unary:

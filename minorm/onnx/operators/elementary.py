@@ -11,8 +11,9 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.ops import elementwise as ops
+from minorm.ops.elementary import Atan, Expm1, Log1p
 from minorm.ops.special import Erf
-from minorm.ops.stepwise import Stepwise
+from minorm.ops.stepwise import Rounded, Stepwise
 from minorm.tensor import Tensor
 
 Unary = Callable[[Tensor], Tensor]
@@ -43,6 +44,7 @@ for _target, _operator in (
     (ops.Sin, "Sin"),
     (ops.Cos, "Cos"),
     (Erf, "Erf"),
+    (Atan, "Atan"),
 ):
     writes(_target, _operator, since=PUBLISHED[_operator])(_write(_operator))
     reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
@@ -61,6 +63,16 @@ def read_tan(node: Node) -> Unary:
     return lambda x: x.sin() / x.cos()
 
 
+@lowers(Log1p)
+def write_log1p(g: Graph, x: Value) -> Value:
+    return g.add("Log", g.add("Add", x, g.constant(1, x.dtype, "one")))
+
+
+@lowers(Expm1)
+def write_expm1(g: Graph, x: Value) -> Value:
+    return g.add("Sub", g.add("Exp", x), g.constant(1, x.dtype, "one"))
+
+
 # Steps
 
 STEPS = {
@@ -74,8 +86,11 @@ STEPS = {
 }
 
 
+@lowers(Rounded)
 @lowers(Stepwise)
 def write_step(g: Graph, x: Value, step: str) -> Value:
+    if step == "trunc":  # towards 0: down above it, up below
+        return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
     operator = STEPS[step]
     if not g.has(operator):
         raise Decline(f"{operator} exists from opset {PUBLISHED[operator][0]} on")

@@ -13,6 +13,7 @@ from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
+from minorm.ops.scatter import ScatterElements
 from minorm.tensor import Tensor
 
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -31,15 +32,15 @@ def read_scatter_nd(node: Node) -> Rule:
     return lambda x, index, updates: F.scatter_nd(x, index, updates, reduction)
 
 
-@writes(F.scatter, "ScatterElements", since=(11, 13, 16, 18))
-def write_scatter(g: Graph, x: Value, dim: int, index: Value, src: Value, reduction: str) -> Value:
-    return _write(g, "ScatterElements", x, index, src, reduction, axis=dim)
+@writes(ScatterElements, "ScatterElements", since=(11, 13, 16, 18))
+def write_scatter(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: int) -> Value:
+    return _write(g, "ScatterElements", x, index, updates, reduction, axis=axis)
 
 
-@writes(F.scatter, "Scatter", since=(9,))
-def write_scatter_9(g: Graph, x: Value, dim: int, index: Value, src: Value, reduction: str) -> Value:
+@writes(ScatterElements, "Scatter", since=(9,))
+def write_scatter_9(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: int) -> Value:
     g.warn("before opset 11 Scatter does not count negative indices from the end; indices must not be negative")
-    return _write(g, "Scatter", x, index, src, reduction, axis=dim % x.ndim)
+    return _write(g, "Scatter", x, index, updates, reduction, axis=axis)
 
 
 @writes(F.scatter_nd, "ScatterND", since=(11, 13, 16, 18))

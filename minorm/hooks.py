@@ -1,0 +1,56 @@
+"""Functions that see a gradient on its way: `x.register_hook(hook)`.
+
+They are kept by the id of a leaf or a Function and the index of its output, apart from both: who has none pays one
+look at a dict in a backward walk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+Hook = Callable[[Any], Any]
+
+registered: dict[tuple[int, int], dict[int, Hook]] = {}
+_numbers = itertools.count()
+
+
+class RemovableHandle:
+    """What register_hook returns: `handle.remove()` takes the hook away; as a `with` it ends with the block."""
+
+    def __init__(self, hooks: dict[int, Hook], key: int) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        self._hooks.pop(self._key, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def register(tensor: Any, hook: Hook) -> RemovableHandle:
+    """Call hook(gradient) when the walk has all of this tensor's gradient; what it returns, if anything, goes on."""
+    if not tensor.requires_grad:
+        raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
+    source = tensor.creator or tensor
+    key = id(source), tensor.output_index
+    if key not in registered:
+        registered[key] = {}
+        weakref.finalize(source, registered.pop, key, None).atexit = False
+    number = next(_numbers)
+    registered[key][number] = hook
+    return RemovableHandle(registered[key], number)
+
+
+def run(source: Any, index: int, array: Any, like: Any) -> Any:
+    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them."""
+    for hook in list(registered.get((id(source), index), {}).values()):
+        answer = hook(like.from_array(array))
+        array = array if answer is None else answer.array
+    return array

@@ -1,0 +1,38 @@
+"""PyTorch's further names of a Tensor, one file a family; most are one line over what the Tensor can do already.
+
+pointwise.py   functions of each element, arithmetic by name, comparisons
+choosing.py    some of the elements, by place or by a mask; elements put at places
+ordering.py    sort, topk, unique, median, quantile, counts
+folding.py     products, norms, running sums along an axis
+products.py    products of vectors and matrices
+kinds.py       what a Tensor is, and others of its kind
+assigning.py   the forms in place, x.exp_() beside x.exp()
+"""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from minorm.methods.assigning import Assigning
+from minorm.methods.chance import Chance
+from minorm.methods.choosing import Choosing
+from minorm.methods.folding import Folding
+from minorm.methods.ordering import Ordering
+from minorm.methods.pointwise import Pointwise
+from minorm.methods.products import Products
+from minorm.shapes import TensorT
+
+
+class Methods(
+    Pointwise[TensorT],
+    Choosing[TensorT],
+    Ordering[TensorT],
+    Folding[TensorT],
+    Products[TensorT],
+    Chance[TensorT],
+    Assigning[TensorT],
+    Generic[TensorT],
+):
+    """All families."""
+
+    __slots__ = ()

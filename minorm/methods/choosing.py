@@ -1,0 +1,338 @@
+"""Some of the elements, by place or by a mask; other axes; and elements put at places of a copy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Generic
+
+import numpy as np
+
+from minorm import devices, dtypes
+from minorm.kernels import select
+from minorm.operators import Operators
+from minorm.ops import elementwise, scatter
+from minorm.ops.operands import axis_of, operands, sizes_of
+from minorm.shapes import TensorT
+
+REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "min": "min", "max": "max"}
+
+
+class Choosing(Operators[TensorT], Generic[TensorT]):
+    """What chooses elements, or moves them."""
+
+    __slots__ = ()
+
+    # Axes
+
+    def t(self) -> TensorT:
+        """The transposed matrix; a vector, or one number, as it is."""
+        if self.ndim > 2:
+            raise ValueError(f"t: x has shape {self.shape}; expected at most 2 axes; use x.mT or x.transpose(i, j)")
+        return self.permute(*reversed(range(self.ndim)))
+
+    def swapaxes(self, axis0: int, axis1: int) -> TensorT:
+        """Axes axis0 and axis1 exchanged."""
+        return self.transpose(axis0, axis1)
+
+    swapdims = swapaxes
+
+    def movedim(self, source: Any, destination: Any) -> TensorT:
+        """Axis source[i] becomes axis destination[i]; the others keep their order."""
+        start, end = (sizes_of("movedim", (dims,) if isinstance(dims, int) else tuple(dims)) for dims in
+                      (source, destination))  # fmt: skip
+        if self.ndim == 0:
+            return self.permute()
+        start, end = (tuple(axis_of("movedim", d, self) for d in dims) for dims in (start, end))
+        if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
+            raise ValueError(
+                f"movedim: source={source}, destination={destination}; expected as many axes in both, none twice"
+            )
+        rest = iter([i for i in range(self.ndim) if i not in start])
+        where = dict(zip(end, start, strict=True))
+        return self.permute(*[where[i] if i in where else next(rest) for i in range(self.ndim)])
+
+    moveaxis = movedim
+
+    def unflatten(self, dim: int, sizes: Any) -> TensorT:
+        """Axis `dim` as several of these sizes, of which one may be -1."""
+        axis = axis_of("unflatten", dim, self)
+        wanted = sizes_of("unflatten", (sizes,))
+        known = math.prod(n for n in wanted if n != -1)
+        length = self.shape[axis]
+        if -1 in wanted and known and length % known == 0:
+            wanted = tuple(length // known if n == -1 else n for n in wanted)
+        if math.prod(wanted) != length or -1 in wanted:
+            raise ValueError(f"unflatten: sizes {wanted} do not make up the {length} of axis {axis} of {self.shape}")
+        return self.reshape(*self.shape[:axis], *wanted, *self.shape[axis + 1 :])
+
+    def expand_as(self, other: Any) -> TensorT:
+        """x expanded to the shape of `other`."""
+        return self.expand(other.shape)
+
+    def view_as(self, other: Any) -> TensorT:
+        """The elements of x in the shape of `other`."""
+        return self.reshape(other.shape)
+
+    reshape_as = view_as
+
+    def broadcast_to(self, size: Any) -> TensorT:
+        """x expanded to `size`."""
+        return self.expand(size)
+
+    def ravel(self) -> TensorT:
+        """The elements as one vector."""
+        return self.reshape(-1)
+
+    def tile(self, *dims: Any) -> TensorT:
+        """x laid out dims[i] times along axis i, counted from the last; axes that are left out count once."""
+        counts = sizes_of("tile", dims)
+        return self.repeat((1,) * (self.ndim - len(counts)) + counts)
+
+    def fliplr(self) -> TensorT:
+        """Axis 1 in reverse order."""
+        return self.flip(1)
+
+    def flipud(self) -> TensorT:
+        """Axis 0 in reverse order."""
+        return self.flip(0)
+
+    def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
+        """Pieces of these sizes along `dim`."""
+        return self.split(split_sizes, dim)
+
+    # By place
+
+    def narrow(self, dim: int, start: int, length: int) -> TensorT:
+        """Elements start to start + length - 1 along `dim`: a view."""
+        axis = axis_of("narrow", dim, self)
+        n = self.shape[axis]
+        first = int(start) + (n if int(start) < 0 else 0)
+        if length < 0 or not 0 <= first <= n - length:
+            raise ValueError(f"narrow: start={start}, length={length}; expected places of axis {axis} of {self.shape}")
+        return self[(*(slice(None),) * axis, slice(first, first + length))]
+
+    def select(self, dim: int, index: int) -> TensorT:
+        """The slice at `index` along `dim`, without that axis: a view."""
+        return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
+
+    def index_select(self, dim: int, index: Any) -> TensorT:
+        """The slices at the places `index`, a vector of integers, along `dim`."""
+        if index.ndim > 1 or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"index_select: index is {index.dtype} of shape {index.shape}; expected a vector of integers"
+            )
+        if self.ndim == 0:
+            one: Any = self.reshape(1)
+            return one.index_select(0, index).reshape(())
+        return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
+
+    def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
+        """gather() whose index broadcasts against x on the other axes; with no `dim` in the flattened tensor."""
+        if dim is None:
+            return self.reshape(-1).gather(0, indices.reshape(-1))
+        axis = axis_of("take_along_dim", dim, self)
+        shape = list(np.broadcast_shapes(
+            (*self.shape[:axis], 1, *self.shape[axis + 1 :]), (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
+        ))  # fmt: skip
+        ours, theirs = ([*shape[:axis], n.shape[axis], *shape[axis + 1 :]] for n in (self, indices))
+        return self.expand(ours).gather(axis, indices.expand(theirs))
+
+    def roll(self, shifts: Any, dims: Any = None) -> TensorT:
+        """Elements `shifts` places further along `dims`; what leaves at the end comes in at the start."""
+        if dims is None:
+            flat: Any = self.reshape(-1)
+            return flat.roll(shifts, 0).reshape(self.shape)
+        steps, axes = (sizes_of("roll", (v,) if isinstance(v, int) else tuple(v)) for v in (shifts, dims))
+        if len(steps) != len(axes):
+            raise ValueError(f"roll: shifts={shifts}, dims={dims}; expected one shift for each axis")
+        x: Any = self
+        for step, dim in zip(steps, axes, strict=True):
+            axis = axis_of("roll", dim, x)
+            n = x.shape[axis]
+            if n and step % n:
+                x = x[(*(slice(None),) * axis, (np.arange(n) - step) % n)]
+        return x if x is not self else self.clone()
+
+    def repeat_interleave(self, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> TensorT:  # noqa: ARG002
+        """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor."""
+        x: Any = self.reshape(-1) if dim is None or self.ndim == 0 else self
+        axis = axis_of("repeat_interleave", 0 if dim is None else dim, x)
+        counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats
+        places = np.repeat(np.arange(x.shape[axis]), counts)
+        return x[(*(slice(None),) * axis, places)]
+
+    # By a mask
+
+    def masked_select(self, mask: Any) -> TensorT:
+        """A vector of the elements where the mask is True; both broadcast."""
+        if mask.dtype != dtypes.bool:
+            raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
+        shape = np.broadcast_shapes(self.shape, mask.shape)
+        return self.expand(shape)[mask.expand(shape)]
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """The places of the elements that are not 0: one row each; with as_tuple one vector an axis."""
+        with devices.on_device_of(self.array):
+            places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
+            if as_tuple:
+                return tuple(self.from_array(place) for place in places)
+            if not self.ndim:
+                return self.from_array(np.zeros((len(places[0]), 0), np.int64))
+            return self.from_array(devices.namespace(self.array).stack(places, 1))
+
+    def argwhere(self) -> TensorT:
+        """The places of the elements that are not 0, one row each."""
+        return self.nonzero()
+
+    def count_nonzero(self, dim: Any = None) -> TensorT:
+        """How many elements are not 0, along `dim` or in all."""
+        counted: Any = self != 0
+        return counted.sum(dim)
+
+    # Matrices
+
+    def tril(self, diagonal: int = 0) -> TensorT:
+        """The lower triangle, 0 above the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        return _triangle("tril", self, diagonal, upper=False)
+
+    def triu(self, diagonal: int = 0) -> TensorT:
+        """The upper triangle, 0 below the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        return _triangle("triu", self, diagonal, upper=True)
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
+        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a copy, where PyTorch has a view."""
+        first, second = axis_of("diagonal", dim1, self), axis_of("diagonal", dim2, self)
+        if first == second:
+            raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
+        order = [i for i in range(self.ndim) if i not in (first, second)]
+        x = self.permute(*order, first, second)
+        low, high = max(0, -offset), max(0, offset)
+        steps = np.arange(max(0, min(x.shape[-2] - low, x.shape[-1] - high)))
+        places = (steps + low) * x.shape[-1] + steps + high
+        return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[(..., places)]
+
+    def trace(self) -> TensorT:
+        """The sum of the diagonal of a matrix."""
+        if self.ndim != 2:
+            raise ValueError(f"trace: x has shape {self.shape}; expected a matrix")
+        diagonal: Any = self.diagonal()
+        return diagonal.sum()
+
+    def diag(self, diagonal: int = 0) -> TensorT:
+        """The diagonal of a matrix; of a vector, the matrix that has it there and 0 elsewhere."""
+        if self.ndim == 2:
+            return self.diagonal(diagonal)
+        if self.ndim != 1:
+            raise ValueError(f"diag: x has shape {self.shape}; expected a vector or a matrix")
+        n = self.shape[0] + abs(diagonal)
+        there: Any = devices.to_device_of(np.eye(n, k=diagonal, dtype=np.bool_), self.array)
+        places = np.arange(n) - max(0, -diagonal if diagonal < 0 else 0)
+        if not self.shape[0]:
+            return self.from_array(np.zeros((n, n), self.array.dtype))
+        column = self[places.clip(0, self.shape[0] - 1)].unsqueeze(1)  # row i holds x[i], below the main one x[i + k]
+        return elementwise.Where.apply(
+            self.from_array(there),
+            column.expand(n, n),
+            self.from_array(devices.scalar(0, self.array.dtype, self.array)),
+        )
+
+    # Elements put at places
+
+    def scatter(
+        self, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+    ) -> TensorT:
+        """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on; reduce "add" or "multiply" combines.
+
+        src: a Tensor at least as long as the index on every axis, or a number.
+        """
+        given = value if src is None else src
+        if not hasattr(given, "from_array"):
+            given = self.from_array(select.as_array(np.full(index.shape, given, self.array.dtype)))
+            given = given.to(devices.device_of(self.array))
+        return put_along("scatter", self, dim, index, given, reduce or "none")
+
+    def scatter_add(self, dim: int, index: Any, src: Any) -> TensorT:
+        """y = x, and then y[index[i, j], j] += src[i, j] for dim 0, and so on."""
+        return put_along("scatter_add", self, dim, index, src, "add")
+
+    def index_add(self, dim: int, index: Any, source: Any, *, alpha: float = 1) -> TensorT:
+        """y = x, and then y[index[i]] += alpha * source[i] for dim 0, and so on."""
+        return _slices("index_add", self, dim, index, source if alpha == 1 else source * alpha, "add")
+
+    def index_copy(self, dim: int, index: Any, source: Any) -> TensorT:
+        """y = x, but y[index[i]] = source[i] for dim 0, and so on."""
+        return _slices("index_copy", self, dim, index, source, "none")
+
+    def index_fill(self, dim: int, index: Any, value: Any) -> TensorT:
+        """y = x, but y[index[i]] = value for dim 0, and so on."""
+        if self.ndim == 0:
+            one: Any = self.reshape(1)
+            return one.index_fill(0, index, value).reshape(())
+        axis = axis_of("index_fill", dim, self)
+        there = np.zeros(self.shape[axis], np.bool_)
+        there[index.cpu().array] = True
+        mask = self.from_array(devices.to_device_of(there, self.array))
+        x: Any = self
+        return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)
+
+
+def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
+    """y = x with src[i, j] put at, or combined with, y[index[i, j], j] for dim 0, and so on."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"{operation}: index is {index.dtype}; expected integers")
+    if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
+        numbers = " of numbers" if reduction != "none" else ""
+        raise TypeError(f"{operation}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
+    if x.ndim == 0 and dim in (0, -1):
+        flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
+        return flat.reshape(())
+    axis = axis_of(operation, dim, x)
+    if index.ndim == src.ndim and all(m <= n for m, n in zip(index.shape, src.shape, strict=True)):
+        src = src[tuple(slice(0, n) for n in index.shape)] if index.shape != src.shape else src
+    if index.shape != src.shape:
+        raise ValueError(f"{operation}: index has shape {index.shape}, src {src.shape}; expected equal shapes")
+    if index.ndim != x.ndim or any(
+        m > n for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
+    ):
+        raise ValueError(
+            f"{operation}: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but "
+            f"along {axis}"
+        )
+    inside(operation, index.array, x.shape[axis], x)
+    return scatter.ScatterElements.apply(x, index, src, reduction=REDUCTIONS[reduction], axis=axis)
+
+
+def inside(operation: str, index: Any, n: int, x: Any) -> None:
+    """ValueError unless all of the index counts from the front or the end of n places."""
+    with devices.on_device_of(index):
+        outside = (index < -n) | (index >= n)
+        if outside.any():
+            raise ValueError(
+                f"{operation}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
+            )
+
+
+def _slices(operation: str, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:
+    if x.ndim == 0:
+        return _slices(operation, x.reshape(1), 0, index, source.reshape(1), reduction).reshape(())
+    axis = axis_of(operation, dim, x)
+    index = index.reshape(-1)
+    if source.ndim != x.ndim or source.shape[axis] != len(index):
+        raise ValueError(
+            f"{operation}: source has shape {source.shape}, index {index.shape}, x {x.shape}; expected a slice for "
+            f"each place of axis {axis}"
+        )
+    places = index.reshape(-1, *(1,) * (x.ndim - axis - 1)).expand(source.shape)
+    return put_along(operation, x, axis, places, source, reduction)
+
+
+def _triangle(operation: str, x: Any, diagonal: int, upper: bool) -> Any:
+    if x.ndim < 2:
+        raise ValueError(f"{operation}: x has shape {x.shape}; expected a matrix, or a stack of them")
+    rows, columns = x.shape[-2:]
+    shift = max(-rows - 1, min(columns + 1, diagonal))
+    lower = np.tri(rows, columns, shift - 1 if upper else shift, dtype=np.bool_)
+    kept = x.from_array(devices.to_device_of(~lower if upper else lower, x.array))
+    return elementwise.Where.apply(kept, *operands(operation, x, x.dtype.type(0)))

@@ -1,0 +1,221 @@
+"""What a Tensor is, said in PyTorch's words, and other Tensors of its kind."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Generic
+
+import numpy as np
+
+from minorm import autograd, devices, dtypes, hooks
+from minorm.kernels import select
+from minorm.operators import Operators
+from minorm.ops import elementwise
+from minorm.ops.operands import sizes_of
+from minorm.shapes import TensorT
+
+
+class Kinds(Operators[TensorT], Generic[TensorT]):
+    """Questions, conversions, and new Tensors of the same type on the same device."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # what the Tensor provides
+        creator: Any
+        requires_grad: Any
+        output_index: Any
+
+        def to(self, *targets: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> TensorT: ...  # noqa: D102
+
+    @property
+    def grad_fn(self) -> Any:
+        """The Function that computed x; None for a leaf."""
+        return self.creator
+
+    @property
+    def itemsize(self) -> int:
+        """How many bytes an element takes."""
+        return int(self.array.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes all elements take."""
+        return int(self.array.nbytes)
+
+    def element_size(self) -> int:
+        """How many bytes an element takes."""
+        return self.itemsize
+
+    def nelement(self) -> int:
+        """How many elements."""
+        return self.numel()
+
+    def ndimension(self) -> int:
+        """How many axes."""
+        return self.ndim
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements further in memory the next one along each axis, or along `dim`, is."""
+        steps = tuple(step // self.itemsize for step in self.array.strides)
+        return steps if dim is None else steps[dim]
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:  # noqa: ARG002
+        """True where the elements lie in row-major order without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        """True for the four float types."""
+        return bool(dtypes.is_float(self.array.dtype))
+
+    @property
+    def is_cpu(self) -> Any:
+        """True where the elements are on the CPU."""
+        return devices.device_of(self.array) == "cpu"
+
+    def get_device(self) -> Any:
+        """The number of the GPU, -1 for the CPU."""
+        index = devices.device_of(self.array).index
+        return -1 if index is None else index
+
+    def is_signed(self) -> Any:
+        """True for types that hold negative numbers."""
+        return self.array.dtype.kind not in "ub"
+
+    def is_complex(self) -> Any:
+        """False: there are no complex types."""
+        return False
+
+    def is_same_size(self, other: Any) -> Any:
+        """True where `other` has the same shape."""
+        return self.shape == other.shape
+
+    def pin_memory(self) -> TensorT:
+        """x itself: memory is not pinned."""
+        return self  # type: ignore[return-value]
+
+    def equal(self, other: Any) -> bool:
+        """True where `other` has the same shape and the same elements."""
+        return bool(self.shape == other.shape and (self == other).all())
+
+    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+        """True where every |x - other| <= atol + rtol * |other|."""
+        close: Any = self.isclose(other, rtol, atol, equal_nan)
+        return bool(close.all())
+
+    def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorT:
+        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close to itself alone."""
+        with autograd.no_grad():
+            x: Any = self.to(dtypes.float64)
+            y = other.to(dtypes.float64)
+            difference = abs(x - y)
+            close = (x == y) | ((difference < math.inf) & (difference <= abs(y) * rtol + atol))
+            return close | ((x != x) & (y != y)) if equal_nan else close
+
+    def __contains__(self, value: Any) -> bool:
+        """value in x: whether an element equals it."""
+        found: Any = (self == value).any()
+        return bool(found)
+
+    # Conversions
+
+    def type(self, dtype: Any = None) -> Any:
+        """x in another type; without one, the name of x's."""
+        return str(self.array.dtype) if dtype is None else self.to(dtype)
+
+    def type_as(self, other: Any) -> TensorT:
+        """x in the type of `other`."""
+        return self.to(other.dtype)
+
+    def clone(self, *, memory_format: Any = None) -> TensorT:  # noqa: ARG002
+        """The same values in memory of their own, channels-last if self is; gradients pass through."""
+        return elementwise.Copy.apply(self, order="K")
+
+    def contiguous(self, memory_format: Any = None) -> Any:
+        """Self, or a copy in row-major order; with memory_format=channels_last with the channels of images last."""
+        if memory_format == dtypes.channels_last and self.ndim == 4:
+            rows: Any = self.permute(0, 2, 3, 1)
+            return rows.contiguous().permute(0, 3, 1, 2)
+        if memory_format == dtypes.preserve_format or self.array.flags.c_contiguous:
+            return self
+        return elementwise.Copy.apply(self, order="C")
+
+    def float(self, memory_format: Any = None) -> TensorT:
+        """As float32."""
+        return self.to(dtypes.float32, memory_format=memory_format)
+
+    def double(self, memory_format: Any = None) -> TensorT:
+        """As float64."""
+        return self.to(dtypes.float64, memory_format=memory_format)
+
+    def half(self, memory_format: Any = None) -> TensorT:
+        """As float16."""
+        return self.to(dtypes.float16, memory_format=memory_format)
+
+    def bfloat16(self, memory_format: Any = None) -> TensorT:
+        """As bfloat16."""
+        return self.to(dtypes.bfloat16, memory_format=memory_format)
+
+    def long(self, memory_format: Any = None) -> TensorT:
+        """As int64."""
+        return self.to(dtypes.int64, memory_format=memory_format)
+
+    def int(self, memory_format: Any = None) -> TensorT:
+        """As int32."""
+        return self.to(dtypes.int32, memory_format=memory_format)
+
+    def short(self, memory_format: Any = None) -> TensorT:
+        """As int16."""
+        return self.to(dtypes.int16, memory_format=memory_format)
+
+    def byte(self, memory_format: Any = None) -> TensorT:
+        """As uint8."""
+        return self.to(dtypes.uint8, memory_format=memory_format)
+
+    def bool(self, memory_format: Any = None) -> TensorT:
+        """As bool: whether each element is not 0."""
+        return self.to(dtypes.bool, memory_format=memory_format)
+
+    # Of the same kind
+
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
+        """A Tensor with a copy of `data`, of x's type and on its device unless told otherwise."""
+        kind = self.array.dtype if dtype is None else dtypes.check(dtype)
+        array = np.array(data.cpu().array if hasattr(data, "from_array") else data, kind)
+        return self._new(array, device, requires_grad)
+
+    def new_full(
+        self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
+    ) -> TensorT:
+        """`size` elements of `fill_value`, of x's type and on its device unless told otherwise."""
+        kind = self.array.dtype if dtype is None else dtypes.check(dtype)
+        return self._new(np.full(sizes_of("new_full", (size,)), fill_value, kind), device, requires_grad)
+
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
+        """`size` zeros, of x's type and on its device unless told otherwise."""
+        return self.new_full(sizes_of("new_zeros", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
+        """`size` ones, of x's type and on its device unless told otherwise."""
+        return self.new_full(sizes_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
+        """`size` elements, of x's type and on its device unless told otherwise; here they are zeros."""
+        return self.new_full(sizes_of("new_empty", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def _new(self, array: Any, device: Any, requires_grad: Any) -> TensorT:
+        place = devices.device_of(self.array) if device is None else device
+        made: Any = self.from_array(devices.to_device(select.as_array(array), place))
+        return made.requires_grad_(requires_grad)
+
+    # Gradients
+
+    def detach_(self) -> TensorT:
+        """Leave the graph: x is a leaf from here on, and does not require grad."""
+        if getattr(self, "view_of", None) is not None:
+            raise RuntimeError("detach_: x is a view; expected a tensor of its own memory; use x.detach()")
+        self.creator, self.requires_grad, self.output_index = None, False, 0
+        return self  # type: ignore[return-value]
+
+    def register_hook(self, hook: Any) -> hooks.RemovableHandle:
+        """Call hook(gradient) when backward has x's gradient; what it returns, if anything, takes its place."""
+        return hooks.register(self, hook)

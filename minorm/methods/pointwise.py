@@ -1,0 +1,336 @@
+"""Functions of each element; arithmetic, comparisons and logic by name. Arguments are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Generic
+
+from minorm import devices, dtypes
+from minorm.methods.kinds import Kinds
+from minorm.operators import as_float
+from minorm.ops import activation, elementary, elementwise, stepwise
+from minorm.ops.operands import axis_of, operands
+from minorm.ops.special import Erf, Remainder
+from minorm.reductions import Reductions
+from minorm.shapes import TensorT
+
+
+class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
+    """What computes each element from those at its place."""
+
+    __slots__ = ()
+
+    # Arithmetic
+
+    def add(self, other: Any, *, alpha: float = 1) -> TensorT:
+        """x + alpha * other"""
+        return self + (other if alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: float = 1) -> TensorT:
+        """x - alpha * other"""
+        return self - (other if alpha == 1 else other * alpha)
+
+    def mul(self, other: Any) -> TensorT:
+        """x * other"""
+        return self * other
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
+        """x / other; rounding_mode "floor" rounds it down, "trunc" towards 0."""
+        if rounding_mode not in (None, "floor", "trunc"):
+            raise ValueError(f"div: rounding_mode is {rounding_mode!r}; expected None, 'floor' or 'trunc'")
+        if rounding_mode is None:
+            return self / other
+        if rounding_mode == "floor":
+            return self // other
+        a, b = operands("div", self, other)
+        return (a / b).trunc() if dtypes.is_float(a.dtype) else stepwise.Quotient.apply(a, b)
+
+    def remainder(self, other: Any) -> TensorT:
+        """x - floor(x / other) * other, of the sign of other."""
+        return self % other
+
+    def floor_divide(self, other: Any) -> TensorT:
+        """x / other, rounded down."""
+        return self // other
+
+    def neg(self) -> TensorT:
+        """-x"""
+        return -self
+
+    absolute = Reductions.abs
+    multiply, subtract, divide, true_divide, negative = mul, sub, div, div, neg
+
+    def positive(self) -> TensorT:
+        """x itself."""
+        return self  # type: ignore[return-value]
+
+    def fmod(self, other: Any) -> TensorT:
+        """x - trunc(x / other) * other, of the sign of x."""
+        return Remainder.apply(*operands("fmod", self, other), truncated=True)
+
+    def square(self) -> TensorT:
+        """x * x; of bools, integers."""
+        x: Any = self
+        x = x.long() if x.dtype == dtypes.bool else x
+        return x * x
+
+    def reciprocal(self) -> TensorT:
+        """1 / x"""
+        return 1 / as_float(self)
+
+    def rsqrt(self) -> TensorT:
+        """1 / sqrt(x)"""
+        return 1 / as_float(self).sqrt()
+
+    def clamp_min(self, min: Any) -> TensorT:
+        """Elements below `min` become min."""
+        return self.clip(min=min)
+
+    def clamp_max(self, max: Any) -> TensorT:
+        """Elements above `max` become max."""
+        return self.clip(max=max)
+
+    def lerp(self, end: Any, weight: Any) -> TensorT:
+        """x + weight * (end - x)"""
+        return self + (end - self) * weight
+
+    def addcmul(self, tensor1: Any, tensor2: Any, *, value: float = 1) -> TensorT:
+        """x + value * tensor1 * tensor2"""
+        return self + tensor1 * tensor2 * value
+
+    def addcdiv(self, tensor1: Any, tensor2: Any, *, value: float = 1) -> TensorT:
+        """x + value * tensor1 / tensor2"""
+        return self + tensor1 / tensor2 * value
+
+    def maximum(self, other: Any) -> TensorT:
+        """The larger of each pair; NaN if either is."""
+        return elementwise.Maximum.apply(*operands("maximum", self, other))
+
+    def minimum(self, other: Any) -> TensorT:
+        """The smaller of each pair; NaN if either is."""
+        return elementwise.Minimum.apply(*operands("minimum", self, other))
+
+    # Functions of one number
+
+    def tan(self) -> TensorT:
+        """The tangent of x in radians."""
+        x = as_float(self)
+        return x.sin() / x.cos()
+
+    def atan(self) -> TensorT:
+        """The angle in radians whose tangent is x."""
+        return elementary.Atan.apply(as_float(self))
+
+    arctan = atan
+
+    def log1p(self) -> TensorT:
+        """log(1 + x), exact for small x too."""
+        return elementary.Log1p.apply(as_float(self))
+
+    def expm1(self) -> TensorT:
+        """e^x - 1, exact for small x too."""
+        return elementary.Expm1.apply(as_float(self))
+
+    def erf(self) -> TensorT:
+        """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
+        return Erf.apply(as_float(self))
+
+    def tanh(self) -> TensorT:
+        """The hyperbolic tangent."""
+        return activation.Tanh.apply(as_float(self))
+
+    def sigmoid(self) -> TensorT:
+        """1 / (1 + e^-x), without overflow."""
+        return activation.Sigmoid.apply(as_float(self))
+
+    def relu(self) -> TensorT:
+        """max(x, 0); the slope at 0 is 0, NaN stays NaN."""
+        if not dtypes.is_float(self.array.dtype):
+            return self.clip(0)
+        return activation.Relu.apply(self)
+
+    def softmax(self, dim: int, dtype: Any = None) -> TensorT:
+        """exp(x) / sum exp(x), the sum along `dim`; x is cast to `dtype` before."""
+        return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
+
+    def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
+        """x - log sum exp(x), the sum along `dim`; x is cast to `dtype` before."""
+        return activation.LogSoftmax.apply(_cast(self, dtype), axis=_axis("log_softmax", dim, self))
+
+    def log2(self) -> TensorT:
+        """The logarithm to the base 2."""
+        return as_float(self).log() / math.log(2)
+
+    def log10(self) -> TensorT:
+        """The logarithm to the base 10."""
+        return as_float(self).log() / math.log(10)
+
+    def exp2(self) -> TensorT:
+        """2^x."""
+        return 2 ** as_float(self)
+
+    def erfc(self) -> TensorT:
+        """1 - erf(x)"""
+        return 1 - Erf.apply(as_float(self))
+
+    def sinh(self) -> TensorT:
+        """The hyperbolic sine: (e^x - e^-x) / 2, by way of expm1, exact for small x too."""
+        x = as_float(self)
+        return (elementary.Expm1.apply(x) - elementary.Expm1.apply(-x)) / 2
+
+    def cosh(self) -> TensorT:
+        """The hyperbolic cosine: (e^x + e^-x) / 2"""
+        x = as_float(self)
+        return (x.exp() + (-x).exp()) / 2
+
+    # Steps
+
+    def floor(self) -> TensorT:
+        """The next integer below."""
+        return _rounded(self, "floor")
+
+    def ceil(self) -> TensorT:
+        """The next integer above."""
+        return _rounded(self, "ceil")
+
+    def trunc(self) -> TensorT:
+        """The next integer towards 0."""
+        return _rounded(self, "trunc")
+
+    def round(self, *, decimals: int = 0) -> TensorT:
+        """The nearest integer, of two the even one; with `decimals` the nearest number of so many digits."""
+        if decimals == 0:
+            return _rounded(self, "rint")
+        scale = 10.0 ** abs(decimals)
+        if decimals < 0:
+            return _rounded(self / scale, "rint") * scale
+        return _rounded(self * scale, "rint") / scale
+
+    def sign(self) -> TensorT:
+        """1 above 0, -1 below, 0 at 0 and at NaN."""
+        if not dtypes.is_float(self.array.dtype):
+            return self.clone() if self.array.dtype == dtypes.bool else stepwise.Stepwise.apply(self, step="sign")
+        x: Any = stepwise.Rounded.apply(self, step="sign")
+        return elementwise.Where.apply(x.isnan(), x.from_array(x.array.dtype.type(0)), x)
+
+    def isnan(self) -> TensorT:
+        """True where x is not a number."""
+        return stepwise.Stepwise.apply(self, step="isnan")
+
+    def isinf(self) -> TensorT:
+        """True where x is infinite."""
+        return stepwise.Stepwise.apply(self, step="isinf")
+
+    def isfinite(self) -> TensorT:
+        """True where x is a number and finite."""
+        outside: Any = self.isnan()
+        return (outside | self.isinf()).logical_not()
+
+    def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorT:
+        """x with other numbers for NaN and the infinities; None stands for the largest number of x's type."""
+        x: Any = self
+        if not dtypes.is_float(x.dtype):
+            return x
+        largest = float(dtypes.largest(x.dtype))
+        x = x.masked_fill(x.isnan(), nan)
+        x = x.masked_fill(x == float("inf"), largest if posinf is None else posinf)
+        return x.masked_fill(x == float("-inf"), -largest if neginf is None else neginf)
+
+    # Comparisons and logic
+
+    def eq(self, other: Any) -> TensorT:
+        """x == other, element by element."""
+        return self == other
+
+    def ne(self, other: Any) -> TensorT:
+        """x != other, element by element."""
+        return self != other
+
+    def lt(self, other: Any) -> TensorT:
+        """x < other, element by element."""
+        return self < other
+
+    def le(self, other: Any) -> TensorT:
+        """x <= other, element by element."""
+        return self <= other
+
+    def gt(self, other: Any) -> TensorT:
+        """x > other, element by element."""
+        return self > other
+
+    def ge(self, other: Any) -> TensorT:
+        """x >= other, element by element."""
+        return self >= other
+
+    greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+
+    def bitwise_not(self) -> TensorT:
+        """~x of bools or integers, bit by bit."""
+        return ~self
+
+    def bitwise_and(self, other: Any) -> TensorT:
+        """x & other of bools or integers, bit by bit."""
+        return self & other
+
+    def bitwise_or(self, other: Any) -> TensorT:
+        """x | other of bools or integers, bit by bit."""
+        return self | other
+
+    def bitwise_xor(self, other: Any) -> TensorT:
+        """x ^ other of bools or integers, bit by bit."""
+        return self ^ other
+
+    def logical_not(self) -> TensorT:
+        """True where x is 0."""
+        if self.array.dtype == dtypes.bool:
+            return stepwise.Stepwise.apply(self, step="logical_not")
+        return self == 0
+
+    def logical_and(self, other: Any) -> TensorT:
+        """True where neither is 0."""
+        return _true(self) & _true(other)
+
+    def logical_or(self, other: Any) -> TensorT:
+        """True where one is not 0."""
+        return _true(self) | _true(other)
+
+    def logical_xor(self, other: Any) -> TensorT:
+        """True where one is 0 and the other is not."""
+        return _true(self) ^ _true(other)
+
+    def masked_fill(self, mask: Any, value: Any) -> TensorT:
+        """`value`, a number or a Tensor without axes, where the mask is True, and x elsewhere."""
+        filled: Any = value
+        if not hasattr(value, "from_array"):
+            if value != value and not dtypes.is_float(self.array.dtype):
+                raise TypeError(
+                    f"masked_fill: value is {value}, x is {self.array.dtype}; expected a number of x's type"
+                )
+            filled = self.from_array(devices.scalar(value, self.array.dtype, self.array))
+        if getattr(mask, "dtype", None) != dtypes.bool:
+            raise TypeError(f"masked_fill: mask is {getattr(mask, 'dtype', type(mask).__name__)}; expected bool")
+        if filled.ndim:
+            raise ValueError(f"masked_fill: value has shape {filled.shape}; expected a number or a 0-d tensor")
+        if dtypes.is_float(filled.dtype) > dtypes.is_float(self.array.dtype):
+            raise TypeError(f"masked_fill: value is {filled.dtype}, x is {self.array.dtype}; expected x's type")
+        return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
+
+    def where(self, condition: Any, other: Any) -> TensorT:
+        """The elements of x where the condition holds, `other` elsewhere."""
+        return elementwise.Where.apply(condition, *operands("where", self, other))
+
+
+def _true(x: Any) -> Any:
+    return x if getattr(x, "dtype", None) == dtypes.bool else x != 0
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return as_float(x) if dtype is None else x.to(dtype)
+
+
+def _axis(operation: str, dim: int, x: Any) -> int:
+    return -1 if x.ndim == 0 and dim in (0, -1) else axis_of(operation, dim, x)
+
+
+def _rounded(x: Any, step: str) -> Any:
+    return stepwise.Rounded.apply(x, step=step) if dtypes.is_float(x.dtype) else x

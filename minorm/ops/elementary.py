@@ -1,0 +1,42 @@
+"""Functions of one number that NumPy has under its own name, each with its slope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.autograd import Function
+
+
+class Atan(Function):
+    """The angle in radians, between -pi/2 and pi/2, whose tangent is x."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.arctan(x)
+
+    def backward(self, dy: Any) -> Any:
+        return dy / (self.x * self.x + dy.dtype.type(1))
+
+
+class Log1p(Function):
+    """log(1 + x), exact for small x too."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.log1p(x)
+
+    def backward(self, dy: Any) -> Any:
+        return dy / (self.x + dy.dtype.type(1))
+
+
+class Expm1(Function):
+    """e^x - 1, exact for small x too."""
+
+    def forward(self, x: Any) -> Any:
+        self.y = np.expm1(x)
+        return self.y
+
+    def backward(self, dy: Any) -> Any:
+        return dy * (self.y + dy.dtype.type(1))

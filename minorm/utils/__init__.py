@@ -1,0 +1,5 @@
+"""PyTorch's place for data: `minorm.utils.data` is `minorm.data`."""
+
+from minorm.utils import data
+
+__all__ = ["data"]
