@@ -77,7 +77,7 @@ static INLINE void NAME(apply_runs)(const minorm_data *of_x, const minorm_data *
         STORED *y = (STORED *)of_y->items + at;
         const NAME(apply_task) task = {
             (const STORED *)of_x->items + at, s ? s + param : NULL, b ? b + param : NULL, k, d, r,
-            run_s ? r * run_s[param] : r, run_b ? run_b[param] : (REAL)-0.0, nt, of->next};
+            run_s ? r * run_s[param] : r, run_b ? run_b[param] : (REAL)-0.0, nt && of->next, of->next};
         if (nt) NAME(ask_for_edges)(y, of);
         NAME(run)(NAME(y_of), &task, y, of->n, nt, !nt);
     }
@@ -194,7 +194,8 @@ static INLINE void NAME(grad_runs)(const minorm_data *of_dy, const minorm_data *
         STORED *dx = (STORED *)of_dx->items + at;
         const NAME(grad_task) task = {
             (const STORED *)of_dy->items + at, (const STORED *)of_x->items + at, s ? s + param : NULL,
-            ds ? ds + to : NULL, ds ? db + to : NULL, k, d, r, run_s ? r * run_s[param] : r, p, q, nt, of->next};
+            ds ? ds + to : NULL, ds ? db + to : NULL, k, d, r, run_s ? r * run_s[param] : r, p, q, nt && of->next,
+            of->next};
         if (nt) NAME(ask_for_edges)(dx, of);
         NAME(run)(NAME(dx_of), &task, dx, of->n, nt, !nt && !ds);
     }

@@ -60,7 +60,7 @@ cdef inline void apply_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef const Work* w = <const Work*>task
     cdef Py_ssize_t part = in_memory_order(&w.plan, index, w.plan.beside)
     if w.plan.strategy != COLUMNS:
-        part_apply(w, part // w.plan.parts, part % w.plan.parts, 0)
+        part_apply(w, part // w.plan.parts, part % w.plan.parts)
     elif w.plan.single:
         part_of_apply(<const float*>NULL, w, part)
     else:

@@ -34,7 +34,6 @@ cdef enum:
     LONG_STREAM_BLOCK = 400_000  # and of long ones, if that leaves
     STREAM_JOBS = 64             # so many jobs
     LONG_JOB = 16_000_000        # elements of a job that keep a thread too long from answering Ctrl-C
-    NEAR = 1 << 17               # bytes of a row, at most, of which a processor's own cache holds a few
     # Short rows that go together
     TOGETHER = 2048    # elements, about
     STREAMED_TOGETHER = 1024     # the same where results go around the cache, of x, or of x and dy

@@ -12,7 +12,7 @@ from minorm_ext.norm.statistics cimport (
     Rows, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
     rows_statistics, store_rows_statistics, store_statistics, take_rows,
 )
-from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at, to_next
+from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at
 from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, view_at
@@ -87,7 +87,7 @@ cdef inline void rows_forward(const Work* w, Py_ssize_t block) noexcept nogil:
             row_statistics(w, row)
         if w.apply:
             for part in range(w.plan.parts):
-                part_apply(w, row, part, to_next(w, row, member))
+                part_apply(w, row, part)
 
 
 cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
@@ -104,7 +104,7 @@ cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
             row_sums(w, row)
         if w.dx.items != NULL or ds != NULL:
             for part in range(w.plan.parts):
-                part_input(w, row, part, ds, to_next(w, row, member))
+                part_input(w, row, part, ds)
 
 
 # One phase.
@@ -128,7 +128,7 @@ cdef inline void rows_input(const Work* w, Py_ssize_t job) noexcept nogil:
     cdef Py_ssize_t block = job // w.plan.parts
     cdef Py_ssize_t member
     for member in range(first_member(w, block), last_member(w, block)):
-        part_input(w, row_of(w, block, member), job % w.plan.parts, block_param_grads_of(w, block), 0)
+        part_input(w, row_of(w, block, member), job % w.plan.parts, block_param_grads_of(w, block))
 
 
 # What blocks collect, where rows have a parameter for each element: ds and db.

@@ -7,20 +7,12 @@
 #     NT_VECTORS   narrow rows that fill lines, with parameters in registers: every vector is sent
 #     NT_GATHERED  other narrow rows: into scratch memory in the innermost cache, from where whole lines are sent
 
-from minorm_ext.norm.nest cimport row_data
-from minorm_ext.norm.plan cimport NEAR, NT_GATHERED
+from minorm_ext.norm.plan cimport NT_GATHERED
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport (
     Data, NtWriter, close_writer, open_writer, place_of_writer, send, size_of, unstage, view_at,
 )
-
-
-cdef inline Py_ssize_t to_next(const Work* w, Py_ssize_t row, Py_ssize_t member) noexcept nogil:
-    """How far on the next long row of a group lies, where a processor's own cache holds it beside this one. Else 0."""
-    if not w.plan.large or member + 1 == w.plan.members or w.plan.columns * size_of(w.x.type) > NEAR:
-        return 0
-    return row_data(&w.plan.nest, row + w.plan.member_step) - row_data(&w.plan.nest, row)
 
 
 cdef struct Results:  # of the short rows of a block
