@@ -56,20 +56,23 @@ def carry(
             errors.append(error)
         finally:
             meeting.leave(group.rank)
+            finished.append(place)
+            ended.release()
 
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(groups))]
-    for thread in threads:
-        thread.start()
+    # Not joined: a join that Ctrl-C interrupts takes its thread for one that has ended (CPython 3.11).
+    ended, finished = threading.Semaphore(0), list[int]()
+    for place in range(len(groups)):
+        threading.Thread(target=run, args=(place,), daemon=True).start()
     meeting.begin()
     try:
-        for thread in threads:
-            thread.join()
+        while len(finished) < len(groups):
+            ended.acquire()
     except KeyboardInterrupt as stop:
         errors.append(stop)
         meeting.stop(KeyboardInterrupt())
         end = time.monotonic() + GRACE
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        while len(finished) < len(groups) and ended.acquire(timeout=max(0.0, end - time.monotonic())):
+            pass
     for error in sorted(errors, key=_weight):
         raise error
     return results
