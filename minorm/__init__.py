@@ -271,7 +271,19 @@ if TYPE_CHECKING:
     from minorm.functional.einsum import einsum
 
 _LATER = {"einsum": "functional.einsum"}  # names of modules that `import minorm` does without
-_MODULES = {"autograd", "backends", "cuda", "data", "distributed", "functional", "nn", "onnx", "optim", "training", "utils"}
+_MODULES = {
+    "autograd",
+    "backends",
+    "cuda",
+    "data",
+    "distributed",
+    "functional",
+    "nn",
+    "onnx",
+    "optim",
+    "training",
+    "utils",
+}
 
 
 def __getattr__(name: str) -> Any:

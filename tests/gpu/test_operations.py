@@ -15,14 +15,18 @@ import numpy as np
 import pytest
 
 import minorm as mn
+import minorm.functional as F
 from minorm import ops
 from minorm.autograd import Function
+from minorm.equation import Equation
 from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.ops import activation, reduction, response, scatter, special, stepwise
+from minorm.ops.crossing import Crossing
 from minorm.ops.shape import Unbind
+from minorm.ops.sync_normalization import NormalizeAcross
 
 
 def _table() -> Any:
@@ -49,6 +53,13 @@ def _in_place(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
     turned /= 2
     x.clamp_(-1.5, 1.5).add_(y, alpha=2)
     return x + row + turned.T
+
+
+class Alone:
+    """A group of one rank, which is told the sums of all."""
+
+    def all_reduce(self, array: Any, combine: Any, label: str) -> Any:  # noqa: ARG002
+        return array
 
 
 def _by_position(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
@@ -142,6 +153,16 @@ OPERATIONS: dict[str, Case] = {
     "quantize": (
         lambda a: dequantize(quantize(a, step(a), dtype=mn.int8), step(a)) + dequantize(
             quantize(a, step(a).expand(5) * 1, axis=1), step(a).expand(5) * 1), ((4, 5),)
+    ),
+    "atan, log1p, expm1": (lambda a: a.atan() + (a * a).log1p() * a.expm1(), ((4, 5),)),
+    "sign": (lambda a: a * a.sign(), ((4, 5),)),
+    "cumprod": (lambda a: a.cumprod(1), ((4, 5),)),
+    "log of probabilities": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), ((4, 5), (4, 5))),
+    "ctc": (lambda a: F.ctc_loss(a.log_softmax(2), mn.tensor([[1, 2], [2, 2]]), [6, 5], [2, 1]), ((6, 2, 4),)),
+    "crossing": (lambda a: Crossing.apply(a, told=lambda gradients: gradients) * 2, ((4, 5),)),
+    "normalize across ranks": (
+        lambda a, s, b: NormalizeAcross.apply(a, s, b, axes=(0, 2), param=(1,), equation=Equation(1e-5), group=Alone()),
+        ((4, 3, 5), (3,), (3,)),
     ),
     "rnn": (lambda x, w, r: recurrent.rnn(x, None, w, r, direction="reverse")[0], ((3, 2, 4), (1, 5, 4), (1, 5, 5))),
     "gru": (lambda x, w, r, b: recurrent.gru(x, None, w, r, b)[0], ((3, 2, 4), (1, 15, 4), (1, 15, 5), (1, 30))),

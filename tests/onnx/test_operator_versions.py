@@ -99,6 +99,7 @@ ERF = np.vectorize(math.erf)
 for name, operand, result in (
     ("Neg", X, -X), ("Abs", X, abs(X)), ("Exp", X, np.exp(X)), ("Log", POSITIVE, np.log(POSITIVE)),
     ("Sqrt", POSITIVE, np.sqrt(POSITIVE)), ("Sin", X, np.sin(X)), ("Cos", X, np.cos(X)), ("Tan", X / 4, np.tan(X / 4)),
+    ("Atan", X, np.arctan(X)),
     ("Reciprocal", POSITIVE, 1 / POSITIVE), ("Erf", X, ERF(X)), ("Sigmoid", X, 1 / (1 + np.exp(-X))),
     ("Tanh", X, np.tanh(X)), ("Relu", X, np.maximum(X, 0)), ("Softplus", X, np.log1p(np.exp(X))),
     ("Softsign", X, X / (1 + abs(X))), ("Mish", X, X * np.tanh(np.log1p(np.exp(X)))),
