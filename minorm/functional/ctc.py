@@ -54,7 +54,7 @@ def ctc_loss(
     texts = _texts(to_device(targets.array, "cpu"), lengths)
     if texts.size and (texts.min() < 0 or texts.max() >= x.shape[2]):
         raise ValueError(f"{name}: targets hold {texts.min()} to {texts.max()}; expected classes 0 to {x.shape[2] - 1}")
-    loss = CTC.apply(x, Tensor(texts), steps=steps, lengths=lengths, blank=blank, zero_infinity=bool(zero_infinity))
+    loss = CTC.apply(x, texts=texts, steps=steps, lengths=lengths, blank=blank, zero_infinity=bool(zero_infinity))
     if reduction == "mean":
         return (loss / Tensor(np.maximum(lengths, 1).astype(x.dtype)).to(x.device)).mean()
     if reduction == "sum":

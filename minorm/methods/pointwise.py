@@ -210,8 +210,8 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         """1 above 0, -1 below, 0 at 0 and at NaN."""
         if not dtypes.is_float(self.array.dtype):
             return self.clone() if self.array.dtype == dtypes.bool else stepwise.Stepwise.apply(self, step="sign")
-        x: Any = stepwise.Rounded.apply(self, step="sign")
-        return elementwise.Where.apply(x.isnan(), x.from_array(x.array.dtype.type(0)), x)
+        zero, x = operands("sign", 0, stepwise.Rounded.apply(self, step="sign"))
+        return elementwise.Where.apply(x.isnan(), zero, x)
 
     def isnan(self) -> TensorT:
         """True where x is not a number."""

@@ -17,16 +17,16 @@ from minorm.devices import device_of, to_device
 class CTC(Function):
     """-log P(text) for each example: x (steps, batch, classes) of log-probabilities, texts (batch, longest) of classes.
 
-    The lengths are NumPy arrays. Computed on the CPU, in float64 or float32, all examples of a batch at once.
+    Texts and lengths are NumPy arrays. Computed on the CPU, in float64 or float32, all examples of a batch at once.
     """
 
-    def forward(self, x, texts, *, steps, lengths, blank, zero_infinity):
+    def forward(self, x, *, texts, steps, lengths, blank, zero_infinity):
         self.device, self.dtype = device_of(x), x.dtype
         self.x = x
         log = to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
         batch, longest = texts.shape
         self.places = np.full((batch, 2 * longest + 1), blank)
-        self.places[:, 1::2] = np.where(np.arange(longest) < lengths[:, None], to_device(texts, "cpu"), blank)
+        self.places[:, 1::2] = np.where(np.arange(longest) < lengths[:, None], texts, blank)
         self.steps, self.lengths = steps, lengths
         self.skips = np.zeros(self.places.shape, bool)
         self.skips[:, 2:] = (self.places[:, 2:] != blank) & (self.places[:, 2:] != self.places[:, :-2])
@@ -60,7 +60,7 @@ class CTC(Function):
         running = (time < self.steps)[..., None] & ~self.zeroed[:, None]
         with np.errstate(invalid="ignore"):
             dx = np.where(running, (np.exp(log) - share) * to_device(dy, "cpu")[:, None], 0)
-        return to_device(dx.astype(self.dtype), self.device), None
+        return to_device(dx.astype(self.dtype), self.device)
 
     @staticmethod
     def _walk(seen, skips):

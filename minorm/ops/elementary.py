@@ -1,4 +1,4 @@
-"""Functions of one number that NumPy has under its own name, each with its slope."""
+"""Functions of one number, each with its slope."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 
 
 class Atan(Function):
@@ -25,7 +26,7 @@ class Log1p(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.log1p(x)
+        return backend(x).elementwise.log1p(x)
 
     def backward(self, dy: Any) -> Any:
         return dy / (self.x + dy.dtype.type(1))
@@ -35,7 +36,7 @@ class Expm1(Function):
     """e^x - 1, exact for small x too."""
 
     def forward(self, x: Any) -> Any:
-        self.y = np.expm1(x)
+        self.y = backend(x).elementwise.expm1(x)
         return self.y
 
     def backward(self, dy: Any) -> Any:

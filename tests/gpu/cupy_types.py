@@ -26,6 +26,7 @@ UFUNCS = {
     "bitwise_xor": "??->? nn->n",
     "ceil": "?->? " + NUMBER,
     "copysign": FLOATS,
+    "arctan": FLOAT,
     "cos": FLOAT,
     "cosh": FLOAT,
     "equal": COMPARISON,
