@@ -3,7 +3,8 @@
 Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
 kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
 `unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
-`backend=` takes an object with the functions of minorm/kernels/protocol.py.
+`backend=` takes an object with the functions of minorm/kernels/protocol.py. All but Normalization and LocalResponseNorm
+are called as layer(x), or as layer(x, mask): True where an element counts (see `F.batch_norm`).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class RunningNorm(Affine):
             if buffer is not None:
                 buffer.fill_(value)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x with its channels on axis 1 -> y of the same shape"""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x with its channels on axis 1, and which of it counts -> y of the same shape"""
         self._check(x)
         return self.normalize(
             x,
@@ -109,6 +110,7 @@ class RunningNorm(Affine):
             unbiased_running_var=self.unbiased_running_var,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
+            mask=mask,
         )
 
     def _from_batch(self) -> bool:
