@@ -54,7 +54,7 @@ class Statistics:
     @classmethod
     def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np, count: Array | None = None) -> Statistics:
         """Put four vectors together."""
-        return cls(xp.stack([k, d, var, rstd]).astype(xp.float64, copy=False), count)
+        return cls(xp.stack([k, d, var, rstd]).astype(np.float64, copy=False), count)
 
     @property
     def k(self) -> Array:

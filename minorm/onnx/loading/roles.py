@@ -3,7 +3,8 @@
 A Parameter is every float tensor of the file that is a weight (`weights.py` says which are) and through which gradient
 can reach an output, whatever lies between. The latter is found by walking backwards from the outputs through all inputs
 that have a gradient. Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself
-holds, and what minorm's own files call so. Everything else (shapes, indices, bounds, scales of a Resize, numbers that exporters wrote) is a constant.
+holds, and what minorm's own files call so. Everything else (shapes, indices, bounds, scales of a Resize, numbers that
+exporters wrote) is a constant.
 
 Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
 that share scale and bias too are one layer, called twice; others get statistics of their own.
