@@ -73,7 +73,7 @@ def _standardize(
 
 def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float | None, batches: Value | None) -> None:
     """Blend a statistic in where any element was seen."""
-    old = g.current(running)
+    old = g.add("Identity", running)  # as it is now: a node that reads the buffer itself later reads its new value
     shape = running.known_shape
     blend(g, running, reshape(g, batch, shape), momentum, batches)
     g.update(running, g.add("Where", reshape(g, seen, shape), g.current(running), old, dtype=old.dtype))
@@ -81,7 +81,7 @@ def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float
 
 def _count(g: Graph, batches: Value, seen: Value) -> None:
     """batches + 1 if anything was seen."""
-    old = g.current(batches)
+    old = g.add("Identity", batches)
     any_seen = reduce(g, "ReduceMax", g.cast(seen, dtypes.float32), range(seen.ndim), keepdims=False)
     count_up(g, batches)
     g.update(batches, g.add("Where", g.cast(any_seen, dtypes.bool), g.current(batches), old, dtype=old.dtype))
