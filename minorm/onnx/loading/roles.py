@@ -76,8 +76,9 @@ def assign(
     fixed = set(updated)
     fixed |= {name for node in owners for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
     # So do those of a layer that ONNX has no operator for, which minorm wrote by a formula.
-    alone = {name for name in initializers if source.ours and name.rpartition(".")[2] in RUNNING}
-    alone -= {name for node in owners for name in _statistics(node)}
+    held = {name for node in owners for name in _statistics(node)}
+    named = [name for name in readers if source.ours and name.rpartition(".")[2] in RUNNING]
+    alone = {name for name in named if name in initializers and name not in held}
     fixed |= alone
     arrays = _floats(nodes, initializers, source)
     known = {name: array for name, array in arrays.items() if name in wanted and name not in fixed}
