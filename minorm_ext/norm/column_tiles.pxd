@@ -48,7 +48,7 @@ cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
     cdef uint8_t found
     cdef const uint8_t* mask
     cdef Py_ssize_t left = tile.rows
-    cdef Py_ssize_t row, i, j, start
+    cdef Py_ssize_t row, i, j, column, start
     if w.count == NULL:
         return
     for i in range(tile.rows):
@@ -64,11 +64,13 @@ cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
             continue
         for j in range(columns_of(&tile.strip, row)):
             if mask[j] & sought[j]:
-                i = j % tile.columns // w.plan.fold
-                w.k[tile.row + i] = item(&w.x, start + j)
+                column = j % tile.columns
+                column -= column % w.plan.fold
+                w.k[tile.row + column // w.plan.fold] = item(&w.x, start + j)
                 left -= 1
-                for j in range(tile.strip.width):
-                    sought[j] &= j % tile.columns // w.plan.fold != i
+                while column < tile.strip.width:  # its other columns, in all the rows that are taken as one
+                    memset(sought + column, 0, w.plan.fold)
+                    column += tile.columns
         if left == 0:
             return
 
