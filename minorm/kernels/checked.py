@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minorm.kernels import select
+from minorm.kernels import cpu, select
 from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import NAMES
 from minorm.kernels.protocol import Running, Statistics
@@ -23,7 +23,7 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 def resolve_backend(x: Array, backend: Any, masked: bool = False) -> Any:
     """The functions that normalize x: those handed in, or our own for this kind of array; with `mask` if asked for."""
     norm = select.backend(x).norm if backend is None else CheckedBackend(backend)
-    return MaskedBackend(norm) if masked else norm
+    return MaskedBackend(norm) if masked and norm is not cpu.norm else norm
 
 
 class CheckedBackend:
