@@ -193,7 +193,8 @@ def instance_norm(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
     across = process_group is not None and _is_across(process_group)
-    seen, observe = None, None
+    seen: PooledStats | None = None
+    observe: Any = None
     if running is not None and across:
         check_unmasked("instance_norm", mask, process_group)
         seen = observe = PooledStats(running, x.array)

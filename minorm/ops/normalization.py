@@ -77,8 +77,8 @@ class Normalize(Function):
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
         x, layout = self.x, self.layout
         if x.size == 0:
-            gradients = [None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias)]
-            return (*gradients, None)[: len(self.needs)]
+            zeros = [None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias)]
+            return (*zeros, None)[: len(self.needs)]
         dx, ds, db = self.norm.backward(
             layout.nest,
             layout.data(same_order(dy, x)),

@@ -178,11 +178,13 @@ def lower_group_norm(
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
     groups = reshape(g, expand(g, mask, shape), split)
     y, _ = _standardize(g, reshape(g, data, split), groups, range(2, len(split)), eps)
-    factors = []
-    for p in (scale, shift):
-        each = None if p is None else (num_groups, int(p.known_shape[0]) // num_groups, *(1,) * (len(split) - 3))
-        factors.append(None if p is None else reshape(g, p, each))
-    y = _only(g, groups, affine(g, y, *factors))
+
+    def by_group(p: Value | None) -> Value | None:
+        if p is None:
+            return None
+        return reshape(g, p, (num_groups, int(p.known_shape[0]) // num_groups, *(1,) * (len(split) - 3)))
+
+    y = _only(g, groups, affine(g, y, by_group(scale), by_group(shift)))
     return g.cast(reshape(g, y, shape), x.dtype)
 
 
