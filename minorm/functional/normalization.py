@@ -182,7 +182,11 @@ def instance_norm(
     )
     across = process_group is not None and _is_across(process_group)
     seen = PooledStats(running, x.array) if running is not None and across else None
-    observe = None if running is None else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)
+    observe = (
+        None
+        if running is None
+        else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))
+    )
     y = Normalize.apply(
         x, weight, bias, axes=positions, param=param, equation=rule, observe=seen or observe, compute_dtype=computed,
         backend=backend,

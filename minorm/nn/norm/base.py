@@ -93,6 +93,11 @@ class RunningNorm(Affine):
             if buffer is not None:
                 buffer.fill_(value)
 
+    @property
+    def has_running_stats(self) -> bool:
+        """Does training change running statistics of this layer?"""
+        return self.running_mean is not None
+
     def forward(self, x: Tensor) -> Tensor:
         """x with its channels on axis 1 -> y of the same shape"""
         self._check(x)

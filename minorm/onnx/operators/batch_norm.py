@@ -128,7 +128,7 @@ class BatchNormalization(StatisticsLayer):
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()
         self.training = self.form = trains
-        self.owned = bool(node.statistics)
+        self.owned = self.has_running_stats = bool(node.statistics)
         self.updates = self.owned and node.updates
         self.statistics = how = node.described
         self.momentum: float | None = how.momentum if how else node["momentum"]
