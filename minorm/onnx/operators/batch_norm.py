@@ -57,6 +57,7 @@ class Call:
     compute_dtype: Any
     backend: Any  # computes the same, and so does a file
     process_group: Any  # a file is for one rank
+    variance: str | None  # the runtime has its own
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
