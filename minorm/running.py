@@ -10,7 +10,7 @@ The variance is the population's (divide by N); `unbiased=True` divides by N - 1
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
+    take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
 
 
 _mode = _Mode()
@@ -40,6 +41,21 @@ def no_stats_update() -> Iterator[None]:
 def is_updating() -> bool:
     """False inside `no_stats_update`."""
     return _mode.updating
+
+
+@contextmanager
+def redirected(take: Callable[..., bool]) -> Iterator[None]:
+    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples).
+
+    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
+    thread has its own.
+    """
+    before = _mode.take
+    _mode.take = take if before is None else lambda *update: take(*update) or before(*update)
+    try:
+        yield
+    finally:
+        _mode.take = before
 
 
 class RunningStats:
@@ -65,13 +81,16 @@ class RunningStats:
         self.batches = batches
         self.changed = False
 
-    def update(self, mean: Any, var: Any, count: int) -> None:
+    def update(self, mean: Any, var: Any, count: int, samples: int | None = None) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
+        samples: given where both are averages over so many samples, of statistics that each sample has of its own.
         An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
         before anything is written.
         """
         if count == 0 or not _mode.updating:
+            return
+        if _mode.take is not None and _mode.take(self, mean, var, count, samples):
             return
         if type(self.mean) is np.ndarray and not self._writable():
             raise ValueError(self._read_only())
@@ -118,6 +137,7 @@ class RunningStats:
         mean, var, batches = self.mean, self.var, self.batches
         return (
             _mode.updating
+            and _mode.take is None
             and self.momentum is not None
             and mean.dtype == var.dtype
             and mean.size == var.size == rows

@@ -85,6 +85,7 @@ LATER = {
         "CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
         "MultiMarginLoss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
+    "norm.accumulation": "accumulate_stats",
     "norm.response": "CrossMapLRN2d",
     "padding": (
         "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d "
@@ -139,6 +140,7 @@ if TYPE_CHECKING:
         TripletMarginLoss,
         TripletMarginWithDistanceLoss,
     )
+    from minorm.nn.norm.accumulation import accumulate_stats
     from minorm.nn.norm.response import CrossMapLRN2d
     from minorm.nn.padding import (
         CircularPad1d,

@@ -1,4 +1,4 @@
-"""Tools beside the layers: gradients within bounds, parameters as one vector, sequences of several lengths.
+"""Tools beside the layers: gradients within bounds, parameters as one vector, statistics of a model, sequences.
 
 `minorm.nn.utils.rnn` and `minorm.nn.utils.parametrizations` are imported by name.
 """
@@ -9,3 +9,4 @@ from minorm.nn.utils.gradients import (
     parameters_to_vector,
     vector_to_parameters,
 )
+from minorm.nn.utils.statistics import freeze_norm, precise_bn

@@ -57,6 +57,7 @@ class Call:
     compute_dtype: Any
     backend: Any  # computes the same, and so does a file
     process_group: Any  # a file is for one rank
+    variance: str | None  # the runtime has its own
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
@@ -128,7 +129,7 @@ class BatchNormalization(StatisticsLayer):
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()
         self.training = self.form = trains
-        self.owned = bool(node.statistics)
+        self.owned = self.has_running_stats = bool(node.statistics)
         self.updates = self.owned and node.updates
         self.statistics = how = node.described
         self.momentum: float | None = how.momentum if how else node["momentum"]

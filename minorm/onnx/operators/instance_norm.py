@@ -61,6 +61,7 @@ def write_6(
     compute_dtype: Any,
     backend: Any,
     process_group: Any,
+    variance: str | None,
 ) -> Value:
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
@@ -99,6 +100,7 @@ def write_running(
     compute_dtype: Any,
     backend: Any,
     process_group: Any,
+    variance: str | None,
 ) -> Value:
     if running_mean is None or running_var is None:
         raise Decline("there are no running statistics")

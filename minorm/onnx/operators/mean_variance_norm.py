@@ -22,7 +22,9 @@ from minorm.tensor import Tensor
 
 
 @writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
-def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+def write_9(
+    g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any, variance: str | None
+) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
         raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
     if product(x.known_shape[axis] for axis in axes) == 1:
@@ -31,7 +33,9 @@ def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: 
 
 
 @lowers(F.mean_variance_norm)
-def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any) -> Value:
+def lower(
+    g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any, variance: str | None
+) -> Value:
     y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)
     return g.cast(y, x.dtype)
 
