@@ -77,7 +77,7 @@ def _row(norm: Norm, measured: Measured, findings: list[Finding]) -> dict[str, A
         "gap": norm.gap(),
         "offset": None if offset is None else statistics.rms(offset),
         "offset_limit": None if offset is None else symptoms.offset_limit(norm, measured),
-        "digits_lost": symptoms.digits_lost(norm.what, mean, var, sets),
+        "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
         "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),
         "batch_error": symptoms.batch_error(norm, measured.batch_size),
         "channels": None if norm.weight is None else int(np.size(norm.weight)),

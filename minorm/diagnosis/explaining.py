@@ -22,7 +22,7 @@ class Words:
 FORMULA = "nn.utils.precise_bn(model, loader)"
 WORDS: Mapping[str, Words] = {
     "stale_statistics": Words(
-        "running statistics are {offset:.2f} off the data's, where {limit:.2f} is usual; channel {channel} is "
+        "running statistics are {offset:.2f} off the data's ({limit:.2f} is still usual); channel {channel} is "
         "{channel_offset:.2f} off",
         "evaluation normalizes with the running mean and variance, and those describe other data than the layer now "
         "sees: too few steps since they began, weights that moved on, other data, or a wrong momentum",

@@ -58,9 +58,9 @@ def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
     """The findings, the most severe first, in the order of the layers; the gap is None without running statistics."""
     gap = gap_of(measured) if any(norm.running for norm in measured.norms) else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
+    judged = _consequences(judged, measured)
     if gap is not None and gap.shows:
         judged.append(_gap_finding(gap, judged, measured))
-    judged = _consequences(judged, measured)
     return sorted(judged, key=lambda found: (ERROR, WARNING, NOTE).index(found.severity)), gap
 
 
@@ -90,11 +90,13 @@ def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
 
 def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
     order = [norm.name for norm in measured.norms if norm.running]
-    blamed = [found.symptom.layer for found in judged if found.symptom.name in STATISTICS]
-    cause = next((name for name in order if name in blamed), None)
-    severity = _severity(gap)
-    if cause is not None and cause != order[0]:
-        severity = NOTE
+    blamed = {found.symptom.layer: found for found in judged if found.symptom.name in STATISTICS}
+    layer = next((name for name in order if name in blamed), None)
+    severity, cause = _severity(gap), layer
+    if layer is not None:
+        blame = blamed[layer]
+        told = blame.severity != NOTE or blame.after is not None  # not where it is frozen, and a note for that
+        severity, cause = NOTE if told and layer != order[0] else severity, blame.after or layer
     return Judged(Symptom("train_eval_gap", None, severity, gap.numbers), severity, cause=cause)
 
 

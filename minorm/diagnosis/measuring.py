@@ -38,6 +38,7 @@ class Norm:
     per_sample: bool = False
     virtual: int | None = None  # samples that share statistics, where they are fewer than the batch
     ranks: int = 1
+    step: float = statistics.STEP["float32"]  # of the numbers that come in
     means: list[Any] = field(default_factory=list)  # a sample and channel, in R
     variances: list[Any] = field(default_factory=list)
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
@@ -166,6 +167,7 @@ class _Records:
         if norm is None:
             norm = self.norms[step.name] = _described(step)
             norm.ranks = self.ranks.get(step.name, 1)
+            norm.step = statistics.STEP.get(str(step.x.dtype), norm.step)
         y = _array(step.y)
         flat = y.reshape(len(y), -1)
         norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].copy())

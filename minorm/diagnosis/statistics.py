@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-CONSTANT = 1e-13  # of the squared mean: a variance below is what rounding leaves of equal values
+STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
 
 
 def by_sample(x: Any) -> tuple[Any, Any]:
@@ -60,9 +60,9 @@ def merged(means: Any, variances: Any) -> tuple[Any, Any]:
     return mu, (variances + (means - mu) ** 2).mean(0)
 
 
-def is_constant(mean: Any, var: Any) -> Any:
-    """Where all values are equal but for rounding."""
-    return var <= CONSTANT * mean**2
+def is_constant(mean: Any, var: Any, step: float) -> Any:
+    """Where all values are equal but for rounding, `step` of 1."""
+    return var <= (2 * step * mean) ** 2
 
 
 def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
@@ -74,7 +74,7 @@ def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
     count = len(means)
     away = (means - mu) ** 2
     squares = variances + away
-    safe = np.where(is_constant(mu, var), np.inf, var)
+    safe = np.where(var <= 1e-13 * mu**2, np.inf, var)
     tau = away.sum(0) / (count - 1) / safe
     kappa = ((squares - var) ** 2).sum(0) / (count - 1) / safe**2
     c = ((squares - var) * (away - away.mean(0))).sum(0) / (count - 1) / safe**2

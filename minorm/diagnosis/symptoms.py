@@ -145,10 +145,10 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
     return *statistics.merged(*norm.moments()), False
 
 
-def digits_lost(what: str, mean: Any, var: Any, sets: bool) -> float | None:
+def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
     """log10(1 + mean^2/var): of the worst channel, or the 95 % quantile over sets; None where nothing is centred."""
-    live = ~statistics.is_constant(mean, var)
-    if what == "rms" or not live.any():
+    live = ~statistics.is_constant(mean, var, norm.step)
+    if norm.what == "rms" or not live.any():
         return None
     digits = np.log10(1 + mean[live] ** 2 / var[live])
     return float(np.quantile(digits, 0.95) if sets else digits.max())
@@ -156,17 +156,17 @@ def digits_lost(what: str, mean: Any, var: Any, sets: bool) -> float | None:
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
     """The median over channels or sets; None where all of them are constant."""
-    live = ~statistics.is_constant(mean, var)
+    live = ~statistics.is_constant(mean, var, norm.step)
     eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # which adds it to the deviation
     return float(np.median(eps / var[live])) if live.any() else None
 
 
 def _large_mean(norm: Norm) -> Symptom | None:
     mean, var, sets = moments(norm)
-    lost = digits_lost(norm.what, mean, var, sets)
+    lost = digits_lost(norm, mean, var, sets)
     if lost is None or lost < 3:
         return None
-    live = np.flatnonzero(~statistics.is_constant(mean, var))
+    live = np.flatnonzero(~statistics.is_constant(mean, var, norm.step))
     worst = live[np.argmax(mean[live] ** 2 / var[live])]
     numbers = {"digits_lost": lost, "mean": float(mean[worst]), "deviation": float(math.sqrt(var[worst]))}
     return Symptom("large_mean", norm.name, ERROR if lost >= 6.5 else WARNING if lost >= 4 else NOTE, numbers)
@@ -177,7 +177,7 @@ def _eps(norm: Norm) -> Symptom | None:
     ratio = eps_over_variance(norm, mean, var)
     if ratio is None or ratio <= 0.1:
         return None
-    usual = float(np.median(var[~statistics.is_constant(mean, var)]))
+    usual = float(np.median(var[~statistics.is_constant(mean, var, norm.step)]))
     numbers = {"eps_over_variance": ratio, "eps": norm.eps, "variance": usual}
     return Symptom("eps_swallows_variance", norm.name, WARNING if ratio > 1 else NOTE, numbers)
 
@@ -233,8 +233,8 @@ def _saturated(activation: Activation) -> Symptom | None:
 def _folded(affine: Affine) -> Symptom | None:
     """After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma: they nearly cancel."""
     mean, var = statistics.merged(np.concatenate(affine.means), np.concatenate(affine.variances))
-    live = ~statistics.is_constant(mean, var)
-    if live.sum() < 4:
+    live = var > 0
+    if live.sum() < 4:  # a slope of two or three says nothing
         return None
     sd = np.sqrt(var[live])
     z, shift = mean[live] / sd, -affine.bias[live] / sd

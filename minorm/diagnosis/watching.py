@@ -63,7 +63,7 @@ See = Callable[[Step], None]
 
 def holds_statistics(module: Module) -> bool:
     """Whether a module normalizes with running statistics of its own."""
-    return isinstance(getattr(module, "running_mean", None), Tensor) or bool(getattr(module, "owned", False))
+    return isinstance(getattr(module, "running_mean", None), Tensor) or bool(getattr(module, "has_running_stats", False))
 
 
 @contextmanager
