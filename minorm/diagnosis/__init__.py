@@ -45,7 +45,8 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
     folded_norm; docs/doctor.md has a section for each. In a distributed run all ranks call it.
 
     TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
-    than 2 images, images that the model does not take, and a model without a normalization.
+    than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
+    that gives NaN.
     """
     if not isinstance(model, Module):
         raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")

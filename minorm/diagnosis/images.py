@@ -48,10 +48,10 @@ class Images:
 
 def drawn(loader: Any) -> Images:
     """Images of a loader, which stays as it is; TypeError or ValueError where it gives none."""
-    if not hasattr(loader, "__iter__") or iter(loader) is loader:
+    if isinstance(loader, (Tensor, np.ndarray)) or not hasattr(loader, "__iter__") or hasattr(loader, "__next__"):
         raise TypeError(
             f"diagnose: loader is a {kind_of(loader)}; expected batches that can be read again: a DataLoader, or a "
-            "list of batches"
+            "list of (images, labels)"
         )
     if isinstance(loader, DataLoader):
         loader = copy.copy(loader)  # reading moves its place
@@ -75,6 +75,9 @@ def drawn(loader: Any) -> Images:
             break
     if len(kept) < 2:
         raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, better {MOST}")
+    shapes = {sample.shape for sample, _ in kept}
+    if len(shapes) > 1:
+        raise ValueError(f"diagnose: the loader's images have shapes {sorted(shapes)[:4]}; expected one shape")
     order = chance.permutation(len(kept))
     inputs = np.stack([kept[i][0] for i in order])
     labels = None if any(label is None for _, label in kept) else np.stack([kept[i][1] for i in order])

@@ -46,7 +46,7 @@ class Norm:
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
 
     def sampled(self, which: str) -> Any:
-        """The outputs that were kept, (N, numbers)."""
+        """The outputs that were kept, in one row."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
@@ -121,6 +121,8 @@ def measure(model: Module, images: Images, batch_size: int | None) -> Measured:
                 records.first = places.start == 0
                 with watched(model, records.see):
                     y = _run(model, x.to(device))
+                if records.failed:
+                    raise ArithmeticError(records.failed)
                 logits[which].append(_array(y[0] if isinstance(y, (tuple, list)) else y))
     whole = {which: np.concatenate(parts) for which, parts in logits.items()}
     norms, activations = [*records.norms.values()], [*records.activations.values()]
@@ -150,8 +152,9 @@ class _Records:
     def __init__(self, ranks: dict[str, int]) -> None:
         self.ranks = ranks
         self.which, self.first = "E", True
+        self.failed = ""  # what the first layer without finite numbers gave, in words
         self.norms: dict[str, Norm] = {}
-        self.activations: dict[str, Activation] = {}
+        self.activations: dict[tuple[str, str, int], Activation] = {}  # one that is called twice may differ in channels
         self.affine: dict[str, Affine] = {}
         self.order: dict[str, None] = {}
 
@@ -170,7 +173,10 @@ class _Records:
             norm.step = statistics.STEP.get(str(step.x.dtype), norm.step)
         y = _array(step.y)
         flat = y.reshape(len(y), -1)
-        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].copy())
+        if not self.failed and not np.isfinite(y).all():
+            mode = "evaluation" if self.which == "E" else "training"
+            self.failed = f"diagnose: {step.name} gives NaN or infinity in {mode}; what is behind it cannot be measured"
+        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].ravel())
         if self.which == "E":
             return
         x = _array(step.x)
@@ -189,9 +195,9 @@ class _Records:
     def _activation(self, step: Step) -> None:
         before = step.before
         name = before.name if before is not None and before.kind == "norm" else step.name
-        record = self.activations.setdefault(f"{name} {step.what}", Activation(name, step.what))
         x, y = (np.moveaxis(_array(t), step.axis if t.ndim > 1 else 0, 0) for t in (step.x, step.y))
         x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
+        record = self.activations.setdefault((name, step.what, len(x)), Activation(name, step.what))
         record.peaks = np.maximum(record.peaks, np.abs(y).max(1))
         record.flat = record.flat + _is_flat(step.what, x, step.options).sum(1)
         record.seen += x.shape[1]

@@ -7,7 +7,7 @@ more of a run is held than the model itself holds, and the last few steps.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -112,6 +112,7 @@ class _Watcher:
         self.places: list[tuple[str, Module, Any]] = []  # the modules that run now, and the trace around each
         self.graphs = 0  # how many of them are loaded graphs, whose nodes are named once they have run
         self.again = False  # a step is being repeated: nobody asks what runs in it
+        self.met = Counter[str]()  # how often a place without tensors of its own has been named
         self.last: deque[Step] = deque(maxlen=REACH)
         self.named = {id(module): name for name, module in model.named_modules()}
         self.keys = {id(t): key for tensors in (model.named_parameters(), model.named_buffers()) for key, t in tensors}
@@ -185,7 +186,7 @@ class _Watcher:
         others = {key: given[key] for key in rest}
         what = {**NORMS, **ACTIVATIONS}.get(target, "")
         self._show(
-            Step(kind, self._name(given, name or self._place(what)), x, y, lambda x: run(x, **others), what=what,
+            Step(kind, self._name(given, name or self._place(run.__name__)), x, y, lambda x: run(x, **others), what=what,
                  axis=self._axis(kind, target, x, given), options=given)
         )  # fmt: skip
 
@@ -198,16 +199,16 @@ class _Watcher:
             return -1 if weight is None or weight.ndim == 1 else 1
         return 1 if before is None else before.axis
 
-    def _place(self, what: str) -> str:
-        """Of a function that no tensor names: the module that calls it."""
-        name = self.places[-1][0] if self.places else ""
-        return name or what
+    def _place(self, function: str) -> str:
+        """Of a function that no tensor names: the module that calls it, or its own name in the model itself."""
+        return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:
         for value in given.values():
             if isinstance(value, Tensor) and (path := self.keys.get(id(value), "").rpartition(".")[0]):
                 return path
-        return otherwise
+        self.met[otherwise] += 1
+        return otherwise if self.met[otherwise] == 1 else f"{otherwise} ({self.met[otherwise]})"
 
     def _maker(self, x: Tensor) -> Step | None:
         return next((step for step in reversed(self.last) if step.y is x), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,35 +66,48 @@ def network(width: int = 16, activation: Callable[[], nn.Module] = nn.ReLU, **op
     )  # fmt: skip
 
 
+@functools.cache
+def _healthy() -> nn.Module:
+    return trained(network())
+
+
+def healthy() -> Any:
+    """A trained network, a new one for each who asks."""
+    return copy.deepcopy(_healthy())
+
+
 @dataclass
 class Sick:
-    """A model with a disease. name, layer: of the finding; severity: what it must be; batches: to diagnose with."""
+    """A model with a disease: the finding's name and layer, and the batches to diagnose with.
+
+    severity    what it must be; "harm": a warning or an error
+    """
 
     name: str
     layer: str | None
     model: nn.Module
-    severity: str = "warning"
+    severity: str
     batches: Any = None
     batch_size: int | None = 32
 
 
 def stale_variance() -> Sick:
-    model = trained(network())
+    model = healthy()
     model[4].running_var *= 16.0
     return Sick("stale_statistics", "4", model, "harm")
 
 
 def stale_mean() -> Sick:
-    model = trained(network())
+    model = healthy()
     model[7].running_mean += 2 * model[7].running_var.sqrt()
     return Sick("stale_statistics", "7", model, "harm")
 
 
 def untouched() -> Sick:
     """Statistics that were never saved."""
-    model = trained(network())
+    model = healthy()
     model[4].reset_running_stats()
-    return Sick("untouched_statistics", "4", model, "any")
+    return Sick("untouched_statistics", "4", model, "harm")
 
 
 def convention() -> Sick:
@@ -100,12 +115,12 @@ def convention() -> Sick:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model[4].momentum = 0.1
-    return Sick("momentum_convention", "4", trained(model), "any")
+    return Sick("momentum_convention", "4", trained(model), "note")
 
 
 def gap() -> Sick:
     """Images that are scaled otherwise than those the statistics are of."""
-    model, data = trained(network()), images()
+    model, data = healthy(), images()
     moved = ArrayDataset(data.arrays[0] * 4 + 2, data.arrays[1])
     return Sick("train_eval_gap", None, model, "harm", loader(data=moved))
 
@@ -116,14 +131,14 @@ def small_batch() -> Sick:
 
 
 def batch_of_one() -> Sick:
-    return Sick("batch_of_one", "4", trained(network()), "warning", loader(1), 1)
+    return Sick("batch_of_one", "4", healthy(), "warning", loader(1), 1)
 
 
 def large_mean() -> Sick:
     model = network()
     model[3] = nn.Conv2d(16, 16, 3, padding=1)
     model[3].bias.array[...] = 3e4
-    return Sick("large_mean", "4", trained(model, lr=0.01), "any")
+    return Sick("large_mean", "4", trained(model, lr=0.01), "error")
 
 
 def huge_mean() -> Sick:
@@ -140,13 +155,13 @@ def tiny_variance() -> Sick:
 
 
 def vanished_scale() -> Sick:
-    model = trained(network())
+    model = healthy()
     model[4].weight.array[:10] *= 1e-6
     return Sick("vanished_scale", "4", model, "warning")
 
 
 def dead_channels() -> Sick:
-    model = trained(network())
+    model = healthy()
     model[7].bias.array[...] = -100
     return Sick("dead_channel", "7", model, "warning")
 
@@ -168,7 +183,7 @@ def undone() -> Sick:
 
 def folded() -> Sick:
     """BatchNorm 4 multiplied into convolution 3."""
-    model = trained(network())
+    model = healthy()
     norm, conv = model[4], nn.Conv2d(16, 16, 3, padding=1)
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
     conv.weight.array[...] = (model[3].weight * scale.reshape(-1, 1, 1, 1)).array
