@@ -268,9 +268,10 @@ from minorm.tensor import Tensor
 
 if TYPE_CHECKING:
     from minorm import backends, data, onnx, training, utils
+    from minorm.diagnosis import diagnose
     from minorm.functional.einsum import einsum
 
-_LATER = {"einsum": "functional.einsum"}  # names of modules that `import minorm` does without
+_LATER = {"einsum": "functional.einsum", "diagnose": "diagnosis"}  # names of modules that `import minorm` does without
 _MODULES = {
     "autograd",
     "backends",

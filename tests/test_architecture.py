@@ -132,6 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "finite",
         "distributed",
     },
+    "diagnosis": {"nn", "functional", "ops", "tensor", "data", "autograd", "random", "running", "trace"},
     "progress": {"training"},
     "plots": {"training"},
     "labs": {

@@ -25,7 +25,7 @@ TOP = names("""
     index_add take_along_dim norm dot mm bmm einsum tensordot outer narrow roll tril triu diag diagonal movedim meshgrid
     hstack vstack concat randn_like rand_like randint_like empty_like normal bernoulli multinomial inference_mode
     set_grad_enabled set_default_dtype get_default_dtype set_printoptions equal is_tensor device dtype Size utils data
-    backends autograd Generator half float double short int long
+    backends autograd diagnose Generator half float double short int long
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
 """)
 
