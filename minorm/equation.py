@@ -4,7 +4,8 @@
 
 - `eps` keeps rstd finite.
 - `centered=False` (RMSNorm): mean is 0, and var is the mean of the squares.
-- `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, rstd = 1 / (std + eps).
+- `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, rstd = 1 / (std + eps), and 0
+  where std is 0: all x are equal there, so y is 0, and so is dx instead of g - mean(g) times 1e9.
 
 Kernels and layers know none of this: they see only statistics. Backward needs the derivative of rstd, and there the
 guard leaves one trace, `slope`. With g = dy * s, xhat = (x - mean) * rstd and means over the reduced axes,
@@ -12,8 +13,7 @@ guard leaves one trace, `slope`. With g = dy * s, xhat = (x - mean) * rstd and m
     dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope)
 
 where mean(g) is absent if not centered. From d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) follows slope = 1; from
-d(rstd)/d(std) = -1 / (std + eps)^2 follows slope = (std + eps) / std, which stands for 0 where std is 0: all x are
-equal there, so xhat is 0 too.
+d(rstd)/d(std) = -1 / (std + eps)^2 follows slope = (std + eps) / std, which stands for 0 where std is 0.
 """
 
 from __future__ import annotations
@@ -30,11 +30,22 @@ class Equation:
     centered: bool = True
     guard: bool = False
 
-    def rstd(self, var: Any) -> Any:
-        """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard."""
+    def rstd(self, var: Any, count: Any = None) -> Any:
+        """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard and 0 where var is 0.
+
+        count: over how many elements each variance was taken, under a mask. It is 0 where they say nothing: none, or
+        one that is centred.
+        """
         if self.guard:
-            return 1.0 / (var**0.5 + self.eps)
-        return 1.0 / (var + self.eps) ** 0.5
+            std = var**0.5
+            constant = std == 0
+            rstd = ~constant / (std + self.eps + constant)
+        else:
+            rstd = 1.0 / (var + self.eps) ** 0.5
+        if count is None:
+            return rstd
+        rstd[count <= (1 if self.centered else 0)] = 0
+        return rstd
 
     def slope(self, var: Any) -> Any:
         """The factor of mean(g * xhat) in dx: 1, or (std + eps) / std with the guard, 0 where std is 0."""

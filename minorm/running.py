@@ -92,11 +92,51 @@ class RunningStats:
             return
         if _mode.take is not None and _mode.take(self, mean, var, count, samples):
             return
+        keep, share, share_var = self.rates(count)
+        self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, 1)
+
+    def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None) -> None:
+        """The same where a mask decided how many elements each statistic was taken over: count has their shape.
+
+        samples as in `update`. Those of several samples, on an axis before ours, are averaged over the samples that have elements. What has
+        none keeps its running value; a batch without any is not counted.
+        """
+        if not _mode.updating:
+            return
+        own = mean.ndim > self.mean.ndim
+        if _mode.take is not None:
+            if own and self.unbiased:
+                raise NotImplementedError(
+                    "RunningStats.update_counted: statistics of each sample with unbiased_running_var=True cannot be "
+                    "merged where a mask leaves each sample another number of elements"
+                )
+            takes = [_mode.take(self, *part) for part in self._parts(mean, var, count, samples, own)]
+            if all(takes):
+                return
+        if self.unbiased:
+            var = var * (count / np.maximum(count - 1, 1))
+        seen = count > 0
+        if own:
+            samples = np.maximum(seen.sum(0), 1)
+            mean, var, seen = (mean * seen).sum(0) / samples, (var * seen).sum(0) / samples, seen.any(0)
+        keep, share, _ = self.rates(1)
+        new_mean = np.where(seen, self.mean * keep + mean * share, self.mean)
+        new_var = np.where(seen, self.var * keep + var * share, self.var)
+        self._write(new_mean, new_var, mean, seen.any())
+
+    @staticmethod
+    def _parts(mean: Any, var: Any, count: Any, samples: Any, own: bool) -> Any:
+        """What `redirected` is told: sample by sample where each has statistics of its own."""
+        if not own:
+            return [(mean, var, count, samples)]
+        return [(m, v, n, (n > 0).astype(np.int64)) for m, v, n in zip(mean, var, count, strict=True)]
+
+    def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any) -> None:
+        """Store the new values, and count the batches: all is checked before."""
         if type(self.mean) is np.ndarray and not self._writable():
             raise ValueError(self._read_only())
-        keep, share, share_var = self.rates(count)
-        new_mean = (self.mean * keep + mean * share).astype(self.mean.dtype, copy=False)
-        new_var = (self.var * keep + var * share_var).astype(self.var.dtype, copy=False)
+        new_mean = new_mean.astype(self.mean.dtype, copy=False)
+        new_var = new_var.astype(self.var.dtype, copy=False)
         if new_mean.shape != self.mean.shape or new_var.shape != self.var.shape:
             raise ValueError(
                 f"RunningStats.update: the batch has statistics of shape {mean.shape}, "
@@ -105,7 +145,7 @@ class RunningStats:
         self.mean[...] = new_mean
         self.var[...] = new_var
         if self.batches is not None:
-            self.batches += 1
+            self.batches += batches
         self.changed = True
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:

@@ -78,9 +78,22 @@ def batch_norm(training: bool = True, **options: Any) -> Callable[..., Any]:
     return function
 
 
-def instance_norm(x: Any, weight: Any, bias: Any) -> Any:
+def instance_norm(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     mean, var = mn.zeros(*weight.shape, dtype=x.dtype), mn.ones(*weight.shape, dtype=x.dtype)
-    return F.instance_norm(x, mean, var, weight, bias), mean, var
+    return F.instance_norm(x, mean, var, weight, bias, **options), mean, var
+
+
+def masked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A third of the elements is left out."""
+    return lambda x, *rest: function(x, *rest, mask=mn.Tensor(np.random.default_rng(9).random(x.shape) < 0.67))
+
+
+def batch_norm_of(x: Any, weight: Any, bias: Any, mask: Any) -> Any:
+    return batch_norm(mask=mask)(x, weight, bias)
+
+
+def layer_norm_of(x: Any, weight: Any, bias: Any, mask: Any) -> Any:
+    return F.layer_norm(x, weight.shape, weight, bias, mask=mask)
 
 
 def channels_last(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +126,8 @@ for name, shape in IMAGES.items():
             *per_channel,
         )
         case(f"mean_variance_norm, {name}{order}", wrap(F.mean_variance_norm), shape)
+        case(f"batch_norm with a mask, {name}{order}", wrap(masked(batch_norm_of)), shape, *per_channel)
+        case(f"instance_norm with a mask, {name}{order}", wrap(masked(instance_norm)), shape, *per_channel)
 for name, shape in {
     "table": (4096, 64),
     "long table": (60_000, 10),
@@ -120,7 +135,9 @@ for name, shape in {
     "wide": (16, 9000),
 }.items():
     case(f"batch_norm, {name}", batch_norm(), shape, shape[1:], shape[1:])
+    case(f"batch_norm with a mask, {name}", masked(batch_norm_of), shape, shape[1:], shape[1:])
     if shape[1] > 1:
+        case(f"layer_norm with a mask, {name}", masked(layer_norm_of), shape, shape[1:], shape[1:])
         case(f"layer_norm, {name}", lambda x, w, b: F.layer_norm(x, w.shape, w, b), shape, shape[1:], shape[1:])
         case(f"rms_norm, {name}", lambda x, w: F.rms_norm(x, w.shape, w), shape, shape[1:])
 case("batch_norm over N alone", batch_norm(), (64, 5, 8, 8), (5, 8, 8), (5, 8, 8))

@@ -11,7 +11,15 @@ from minorm.equation import Equation
 def test_rstd():
     var = np.array([0.0, 4.0])
     np.testing.assert_allclose(Equation(1.0).rstd(var), [1, 1 / np.sqrt(5)])
-    np.testing.assert_allclose(Equation(1.0, guard=True).rstd(var), [1, 1 / 3])
+    np.testing.assert_allclose(Equation(1.0, guard=True).rstd(var), [0, 1 / 3])
+    np.testing.assert_array_equal(Equation(0.0, guard=True).rstd(var), [0, 1 / 2])
+
+
+def test_rstd_of_too_few_elements_is_0():
+    var, count = np.zeros(3), np.array([0, 1, 2])
+    for guard in (False, True):
+        np.testing.assert_array_equal(Equation(1.0, True, guard).rstd(var + 1, count) > 0, count > 1)
+    np.testing.assert_array_equal(Equation(1.0, centered=False).rstd(var, count), [0, 1, 1])
 
 
 @pytest.mark.parametrize("equation", [Equation(0.3), Equation(0.3, guard=True)], ids=str)

@@ -49,6 +49,36 @@ def test_cumulative_average():
         fresh(momentum=None)
 
 
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_counts_of_their_own(unbiased):
+    running = fresh(momentum=0.75, unbiased=unbiased, batches=np.zeros((), np.int64))
+    running.update_counted(MEAN, np.array([4.0, 0.0]), np.array([5, 1]))
+    np.testing.assert_allclose(running.mean, [0.25, 0.5])
+    np.testing.assert_allclose(running.var, [0.75 + (1.25 if unbiased else 1), 0.75])
+    assert running.batches == 1
+
+
+def test_what_has_no_elements_keeps_its_values():
+    batches = np.zeros((), np.int64)
+    running = fresh(momentum=None, batches=batches)
+    running.mean[...] = 0.1
+    running.update_counted(MEAN, VAR, np.array([0, 3]))
+    np.testing.assert_array_equal(running.mean, np.float32([0.1, 2]))
+    np.testing.assert_array_equal(running.var, [1, 8])
+    running.update_counted(MEAN, VAR, np.array([0, 0]))
+    assert batches == 1
+    running.update_counted(MEAN, VAR, np.array([2, 3]))  # the second batch for both: a share of one half
+    np.testing.assert_allclose(running.mean, [0.55, 2])
+
+
+def test_samples_are_averaged_over_those_that_have_elements():
+    running = fresh(momentum=0.5, unbiased=True)
+    mean, var = np.array([[1.0, 2.0], [3.0, 0.0], [0.0, 0.0]]), np.array([[4.0, 6.0], [8.0, 0.0], [0.0, 0.0]])
+    running.update_counted(mean, var, np.array([[2, 3], [5, 0], [0, 0]]))
+    np.testing.assert_allclose(running.mean, [1, 1])
+    np.testing.assert_allclose(running.var, [0.5 + 0.5 * (4 * 2 + 8 * 1.25) / 2, 0.5 + 0.5 * 6 * 1.5])
+
+
 @pytest.mark.parametrize("why", ["empty", "off"])
 def test_nothing_changes(why):
     batches = np.zeros((), np.int64)
@@ -58,6 +88,7 @@ def test_nothing_changes(why):
     else:
         with no_stats_update():
             running.update(MEAN, VAR, 10)
+            running.update_counted(MEAN, VAR, np.array([5, 5]))
     np.testing.assert_array_equal(running.mean, 0)
     np.testing.assert_array_equal(running.var, 1)
     assert batches == 0

@@ -32,9 +32,11 @@ from minorm.functional.normalization_checks import (
     check_groups,
     check_per_channel,
     check_types,
+    check_unmasked,
     equation,
     listed_axes,
     mark_changed,
+    masked,
     running_stats,
     shape_of,
     trailing_axes,
@@ -62,6 +64,7 @@ def batch_norm(
     backend: Any = None,
     process_group: Any = None,
     variance: str | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
 
@@ -85,6 +88,10 @@ def batch_norm(
     variance: the formula for the moments of x, "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of
     a runtime that has it; None is ours, which loses nothing. See minorm/kernels/variance.py. A file has its runtime's.
 
+    mask: a bool Tensor that broadcasts to x. Where it is False there is no element: mean, var, gradients and N are
+    those of the others, y and the gradient of x are 0, and what x holds, NaN too, reaches nothing. A channel with one
+    element becomes bias there; one with none keeps its running values. NotImplementedError on several ranks.
+
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
     rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
@@ -93,6 +100,7 @@ def batch_norm(
     )
     axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
     check_batch(x, axes, weight, bias, running_mean, running_var)
+    given = masked("batch_norm", x, mask)
     if weight is None and bias is None:
         param = ()
     if not training:
@@ -102,14 +110,14 @@ def batch_norm(
                 "expected both, or training=True to normalize with the statistics of x"
             )
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
-            backend=backend,
+            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
+            compute_dtype=computed, backend=backend,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    if count == 1 and not across:
+    if count == 1 and not across and not given:
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
@@ -118,13 +126,14 @@ def batch_norm(
         "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
     if across:
+        check_unmasked("batch_norm", mask, process_group)
         y = NormalizeAcross.apply(
             x, weight, bias, axes=axes, param=param, equation=rule, group=process_group, running=running,
             compute_dtype=computed, backend=backend,
         )  # fmt: skip
     else:
         y = Normalize.apply(
-            x, weight, bias, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
+            x, weight, bias, *given, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
             backend=backend,
         )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
@@ -148,13 +157,15 @@ def instance_norm(
     backend: Any = None,
     process_group: Any = None,
     variance: str | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
     x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
     and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum, the types, variance and the others as in `batch_norm`; with a process_group the running ones take
-    the mean over the samples of all ranks. ValueError for a single position.
+    ones. momentum, the types, variance and the other arguments as in `batch_norm`; with a process_group the running ones
+    take the mean over the samples of all ranks. ValueError for a single position. mask as in `batch_norm`; the running
+    ones take the mean over the samples that have elements.
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
@@ -165,6 +176,7 @@ def instance_norm(
     if x.ndim < 3:
         raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
     check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    given = masked("instance_norm", x, mask)
     param = () if weight is None and bias is None else (1,)
     if not use_input_stats:
         if running_mean is None or running_var is None:
@@ -174,11 +186,11 @@ def instance_norm(
             )
         axes = (0, *range(2, x.ndim))
         return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed,
-            backend=backend,
+            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
+            compute_dtype=computed, backend=backend,
         )  # fmt: skip
     positions = tuple(range(2, x.ndim))
-    if x.shape[2:].count(1) == x.ndim - 2:
+    if x.shape[2:].count(1) == x.ndim - 2 and not given:
         raise ValueError(
             f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
             "expected more than one position"
@@ -187,14 +199,16 @@ def instance_norm(
         "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
     across = process_group is not None and _is_across(process_group)
-    seen = PooledStats(running, x.array) if running is not None and across else None
-    observe = (
-        None
-        if running is None
-        else lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))
-    )
+    seen, observe = None, None
+    if running is not None and across:
+        check_unmasked("instance_norm", mask, process_group)
+        seen = observe = PooledStats(running, x.array)
+    elif running is not None and given:
+        observe = running.update_counted
+    elif running is not None:
+        observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))  # noqa: E731
     y = Normalize.apply(
-        x, weight, bias, axes=positions, param=param, equation=rule, observe=seen or observe, compute_dtype=computed,
+        x, weight, bias, *given, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
         backend=backend,
     )  # fmt: skip
     if seen is not None:
@@ -213,12 +227,13 @@ def group_norm(
     *,
     compute_dtype: Any = None,
     backend: Any = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
 
     x (N, C, *positions), num_groups divides C and cuts it into groups of neighbours; weight and bias (C), or
-    (num_groups) for one number a group. compute_dtype as in `layer_norm`. ValueError where num_groups does not
-    divide C.
+    (num_groups) for one number a group. compute_dtype as in `layer_norm`, mask as in `batch_norm`. ValueError where
+    num_groups does not divide C.
 
     ONNX GroupNormalization 21 (C) and 18 (num_groups); Wu and He 2018, arXiv:1803.08494.
     """
@@ -239,8 +254,9 @@ def group_norm(
     else:
         axes = tuple(range(2, x.ndim))
         param = (1, 2) if per_channel else (1,) if shapes else ()
+    given = masked("group_norm", x, mask)
     return Normalize.apply(
-        x, weight, bias, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
+        x, weight, bias, *given, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
         backend=backend,
     )  # fmt: skip
 
@@ -255,12 +271,14 @@ def layer_norm(
     *,
     compute_dtype: Any = None,
     backend: Any = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
 
     x (..., *normalized_shape); weight and bias of shape normalized_shape and of any float type. compute_dtype (ONNX's
     stash_type): float32 or float64, the type to compute in, forward and backward; None is float32 for the 16-bit types
-    and x's own otherwise. y is rounded once, to x's type. ValueError where x does not end so.
+    and x's own otherwise. y is rounded once, to x's type. mask as in `batch_norm`; (N, T, 1) for x (N, T, D) leaves out
+    whole tokens, where y is 0. ValueError where x does not end so.
 
     ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
@@ -268,8 +286,9 @@ def layer_norm(
     axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     rule = equation("layer_norm", eps)
     param = () if weight is None and bias is None else axes
+    given = masked("layer_norm", x, mask)
     return Normalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
+        x, weight, bias, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
     )
 
 
@@ -282,12 +301,13 @@ def rms_norm(
     *,
     compute_dtype: Any = None,
     backend: Any = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
 
     x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step at 1 of the type that x
-    is computed in, 1.2e-7 for the 16-bit types and float32, as in PyTorch. compute_dtype as in `layer_norm`.
-    ValueError where x does not end so.
+    is computed in, 1.2e-7 for the 16-bit types and float32, as in PyTorch. compute_dtype as in `layer_norm`, mask as in
+    `batch_norm`. ValueError where x does not end so.
 
     ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
@@ -296,8 +316,9 @@ def rms_norm(
     eps = float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
     rule = equation("rms_norm", eps, False)
     param = () if weight is None else axes
+    given = masked("rms_norm", x, mask)
     return Normalize.apply(
-        x, weight, None, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
+        x, weight, None, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
     )
 
 
@@ -310,19 +331,20 @@ def mean_variance_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     variance: str | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    x of any rank; compute_dtype as in `layer_norm`, variance as in `batch_norm`. Where all values are equal y is 0, and
-    so is its gradient.
-    ValueError for axes that x lacks.
+    x of any rank; compute_dtype as in `layer_norm`, variance and mask as in `batch_norm`. Where all values are equal y is
+    0, and the gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
 
     ONNX MeanVarianceNormalization 13.
     """
     computed = check_types("mean_variance_norm", x, compute_dtype)
     found = listed_axes("mean_variance_norm", x, axes)
     rule, backend = equation("mean_variance_norm", eps, True, True), backend_of("mean_variance_norm", variance, backend)
-    return Normalize.apply(x, None, None, axes=found, equation=rule, compute_dtype=computed, backend=backend)
+    given = masked("mean_variance_norm", x, mask)
+    return Normalize.apply(x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend)
 
 
 @trace.operation

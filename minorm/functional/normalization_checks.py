@@ -52,6 +52,42 @@ def equation(operation: str, eps: Any, centered: bool = True, guard: bool = Fals
 _equation = functools.lru_cache(maxsize=256)(Equation)
 
 
+# Masks
+
+
+def masked(operation: str, x: Tensor, mask: Any) -> tuple[Tensor, ...]:
+    """The mask, as the last input of a Function; () where there is none. Raise unless it fits."""
+    if mask is None:
+        return ()
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            f"{operation}: mask is {type(mask).__name__}; expected a bool Tensor, True where an element counts: "
+            "minorm.tensor(mask)"
+        )
+    if mask.dtype != dtypes.bool:
+        raise TypeError(
+            f"{operation}: mask is {mask.dtype}; expected bool, True where an element counts: mask.to(minorm.bool), "
+            "or a comparison such as positions < lengths"
+        )
+    rank = len(mask.shape)
+    tail = x.shape[x.ndim - rank :] if rank <= x.ndim else ()
+    if rank > x.ndim or not all(n in (1, whole) for n, whole in zip(mask.shape, tail, strict=True)):
+        raise ValueError(
+            f"{operation}: mask has shape {mask.shape}; expected one that broadcasts to x.shape == {x.shape}: the last "
+            "axes, each 1 or as long as x's"
+        )
+    return (mask,)
+
+
+def check_unmasked(operation: str, mask: Any, group: Any) -> None:
+    """Raise where there are both a mask and other ranks: the merged moments know no counts of their own."""
+    if mask is not None:
+        raise NotImplementedError(
+            f"{operation}: a mask with a process_group of {group.size} ranks is not supported; expected mask=None, or "
+            "process_group=None, which takes the statistics of this rank alone"
+        )
+
+
 # Running statistics
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm.kernels import select
+from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import NAMES
 from minorm.kernels.protocol import Running, Statistics
 from minorm.kernels.reference.norm import update
@@ -19,9 +20,10 @@ Array = Any
 EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"
 
 
-def resolve_backend(x: Array, backend: Any) -> Any:
-    """The functions that normalize x: those handed in, or our own for this kind of array."""
-    return select.backend(x).norm if backend is None else CheckedBackend(backend)
+def resolve_backend(x: Array, backend: Any, masked: bool = False) -> Any:
+    """The functions that normalize x: those handed in, or our own for this kind of array; with `mask` if asked for."""
+    norm = select.backend(x).norm if backend is None else CheckedBackend(backend)
+    return MaskedBackend(norm) if masked else norm
 
 
 class CheckedBackend:

@@ -16,6 +16,12 @@ nobody asked for another type, `dtype` is not passed at all. The letters are tho
     xhat    ((x - k) - d) * rstd
     g       dy * s
 
+`mask` is a bool array of x's elements in the memory order of x, gapless, or None. Where it is False there is no
+element: statistics, ds and db are those of the others, m is the number of these in the row, y and dx are 0, and what x
+and dy hold there, NaN too, reaches nothing. A statistic that says nothing has rstd = 0: of no element, or centred of
+one; so y = b, and dx = ds = 0. A function gets `mask` only where there is one, and then no `running`. Backends without
+such kernels are given it by kernels/masked.py.
+
 Statistics are float64 vectors of nest.rows elements, in the order of the keep loops, whatever the type of x: a float32
 variance overflows from |x| = 1e19 on. `x - k` is exact, or nearly so, however far the data lies from 0; subtracting
 mean as one number of x's type, or folding `x*a + b`, loses at an offset of a million standard deviations what is
@@ -35,17 +41,20 @@ Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
 
 
 class Statistics:
-    """k, d, var and rstd: the four rows of one float64 block, so that kernels need one pointer."""
+    """k, d, var and rstd: the four rows of one float64 block, so that kernels need one pointer.
 
-    __slots__ = ("block",)
+    count: how many elements each row was taken over, where a mask decided that; else None.
+    """
 
-    def __init__(self, block: Array) -> None:
-        self.block = block
+    __slots__ = ("block", "count")
+
+    def __init__(self, block: Array, count: Array | None = None) -> None:
+        self.block, self.count = block, count
 
     @classmethod
-    def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np) -> Statistics:
+    def of(cls, k: Array, d: Array, var: Array, rstd: Array, xp: Any = np, count: Array | None = None) -> Statistics:
         """Put four vectors together."""
-        return cls(xp.stack([k, d, var, rstd]).astype(xp.float64, copy=False))
+        return cls(xp.stack([k, d, var, rstd]).astype(np.float64, copy=False), count)
 
     @property
     def k(self) -> Array:
@@ -97,20 +106,38 @@ class Running(Protocol):
 class NormBackend(Protocol):
     """The signatures; reference/norm.py shows each in a few lines of NumPy."""
 
-    def moments(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
+    def moments(
+        self, nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
+    ) -> tuple[Array, Array, Array]:
         """k, d and var = mean((x - mean)^2); not centered: k = d = 0 and var = mean(x^2)."""
 
     def apply(
-        self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None
+        self,
+        nest: Nest,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        b: Array | None,
+        dtype: Any = None,
+        mask: Array | None = None,
     ) -> Array:
         """y = xhat * s + b."""
 
     def grad_sums(
-        self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        dtype: Any = None,
+        mask: Array | None = None,
     ) -> tuple[Array, Array]:
         """sum_g = sum(g) and sum_gx = sum(g * xhat) over the reduced loops, float64."""
 
-    def grad_params(self, nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
+    def grad_params(
+        self, nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
+    ) -> tuple[Array, Array]:
         """ds = sum(dy * xhat) and db = sum(dy) over every loop along which the parameters do not vary."""
 
     def grad_input(
@@ -123,8 +150,12 @@ class NormBackend(Protocol):
         sum_g: Array | None,
         sum_gx: Array | None,
         dtype: Any = None,
+        mask: Array | None = None,
     ) -> Array:
-        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0."""
+        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m); sums that are None count as 0.
+
+        With a mask m is stats.count, which is not asked for where both sums are None.
+        """
 
     def forward(
         self,
@@ -135,6 +166,7 @@ class NormBackend(Protocol):
         equation: Equation,
         dtype: Any = None,
         running: Running | None = None,
+        mask: Array | None = None,
     ) -> tuple[Array, Statistics]:
         """moments, rstd and apply in one go: y and the statistics, which are blended into `running` if it is given.
 
@@ -151,5 +183,6 @@ class NormBackend(Protocol):
         equation: Equation,
         needs: tuple[bool, bool] = (True, True),
         dtype: Any = None,
+        mask: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
         """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? What is not wanted may be None."""

@@ -141,6 +141,15 @@ def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, 
     return layout_of(x.shape, None, axes, num_groups, param), x.copy("C")
 
 
+def mask_like(mask: Array, x: Array) -> Array:
+    """A mask that broadcasts to x as an array of x's shape, with its elements in memory where x has its own."""
+    if mask.shape == x.shape and mask.flags.c_contiguous and x.flags.c_contiguous:
+        return mask
+    wide = np.empty_like(x, dtype=bool)
+    wide[...] = mask
+    return wide
+
+
 def same_order(dy: Array, x: Array) -> Array:
     """dy with its elements in memory where x has its own: itself, or a copy."""
     aligned = type(dy) is not ndarray or dy.flags.aligned

@@ -15,7 +15,7 @@ from minorm.autograd import Function
 from minorm.equation import Equation
 from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
-from minorm.ops.layout import arrange, same_order
+from minorm.ops.layout import arrange, mask_like, same_order
 
 Array = Any
 
@@ -23,9 +23,11 @@ Array = Any
 class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
 
+    mask                     bool, broadcasts to x: where it is False there is no element, and y is 0; or None
     axes, num_groups, param  as in `nest.plan`
     running                  RunningStats, updated when y is done
-    observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape
+    observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape; count is
+                             one number, with a mask as many as they
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
@@ -35,25 +37,31 @@ class Normalize(Function):
         x: Array,
         scale: Array | None,
         bias: Array | None,
+        mask: Array | None = None,
         *,
         axes: tuple[int, ...],
         num_groups: int = 1,
         param: tuple[int, ...] = (),
         equation: Equation,
         running: Any = None,
-        observe: Callable[[Array, Array, int], None] | None = None,
+        observe: Callable[[Array, Array, Any], None] | None = None,
         compute_dtype: Any = None,
         backend: Any = None,
     ) -> Array:
         self.scale, self.bias, self.equation = scale, bias, equation
-        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
-        self.norm = resolve_backend(x, backend)
+        self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
+        self.norm = resolve_backend(x, backend, mask is not None)
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
         if x.size == 0:
             return np.empty_like(x)
-        options = self.dtype
+        if mask is not None:
+            self.mask = mask  # the array itself, so that it is watched
+            self.options["mask"] = layout.data(mask_like(mask, x))
+        options = self.options
         if running is not None:
-            if layout.in_order and running.is_kernel_ready(layout.nest.rows):
+            if mask is not None:
+                observe = running.update_counted
+            elif layout.in_order and running.is_kernel_ready(layout.nest.rows):
                 options = {**options, "running": running}
             else:
                 observe = running.update
@@ -62,13 +70,15 @@ class Normalize(Function):
         )
         y = layout.result(y, x)
         if observe is not None:  # last: an error before it leaves running statistics as they were
-            observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), layout.nest.columns)
+            count = layout.nest.columns if mask is None else layout.statistics(self.stats.count)
+            observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), count)
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
         x, layout = self.x, self.layout
         if x.size == 0:
-            return tuple(None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias))
+            gradients = [None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias)]
+            return (*gradients, None)[: len(self.needs)]
         dx, ds, db = self.norm.backward(
             layout.nest,
             layout.data(same_order(dy, x)),
@@ -77,20 +87,21 @@ class Normalize(Function):
             layout.parameter(self.scale),
             self.equation,
             (self.needs[0], self.needs[1] or self.needs[2]),
-            **self.dtype,
+            **self.options,
         )
-        return (
+        gradients = (
             layout.result(dx, x) if self.needs[0] else None,
             layout.parameter_gradient(ds, self.scale) if self.needs[1] else None,
             layout.parameter_gradient(db, self.bias) if self.needs[2] else None,
         )
+        return (*gradients, None)[: len(self.needs)]  # none for a mask
 
 
 class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
 
     mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
-    gradients: x appears in nothing but itself here, so dx = g * rstd. The options are those of `Normalize`.
+    gradients: x appears in nothing but itself here, so dx = g * rstd. mask and the options are those of `Normalize`.
     """
 
     def forward(
@@ -100,6 +111,7 @@ class NormalizeWith(Function):
         var: Array,
         scale: Array | None,
         bias: Array | None,
+        mask: Array | None = None,
         *,
         axes: tuple[int, ...],
         param: tuple[int, ...] = (),
@@ -107,37 +119,41 @@ class NormalizeWith(Function):
         compute_dtype: Any = None,
         backend: Any = None,
     ) -> Array:
-        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
+        self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.mean, self.var, self.scale, self.bias = mean, var, scale, bias
-        self.norm = resolve_backend(x, backend)
+        self.norm = resolve_backend(x, backend, mask is not None)
         self.layout, self.x = layout, x = arrange(x, axes, 1, param)
         if x.size == 0:
             return np.empty_like(x)
+        if mask is not None:
+            self.mask = mask
+            self.options["mask"] = layout.data(mask_like(mask, x))
         dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
         self.stats = given_statistics(layout.flat(mean), layout.flat(var), equation, dtype)
         s, b = layout.parameter(scale), layout.parameter(bias)
-        y = self.norm.apply(layout.nest, layout.data(x), self.stats, s, b, **self.dtype)
+        y = self.norm.apply(layout.nest, layout.data(x), self.stats, s, b, **self.options)
         return layout.result(y, x)
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
         x, layout, needs = self.x, self.layout, self.needs
         inputs = (x, self.mean, self.var, self.scale, self.bias)
         if x.size == 0:
-            return tuple(None if a is None else np.zeros_like(a) for a in inputs)
+            return (*[None if a is None else np.zeros_like(a) for a in inputs], None)[: len(needs)]
         data, dy = layout.data(x), layout.data(same_order(dy, x))
         s = layout.parameter(self.scale)
         dx = dmean = dvar = ds = db = None
         if needs[0]:
-            dx = layout.result(self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None, **self.dtype), x)
+            dx = self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None, **self.options)
+            dx = layout.result(dx, x)
         if needs[1] or needs[2]:
-            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s, **self.dtype)
+            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s, **self.options)
             dmean = self._statistic(-sum_g * self.stats.rstd, self.mean)
             dvar = self._statistic(-0.5 * sum_gx * self.stats.rstd**2, self.var)
         if needs[3] or needs[4]:
-            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats, **self.dtype)
+            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats, **self.options)
             ds = layout.parameter_gradient(ds, self.scale) if needs[3] else None
             db = layout.parameter_gradient(db, self.bias) if needs[4] else None
-        return dx, dmean, dvar, ds, db
+        return (dx, dmean, dvar, ds, db, None)[: len(needs)]
 
     def _statistic(self, flat: Array, like: Array) -> Array:
         return self.layout.statistics(flat).reshape(like.shape).astype(like.dtype)

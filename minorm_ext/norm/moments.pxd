@@ -60,9 +60,9 @@ cdef inline Py_ssize_t out_of_range(bint single, double n, double a, double q) n
 
 
 cdef inline double rstd_of(const Equation* equation, double var) noexcept nogil:
-    """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard."""
+    """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard and 0 where var is 0."""
     if equation.guard:
-        return 1 / (sqrt(var) + equation.eps)
+        return 0 if var == 0 else 1 / (sqrt(var) + equation.eps)
     return 1 / sqrt(var + equation.eps)
 
 

@@ -170,3 +170,69 @@ def test_one_repeated_bias_is_widened_for_data_that_must_be_copied() -> None:
     mean, var = groups.mean((2, 3, 4), keepdims=True), groups.var((2, 3, 4), keepdims=True)
     expected = ((groups - mean) / np.sqrt(var + 1e-5) + 3).reshape(x.shape)
     np.testing.assert_allclose(y, expected, atol=1e-5)
+
+
+# Masks
+
+
+@pytest.mark.parametrize("equation", [Equation(1e-3), Equation(1e-3, False), Equation(1e-3, True, True)], ids=str)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_gradients_under_a_mask(case, equation, rng):
+    shape, axes, groups, param, param_shape = case
+    mask = Tensor(rng.random(shape) < 0.7)
+
+    def f(x, s, b):
+        return Normalize.apply(x, s, b, mask, axes=axes, num_groups=groups, param=param, equation=equation)
+
+    assert gradcheck(f, rng.standard_normal(shape) + 1, *rng.standard_normal((2, *param_shape))) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES.values() if c[2] == 1], ids=[n for n, c in CASES.items() if c[2] == 1]
+)
+def test_gradients_of_normalize_with_under_a_mask(case, rng):
+    shape, axes, _, param, param_shape = case
+    kept = [n for i, n in enumerate(shape) if i not in axes]
+    mask = Tensor(rng.random(shape) < 0.5)
+
+    def f(x, mean, var, s, b):
+        return NormalizeWith.apply(x, mean, var, s, b, mask, axes=axes, param=param, equation=Equation(1e-3))
+
+    arrays = [rng.standard_normal(n) for n in (shape, kept, kept, param_shape, param_shape)]
+    arrays[2] = np.abs(arrays[2]) + 0.5
+    assert gradcheck(f, *arrays) < 1e-6
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 1, 2, 0), (1, 0, 2, 3)])
+@pytest.mark.parametrize("case", [c for c in CASES.values() if len(c[0]) == 4], ids=str)
+def test_a_mask_in_any_memory_order(case, order, rng):
+    shape, axes, groups, param, param_shape = case
+    x, dy = rng.standard_normal((2, *shape))
+    s, b = rng.standard_normal((2, *param_shape))
+    mask = rng.random(shape) < 0.6
+    results = []
+    for turn in (lambda a: a, lambda a: np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order))):
+        for array, m in ((turn(x), mask), (x, turn(mask)), (turn(x), turn(mask))):
+            inputs = [Tensor(a, requires_grad=True) for a in (array, s, b)]
+            y = Normalize.apply(*inputs, Tensor(m), axes=axes, num_groups=groups, param=param, equation=Equation())
+            y.backward(dy)
+            results.append([y.array, *[t.grad.array for t in inputs]])
+    for result in results[1:]:
+        for a, b in zip(results[0], result, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_observe_sees_the_counts(rng):
+    x, mask = rng.standard_normal((3, 2, 4)), rng.random((3, 2, 4)) < 0.4
+    mask[1, 0] = False
+    x = np.ascontiguousarray(x.transpose(1, 0, 2)).transpose(1, 0, 2)
+    seen = []
+    Normalize.apply(
+        Tensor(x), None, None, Tensor(mask), axes=(2,), equation=Equation(), observe=lambda *found: seen.append(found)
+    )
+    ((mean, var, count),) = seen
+    np.testing.assert_array_equal(count, mask.sum(2))
+    for i, j in np.ndindex(3, 2):
+        values = x[i, j][mask[i, j]]
+        assert np.isclose(mean[i, j], values.mean() if len(values) else 0)
+        assert np.isclose(var[i, j], values.var() if len(values) else 0)

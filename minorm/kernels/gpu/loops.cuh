@@ -57,7 +57,8 @@ template <class C> struct Statistics {
 };
 
 __device__ inline double rstd_of(double var, double eps, bool guard) {
-    return guard ? 1.0 / (sqrt(var) + eps) : 1.0 / sqrt(var + eps);
+    if (guard) return var == 0 ? 0 : 1.0 / (sqrt(var) + eps);  // all equal: y and dx are 0
+    return 1.0 / sqrt(var + eps);
 }
 
 // Which part of the sums or of the data a team of threads works on: team t of the grid has result `index` in chunk

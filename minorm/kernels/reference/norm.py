@@ -2,7 +2,8 @@
 
 `four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become
 (keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are
-computed with in `dtype`, sums run in float64. See minorm/kernels/protocol.py for the letters.
+computed with in `dtype`, sums run in float64. With a mask they run over the elements where it is True, whose number is
+then m; elsewhere the results are 0. See minorm/kernels/protocol.py for the letters.
 """
 
 from __future__ import annotations
@@ -20,40 +21,58 @@ Array = Any
 REDUCED = (2, 3)
 
 
-def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
+def moments(
+    nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
+) -> tuple[Array, Array, Array]:
     """k, d, var: two passes, the second about the mean."""
     x4 = _computed(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
-        return zero, zero, _mean(np.square(x4, dtype=np.float64))
-    k = _mean(x4).astype(x4.dtype)
-    t = x4 - kept(nest, k)
-    d = _mean(t)
-    return k.astype(np.float64), d, _mean(np.square(t - kept(nest, d)))
+        return zero, zero, _mean(nest, np.square(_counted(nest, x4, mask), dtype=np.float64), mask)
+    k = _mean(nest, x4, mask).astype(x4.dtype)
+    t = _counted(nest, x4, mask) - kept(nest, k)
+    d = _mean(nest, t, mask)
+    return k.astype(np.float64), d, _mean(nest, np.square(t - kept(nest, d)), mask)
 
 
-def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None) -> Array:
+def apply(
+    nest: Nest,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    b: Array | None,
+    dtype: Any = None,
+    mask: Array | None = None,
+) -> Array:
     """y = xhat * s + b."""
-    y = _xhat(nest, x, stats, dtype)
+    y = _xhat(nest, x, stats, dtype, mask)
     if s is not None:
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
     if b is not None:
         y = y + parameters(nest, b).astype(y.dtype, copy=False)
-    return like(nest, y, x)
+    return like(nest, _counted(nest, y, mask), x)
 
 
 def grad_sums(
-    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+    nest: Nest,
+    dy: Array,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    dtype: Any = None,
+    mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
-    g = _g(nest, dy, s, dtype)
-    return _sum(g), _sum(g * _xhat(nest, x, stats, dtype))
+    g = _g(nest, dy, s, dtype, mask)
+    return _sum(g), _sum(g * _xhat(nest, x, stats, dtype, mask))
 
 
-def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
+def grad_params(
+    nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
+) -> tuple[Array, Array]:
     """ds, db."""
-    dy4 = _computed(four(nest, dy), dtype)
-    ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype)), parameter_sums(nest, dy4)
+    dy4 = _g(nest, dy, None, dtype, mask)
+    ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype, mask)), parameter_sums(nest, dy4)
     return ds.astype(dy4.dtype), db.astype(dy4.dtype)
 
 
@@ -66,15 +85,16 @@ def grad_input(
     sum_g: Array | None,
     sum_gx: Array | None,
     dtype: Any = None,
+    mask: Array | None = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
-    m = max(nest.columns, 1)
-    dx = _g(nest, dy, s, dtype)
+    m = np.maximum(nest.columns if mask is None else counts(nest, mask), 1)
+    dx = _g(nest, dy, s, dtype, mask)
     if sum_g is not None:
         dx = dx - kept(nest, sum_g / m)
     if sum_gx is not None:
-        dx = dx - _xhat(nest, x, stats, dtype) * kept(nest, sum_gx / m)
-    return like(nest, dx * kept(nest, stats.rstd), x)
+        dx = dx - _xhat(nest, x, stats, dtype, mask) * kept(nest, sum_gx / m)
+    return like(nest, _counted(nest, dx * kept(nest, stats.rstd), mask), x)
 
 
 def forward(
@@ -85,12 +105,14 @@ def forward(
     equation: Equation,
     dtype: Any = None,
     running: Running | None = None,
+    mask: Array | None = None,
 ) -> tuple[Array, Statistics]:
     """y and the statistics; `running` is updated when they are there."""
-    k, d, var = moments(nest, x, equation.centered, dtype)
+    k, d, var = moments(nest, x, equation.centered, dtype, mask)
+    count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):
-        stats = Statistics.of(k, d, var, equation.rstd(var))
-    y = apply(nest, x, stats, s, b, dtype)
+        stats = Statistics.of(k, d, var, equation.rstd(var, count), count=count)
+    y = apply(nest, x, stats, s, b, dtype, mask)
     if running is not None:
         update(running, nest, stats)
     return y, stats
@@ -111,16 +133,30 @@ def backward(
     equation: Equation,
     needs: tuple[bool, bool] = (True, True),
     dtype: Any = None,
+    mask: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db."""
     dx = ds = db = None
     if needs[0]:
-        sum_g, sum_gx = grad_sums(nest, dy, x, stats, s, dtype)
+        sum_g, sum_gx = grad_sums(nest, dy, x, stats, s, dtype, mask)
         slope = equation.slope(stats.var)
-        dx = grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * slope, dtype)
+        dx = grad_input(nest, dy, x, stats, s, sum_g if equation.centered else None, sum_gx * slope, dtype, mask)
     if needs[1]:
-        ds, db = grad_params(nest, dy, x, stats, dtype)
+        ds, db = grad_params(nest, dy, x, stats, dtype, mask)
     return dx, ds, db
+
+
+# Masks
+
+
+def counts(nest: Nest, mask: Array) -> Array:
+    """How many elements of each row count."""
+    return four(nest, mask).sum(axis=REDUCED, dtype=np.int64).reshape(-1)
+
+
+def _counted(nest: Nest, values: Array, mask: Array | None) -> Array:
+    """Four loop axes with 0 where the mask is False: whatever stands there, NaN too, is gone."""
+    return values if mask is None else np.where(four(nest, mask), values, values.dtype.type(0))
 
 
 # Views: arrays as loops
@@ -179,19 +215,21 @@ def kept(nest: Nest, statistic: Array) -> Array:
     return statistic.reshape(nest.two_by_two[0].count, nest.two_by_two[1].count, 1, 1)
 
 
-def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any) -> Array:
-    x4 = _computed(four(nest, x), dtype)
+def _xhat(nest: Nest, x: Array, stats: Statistics, dtype: Any, mask: Array | None = None) -> Array:
+    x4 = _counted(nest, _computed(four(nest, x), dtype), mask)
     k, d, rstd = (kept(nest, v.astype(x4.dtype, copy=False)) for v in (stats.k, stats.d, stats.rstd))
     return ((x4 - k) - d) * rstd
 
 
-def _g(nest: Nest, dy: Array, s: Array | None, dtype: Any) -> Array:
-    g = _computed(four(nest, dy), dtype)
+def _g(nest: Nest, dy: Array, s: Array | None, dtype: Any, mask: Array | None = None) -> Array:
+    g = _counted(nest, _computed(four(nest, dy), dtype), mask)
     return g if s is None else g * parameters(nest, s).astype(g.dtype, copy=False)
 
 
-def _mean(terms: Array) -> Array:
-    return terms.mean(axis=REDUCED, dtype=np.float64).reshape(-1)
+def _mean(nest: Nest, terms: Array, mask: Array | None) -> Array:
+    if mask is None:
+        return terms.mean(axis=REDUCED, dtype=np.float64).reshape(-1)
+    return _sum(_counted(nest, terms, mask)) / np.maximum(counts(nest, mask), 1)
 
 
 def _sum(terms: Array) -> Array:

@@ -76,7 +76,11 @@ class Entry:
         batches = None if self.batches is None else self.batches.array
         running = RunningStats(self.mean.array, self.var.array, self.momentum, self.unbiased, batches)
         found = self.moments
-        running.update(found.mean, found.var, found.count, found.weight if found.per_sample else None)
+        samples = found.weight if found.per_sample else None
+        if isinstance(found.weight, np.ndarray):  # a mask left each channel its own number
+            running.update_counted(found.mean, found.var, found.weight, samples)
+        else:
+            running.update(found.mean, found.var, found.count, samples)
         for tensor in (self.mean, self.var, self.batches) if running.changed else ():
             if tensor is not None:
                 tensor.version.count += 1

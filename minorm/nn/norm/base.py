@@ -4,7 +4,8 @@ Constructors are PyTorch's, with one difference in meaning: `momentum` is the sh
 kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
 `unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
 `backend=` takes an object with the functions of minorm/kernels/protocol.py; `variance=` a formula by name (see
-`F.batch_norm`).
+`F.batch_norm`). All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
+element counts.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class RunningNorm(Affine):
         """Does training change running statistics of this layer?"""
         return self.running_mean is not None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x with its channels on axis 1 -> y of the same shape"""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x with its channels on axis 1, and which of it counts -> y of the same shape"""
         self._check(x)
         return self.normalize(
             x,
@@ -117,6 +118,7 @@ class RunningNorm(Affine):
             compute_dtype=self.compute_dtype,
             backend=self.backend,
             variance=self.variance,
+            mask=mask,
         )
 
     def _from_batch(self) -> bool:

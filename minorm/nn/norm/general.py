@@ -27,9 +27,9 @@ class MeanVarianceNorm(Module):
         self.axes, self.eps, self.compute_dtype, self.backend = _axes(axes), eps, compute_dtype, backend
         self.variance = variance
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance}
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
         return F.mean_variance_norm(x, self.axes, self.eps, **options)
 
     def extra_repr(self) -> str:

@@ -39,14 +39,14 @@ class GroupNorm(Affine):
         self.affine, self.per_group, self.compute_dtype, self.backend = affine, per_group, compute_dtype, backend
         self._add_affine((num_groups if per_group else num_channels,), affine, affine and bias, dtype, device)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (N, num_channels, *) -> y of the same shape"""
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(
                 f"GroupNorm: x has shape {x.shape}, the layer num_channels={self.num_channels}; "
                 f"expected (N, {self.num_channels}, *)"
             )
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:

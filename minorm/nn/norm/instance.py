@@ -38,7 +38,7 @@ class _InstanceNorm(RunningNorm):
             variance=variance,
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with its channels on axis 1, or one sample with them on axis 0 -> y of the same shape"""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
@@ -46,8 +46,8 @@ class _InstanceNorm(RunningNorm):
                     f"{type(self).__name__}: x has {x.ndim} axes, so it is one sample, with {x.shape[0]} channels; the "
                     f"layer has num_features={self.num_features}; expected {self.form}; x.shape is {x.shape}"
                 )
-            return super().forward(x.reshape(1, *x.shape)).reshape(x.shape)
-        return super().forward(x)
+            return super().forward(x.reshape(1, *x.shape), mask).reshape(x.shape)
+        return super().forward(x, mask)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -34,9 +34,9 @@ class LayerNorm(Affine):
         self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
@@ -67,9 +67,9 @@ class RMSNorm(Affine):
         self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, False, dtype, device)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **options)
 
     def extra_repr(self) -> str:

@@ -3,7 +3,8 @@
 A Parameter is every float tensor of the file that is a weight (`weights.py` says which are) and through which gradient
 can reach an output, whatever lies between. The latter is found by walking backwards from the outputs through all inputs
 that have a gradient. Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself
-holds. Everything else (shapes, indices, bounds, scales of a Resize, numbers that exporters wrote) is a constant.
+holds, and what minorm's own files call so. Everything else (shapes, indices, bounds, scales of a Resize, numbers that
+exporters wrote) is a constant.
 
 Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
 that share scale and bias too are one layer, called twice; others get statistics of their own.
@@ -30,6 +31,7 @@ def places(node: Node) -> Sequence[int]:
     return (3, 4) if node.operator == "BatchNormalization" else ()
 
 
+RUNNING = ("running_mean", "running_var")
 ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast", "Identity"))
 
 
@@ -73,9 +75,10 @@ def assign(
     # Arithmetic with running statistics leaves them what they are; used as a weight, they are one.
     fixed = set(updated)
     fixed |= {name for node in owners for name in _statistics(node) if readers.get(name, set()) <= ARITHMETIC}
-    fixed |= set(
-        updated
-    )  # arithmetic with running statistics leaves them what they are; used as a weight, they are one
+    # So do those of a layer that ONNX has no operator for, which minorm wrote by a formula.
+    alone = {name for name in initializers if source.ours and name.rpartition(".")[2] in RUNNING}
+    alone -= {name for node in owners for name in _statistics(node)}
+    fixed |= alone
     arrays = _floats(nodes, initializers, source)
     known = {name: array for name, array in arrays.items() if name in wanted and name not in fixed}
     if trainable is None:
@@ -86,7 +89,7 @@ def assign(
     others = [name for name in known if name in initializers] if trainable is None else ()
     spread = weights.spread(parameters, others, arrays, source)
     parameters = {name: array for name, array in parameters.items() if name not in spread}
-    roles = Roles(parameters, dict.fromkeys(updated, ""), spread, dict(updated))
+    roles = Roles(parameters, dict.fromkeys([*updated, *sorted(alone)], ""), spread, dict(updated))
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}

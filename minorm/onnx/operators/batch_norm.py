@@ -36,6 +36,7 @@ from minorm.onnx.operators.statistics import (
     count_up,
     is_usual,
     standardize,
+    unmasked,
 )
 from minorm.tensor import Tensor
 
@@ -58,6 +59,7 @@ class Call:
     backend: Any  # computes the same, and so does a file
     process_group: Any  # a file is for one rank
     variance: str | None  # the runtime has its own
+    mask: Value | None
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
@@ -72,6 +74,7 @@ def write_7(g: Graph, **arguments: Any) -> Value:
 
 def _write(g: Graph, call: Call, outputs: int) -> Value:
     """The node, with this many outputs in training."""
+    unmasked(call.mask)
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
         raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
@@ -99,6 +102,7 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
 def lower(g: Graph, **arguments: Any) -> Value:
     """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
     call = Call(**arguments)
+    unmasked(call.mask)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
         raise Decline("running statistics that only BatchNormalization updates")

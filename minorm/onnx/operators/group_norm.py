@@ -25,7 +25,7 @@ from minorm.onnx.operators.instance_norm import instance
 from minorm.onnx.operators.precision import stash_type, widest
 from minorm.onnx.operators.recognised import GroupNorm
 from minorm.onnx.operators.shape import channels, expand, reshape, reshape_as
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, zeros
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked, zeros
 from minorm.tensor import Tensor
 
 
@@ -39,7 +39,9 @@ def write_21(
     eps: float,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
         raise Decline("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
     size = int(x.known_shape[1])
@@ -66,7 +68,9 @@ def lower(
     eps: float,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if is_usual(x, compute_dtype, weight, bias):
         return group(g, x, num_groups, weight, bias, eps)
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)

@@ -32,6 +32,7 @@ from minorm.onnx.operators.statistics import (
     one_type,
     ones,
     standardize,
+    unmasked,
     zeros,
 )
 from minorm.tensor import Tensor
@@ -62,7 +63,9 @@ def write_6(
     backend: Any,
     process_group: Any,
     variance: str | None,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
@@ -101,7 +104,9 @@ def write_running(
     backend: Any,
     process_group: Any,
     variance: str | None,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if running_mean is None or running_var is None:
         raise Decline("there are no running statistics")
     size = (int(x.known_shape[1]),)

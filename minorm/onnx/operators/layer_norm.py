@@ -19,7 +19,7 @@ from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, standardized
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.recognised import LayerNorm
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -39,7 +39,9 @@ def write_17(
     eps: float,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
         raise Decline("LayerNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
@@ -57,7 +59,9 @@ def lower(
     eps: float,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
     y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), eps)
     return g.cast(affine(g, y, scale, shift), x.dtype)

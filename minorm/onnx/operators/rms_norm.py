@@ -22,14 +22,14 @@ from minorm.onnx.operators.composing import axes_from, cast, mean_of
 from minorm.onnx.operators.layer_norm import first_axis
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.recognised import RMSNorm
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
 STEP = float(np.finfo(np.float32).eps)  # what eps=None is: no decimal that somebody wrote, but read as itself
 
 
-def _eps(x: Value, eps: float | None) -> float:
+def epsilon(x: Value, eps: float | None) -> float:
     return float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
 
 
@@ -42,14 +42,16 @@ def write_23(
     eps: float | None,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
         raise Decline("RMSNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
-    epsilon = _eps(x, eps)
+    small = epsilon(x, eps)
     return g.add(
-        "RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=shortest(STEP) if epsilon == STEP else epsilon
+        "RMSNormalization", x, scale, shape=x.shape, axis=axis, epsilon=shortest(STEP) if small == STEP else small
     )
 
 
@@ -62,9 +64,11 @@ def lower(
     eps: float | None,
     compute_dtype: Any,
     backend: Any,
+    mask: Value | None,
 ) -> Value:
+    unmasked(mask)
     data, scale = cast_all(g, computed(x, compute_dtype), x, weight)
-    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), _eps(x, eps), centered=False)
+    y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), epsilon(x, eps), centered=False)
     return g.cast(affine(g, y, scale, None), x.dtype)
 
 

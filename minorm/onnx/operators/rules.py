@@ -25,6 +25,7 @@ from minorm.onnx.operators import (  # noqa: F401
     layer_norm,
     linear,
     loss,
+    masked_norm,
     mean_variance_norm,
     normalization,
     padding,

@@ -252,3 +252,23 @@ def test_what_is_no_model_is_named() -> None:
     with pytest.raises(TypeError, match=r"accumulate_stats: model is a list; expected an nn\.Module"), \
             nn.accumulate_stats([nn.BatchNorm1d(3)]):  # fmt: skip
         pass
+
+
+@pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm1d(3, unbiased_running_var=True),
+                                  lambda: nn.InstanceNorm1d(3, track_running_stats=True)])  # fmt: skip
+@pytest.mark.parametrize("nested", [False, True])
+def test_masked_micro_batches_count_as_one(make: Any, nested: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(3, 2, (6, 3, 5)), rng.random((6, 3, 5)) < 0.6
+    mask[:2, 1] = False  # the first micro-batch has nothing of this channel
+    mask[:, 2, 1:] = False
+    mask[3, 0] = False
+    whole, parts = make().double(), make().double()
+    whole(mn.tensor(x), mn.tensor(mask))
+    with nn.accumulate_stats(parts):
+        for i in range(0, 6, 2):
+            with nn.accumulate_stats(parts) if nested else contextlib.nullcontext():
+                parts(mn.tensor(x[i : i + 2]), mn.tensor(mask[i : i + 2]))
+    np.testing.assert_allclose(parts.running_mean.numpy(), whole.running_mean.numpy(), rtol=1e-12, atol=0)
+    np.testing.assert_allclose(parts.running_var.numpy(), whole.running_var.numpy(), rtol=1e-12, atol=0)
+    assert parts.num_batches_tracked.item() == whole.num_batches_tracked.item() == 1

@@ -1,0 +1,177 @@
+"""A mask for kernels that know none: its False places are filled, what comes out is corrected, and there set to 0.
+
+Of the N elements of a row n count, r = N / n. The others get a fill f, one number of x's type a row: the first element
+that counts. The kernel's moments of the filled row are k, d and v; those of the elements that count are
+
+    delta = r * ((k - f) + d)        mean = f + delta        var = max(0, r * v - (1 - 1 / r) * delta^2)
+
+where f is close to the data, so that nothing cancels however far that lies from 0. If it is not, delta^2 > 4 * var,
+f was an outlier: the row is filled again, with f + delta. Without a mean (RMSNorm) f = 0 and var = r * v. In backward
+dy is 0 in the False places; so they add nothing to the sums, which the kernel divides by N, and r makes n of that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.devices import namespace
+from minorm.equation import Equation
+from minorm.kernels.protocol import Statistics
+from minorm.kernels.reference.norm import counts, four, kept, like
+from minorm.nest import Nest
+
+Array = Any
+
+
+class MaskedBackend:
+    """The functions of kernels/protocol.py with `mask`, on a backend whose functions have none."""
+
+    def __init__(self, norm: Any) -> None:
+        self.norm = norm
+
+    def moments(self, nest: Nest, x: Array, centered: bool, *, mask: Array, **dtype: Any) -> tuple[Array, Array, Array]:
+        """k, d, var."""
+        return self._moments(nest, x, centered, mask, counts(nest, mask), dtype)[1:]
+
+    def apply(
+        self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, *, mask: Array, **dtype: Any
+    ) -> Array:
+        """y = xhat * s + b."""
+        y = self.norm.apply(nest, _fill(nest, x, mask, stats.k), stats, s, b, **dtype)
+        return _fill(nest, y, mask, 0)
+
+    def grad_sums(
+        self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, *, mask: Array, **dtype: Any
+    ) -> tuple[Array, Array]:
+        """sum_g, sum_gx."""
+        dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
+        return self.norm.grad_sums(nest, dy, x, stats, s, **dtype)
+
+    def grad_params(
+        self, nest: Nest, dy: Array, x: Array, stats: Statistics, *, mask: Array, **dtype: Any
+    ) -> tuple[Array, Array]:
+        """ds, db."""
+        dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
+        return self.norm.grad_params(nest, dy, x, stats, **dtype)
+
+    def grad_input(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+        *,
+        mask: Array,
+        **dtype: Any,
+    ) -> Array:
+        """dx = rstd * (g - sum_g / n - xhat * sum_gx / n)."""
+        dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
+        return self._grad_input(nest, dy, x, stats, s, sum_g, sum_gx, mask, dtype)
+
+    def forward(
+        self,
+        nest: Nest,
+        x: Array,
+        s: Array | None,
+        b: Array | None,
+        equation: Equation,
+        *,
+        mask: Array,
+        **dtype: Any,
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics."""
+        n = counts(nest, mask)
+        x, k, d, var = self._moments(nest, x, equation.centered, mask, n, dtype)
+        with np.errstate(divide="ignore"):
+            rstd = equation.rstd(var, n)
+        stats = Statistics.of(k, d, var, rstd, namespace(x), n)
+        return _fill(nest, self.norm.apply(nest, x, stats, s, b, **dtype), mask, 0), stats
+
+    def backward(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        equation: Equation,
+        needs: tuple[bool, bool] = (True, True),
+        *,
+        mask: Array,
+        **dtype: Any,
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dx, ds, db."""
+        dx = ds = db = None
+        dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
+        if needs[0]:
+            sum_g, sum_gx = self.norm.grad_sums(nest, dy, x, stats, s, **dtype)
+            sum_g, sum_gx = sum_g if equation.centered else None, sum_gx * equation.slope(stats.var)
+            dx = self._grad_input(nest, dy, x, stats, s, sum_g, sum_gx, mask, dtype)
+        if needs[1]:
+            ds, db = self.norm.grad_params(nest, dy, x, stats, **dtype)
+        return dx, ds, db
+
+    def _moments(
+        self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
+    ) -> tuple[Array, Array, Array, Array]:
+        """x filled, and k, d and var of its elements that count; of none they are 0."""
+        xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
+        if not centered:
+            filled = _fill(nest, x, mask, 0)
+            k, d, v = self.norm.moments(nest, filled, False, **dtype)
+            return filled, k, d, r * v
+        fill = xp.where(n > 0, _first(nest, x, mask), 0.0)
+        for last in (False, True):
+            filled = _fill(nest, x, mask, fill)
+            k, d, v = self.norm.moments(nest, filled, True, **dtype)
+            delta = r * ((k - fill) + d)
+            var = xp.maximum(0.0, r * v - (1 - 1 / r) * delta**2)
+            far = delta**2 > 4 * var
+            if last or not far.any():
+                break
+            fill = xp.where(far, (fill + delta).astype(x.dtype).astype(np.float64), fill)
+        return filled, fill, delta, var
+
+    def _grad_input(
+        self,
+        nest: Nest,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+        mask: Array,
+        dtype: dict[str, Any],
+    ) -> Array:
+        """dx of x and dy that are filled, and of sums that are not yet divided."""
+        if sum_g is not None or sum_gx is not None:
+            r = nest.columns / namespace(x).maximum(stats.count, 1)
+            sum_g, sum_gx = (None if of is None else of * r for of in (sum_g, sum_gx))
+        return _fill(nest, self.norm.grad_input(nest, dy, x, stats, s, sum_g, sum_gx, **dtype), mask, 0)
+
+
+def _first(nest: Nest, x: Array, mask: Array) -> Array:
+    """The first element of each row that counts, in float64; of a row without any, its first."""
+    xp = namespace(x)
+    x4, m4 = four(nest, x), four(nest, mask)
+    outer, inner, _, columns = m4.shape
+    place = m4.reshape(outer, inner, -1).argmax(axis=2)
+    rows = xp.arange(outer)[:, None], xp.arange(inner)[None, :]
+    return x4[(*rows, place // columns, place % columns)].astype(np.float64).reshape(-1)
+
+
+def _fill(nest: Nest, x: Array, mask: Array, value: Any) -> Array:
+    """x with this number in the places where the mask is False: one, or one a row."""
+    if not isinstance(value, int):
+        most = float(dtypes.largest(x.dtype))  # a running mean may lie beyond float16
+        value = kept(nest, value.clip(-most, most).astype(x.dtype))
+    else:
+        value = x.dtype.type(value)
+    return like(nest, namespace(x).where(four(nest, mask), four(nest, x), value), x)
