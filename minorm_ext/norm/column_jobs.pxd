@@ -6,18 +6,18 @@
 # to reduced row (w and u, one number a row; LayerNorm over the channels of N x C x H x W). Both at once does not fit.
 
 from minorm_ext.norm.column_tiles cimport (
-    Tile, column_factors, column_origins, column_params, column_shifts, column_statistics, tile_combine, tile_finish,
-    tile_of,
+    Tile, column_factors, column_origins, column_params, column_shifts, column_statistics, find_origins, tile_combine,
+    tile_finish, tile_of,
 )
 from minorm_ext.norm.columns cimport (
     WIDTH, Scratch, column_row, column_row_param, elements_in, fetch_columns, guess_columns, merge_columns,
-    moments_of_columns, rows_from, sums_of_columns,
+    moments_of_columns, rows_alike, rows_from, sums_of_columns,
 )
 from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
 from minorm_ext.norm.work cimport ABSENT, Work
 from minorm_ext.runtime.numbers cimport real
-from minorm_ext.simd.storage cimport Data, put, staged_view
+from minorm_ext.simd.storage cimport Source, put, see
 
 
 cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t part) noexcept nogil:
@@ -28,7 +28,11 @@ cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t par
 
 cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogil:
     """Of the mean of each column, from all parts: however many there are, they find the same."""
-    cdef Py_ssize_t j
+    cdef Py_ssize_t i, j
+    if w.count != NULL:
+        for i in range(tile.rows):
+            for j in range(i * w.plan.fold, (i + 1) * w.plan.fold):
+                guess[j] = <real>w.k[tile.row + i]
     if w.equation.centered:
         guess_columns(&w.x, tile.data, &w.plan.nest, &tile.strip, guess)
     else:
@@ -37,9 +41,9 @@ cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogi
 
 
 cdef inline void tile_moments(
-    const Work* w, Tile tile, Py_ssize_t part, const real* guess, double* offset, double* m2
+    const Work* w, Tile tile, Py_ssize_t part, const real* guess, double* offset, double* m2, double* held
 ) noexcept nogil:
-    """The moments of the columns of a tile over the rows of a part."""
+    """The moments of the columns of a tile over the rows of a part; with a mask how many elements `held` they have."""
     cdef Py_ssize_t first = first_row(w, &tile, part)
     cdef Py_ssize_t end = first_row(w, &tile, part + 1)
     cdef Py_ssize_t row = first
@@ -51,10 +55,13 @@ cdef inline void tile_moments(
     for j in range(tile.columns):
         k[j] = guess[j]
         offset[j] = m2[j] = 0
+    if held != NULL:
+        for j in range(tile.columns):
+            held[j] = 0
     while row < end:
         moments_of_columns(
             &w.x, tile.data, &w.plan.nest, &tile.strip, row, min(row + w.plan.step, end), w.equation.centered,
-            elements_in(&tile.strip, first, row), origin, k, offset, m2,
+            elements_in(&tile.strip, first, row), origin, k, offset, m2, held,
         )
         row += w.plan.step
 
@@ -72,14 +79,16 @@ cdef inline void tile_apply(
     cdef real* d = <real*>&scratches[3]
     cdef real* c = <real*>&scratches[4]
     cdef real* e = <real*>&scratches[5]
-    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
-    cdef Data y = staged_view(&w.y, y_scratch, w.plan.single)
+    cdef Source x, y
     cdef ColumnRows rows
+    cdef bint whole = w.x.mask == NULL
     cdef real scale = 1
     cdef real bias = 0
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t j, at, p
+    cdef Py_ssize_t j, at, p, stop
     cdef bint rows_differ = w.plan.rows_differ
+    see(&x, &w.x, whole, x_scratch, w.plan.single)
+    see(&y, &w.y, whole, y_scratch, w.plan.single)
     column_shifts(w, &tile, k, d)
     column_statistics(w, &tile, w.rstd + tile.row, c)
     if s != NULL and not rows_differ:
@@ -93,45 +102,64 @@ cdef inline void tile_apply(
             e[j] = 0
     while row < end:
         at = tile.data + column_row(&w.plan.nest, &tile.strip, row)
-        rows = rows_from(&w.x, &w.plan.nest, &tile.strip, row, row + 1 if rows_differ else end)
+        stop = row + 1 if rows_differ else end
+        if w.x.mask != NULL:
+            stop = rows_alike(&w.x, tile.data, &w.plan.nest, &tile.strip, row, stop, &whole)
+            see(&x, &w.x, whole, x_scratch, w.plan.single)
+            see(&y, &w.y, whole, y_scratch, w.plan.single)
+        rows = rows_from(&x.data, &w.plan.nest, &tile.strip, row, stop)
         if next:
             rows.next = rows.then = next
         if rows_differ:
             p = tile.param + column_row_param(&w.plan.nest, row)
             scale = s[p] if s != NULL else 1
             bias = b[p] if b != NULL else 0
-        columns_apply(&x, &y, fetch_columns(&w.x, at, rows.n, x_scratch), &rows, k, d, c, e, scale, bias)
-        if not w.y.direct:
-            put(&w.y, at, rows.n, y_scratch)
+        j = fetch_columns(&x.data, at, rows.n, k, x_scratch)
+        columns_apply(&x.view, &y.view, j, &rows, k, d, c, e, scale, bias)
+        if not y.data.direct:
+            put(&y.data, at, rows.n, y_scratch)
         row += rows.count
+
+
+cdef inline Py_ssize_t moments_of_part(const Work* w) noexcept nogil:
+    """How many numbers the moments of a tile are: offset and m2, a tile further, of each column; and, with a mask, how
+    many elements count."""
+    return (2 if w.count == NULL else 3) * w.plan.tile
+
+
+cdef inline double* held_of(const Work* w, double* moments) noexcept nogil:
+    return NULL if w.count == NULL else moments + 2 * w.plan.tile
 
 
 cdef inline void part_of_moments(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One part of one tile."""
     cdef Tile tile = tile_of(w, job // w.plan.parts)
-    cdef double* offset = w.partial + job * 2 * w.plan.tile
+    cdef double* offset = w.partial + job * moments_of_part(w)
     cdef real guess[WIDTH]
     tile_guess(w, tile, guess)
-    tile_moments(w, tile, job % w.plan.parts, guess, offset, offset + w.plan.tile)
+    tile_moments(w, tile, job % w.plan.parts, guess, offset, offset + w.plan.tile, held_of(w, offset))
 
 
 cdef inline void merge_part(
-    const Work* w, const Tile* tile, Py_ssize_t part, double* all, const double* one
+    const Work* w, const Tile* tile, Py_ssize_t part, double* all, double* one
 ) noexcept nogil:
     """Merge a part into those before it."""
     cdef double before = elements_in(&tile.strip, 0, first_row(w, tile, part))
     cdef double after = elements_in(&tile.strip, 0, first_row(w, tile, part + 1))
-    merge_columns(tile.columns, before, all, all + w.plan.tile, after - before, one, one + w.plan.tile)
+    merge_columns(
+        tile.columns, before, all, all + w.plan.tile, after - before, one, one + w.plan.tile, held_of(w, all),
+        held_of(w, one),
+    )
 
 
 cdef inline void columns_merge(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """Merge the parts of one tile, in their order."""
     cdef Tile tile = tile_of(w, job)
-    cdef double* all = w.partial + job * w.plan.parts * 2 * w.plan.tile
+    cdef double* all = w.partial + job * w.plan.parts * moments_of_part(w)
     cdef Py_ssize_t part
     for part in range(1, w.plan.parts):
-        merge_part(w, &tile, part, all, all + part * 2 * w.plan.tile)
-    tile_finish(type, w, &tile, all, all + w.plan.tile)
+        merge_part(w, &tile, part, all, all + part * moments_of_part(w))
+    tile_finish(type, w, &tile, all, all + w.plan.tile, held_of(w, all))
 
 
 cdef inline void part_of_apply(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
@@ -155,18 +183,19 @@ cdef inline Py_ssize_t to_next_tile(const Work* w, Py_ssize_t job) noexcept nogi
 cdef inline void columns_forward(const real* type, const Work* w, Py_ssize_t job) noexcept nogil:
     """One tile through both phases."""
     cdef Tile tile = tile_of(w, job)
-    cdef double all[2 * WIDTH]
-    cdef double one[2 * WIDTH]
+    cdef double all[3 * WIDTH]
+    cdef double one[3 * WIDTH]
     cdef real guess[WIDTH]
     cdef Py_ssize_t part
     tile.strip.asked = asks_next(w)
     if w.moments:
+        find_origins(w, &tile)
         tile_guess(w, tile, guess)
-        tile_moments(w, tile, 0, guess, all, all + w.plan.tile)
+        tile_moments(w, tile, 0, guess, all, all + w.plan.tile, held_of(w, all))
         for part in range(1, w.plan.parts):
-            tile_moments(w, tile, part, guess, one, one + w.plan.tile)
+            tile_moments(w, tile, part, guess, one, one + w.plan.tile, held_of(w, one))
             merge_part(w, &tile, part, all, one)
-        tile_finish(type, w, &tile, all, all + w.plan.tile)
+        tile_finish(type, w, &tile, all, all + w.plan.tile, held_of(w, all))
     if w.apply:
         tile_apply(type, w, tile, 0, tile.strip.rows, to_next_tile(w, job))
 
@@ -215,15 +244,17 @@ cdef inline void tile_input(
     cdef real* q = <real*>&scratches[6]
     cdef real* k = <real*>&scratches[7]
     cdef real* d = <real*>&scratches[8]
-    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
-    cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
-    cdef Data dx = staged_view(&w.dx, dx_scratch, w.plan.single)
+    cdef Source x, dy, dx
     cdef ColumnRows rows
+    cdef bint whole = w.x.mask == NULL
     cdef real scale = 1
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t j, at
+    cdef Py_ssize_t j, at, stop
     cdef bint rows_differ = w.plan.rows_differ
     cdef double* sums
+    see(&x, &w.x, whole, x_scratch, w.plan.single)
+    see(&dy, &w.dy, whole, dy_scratch, w.plan.single)
+    see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
     column_shifts(w, &tile, k, d)
     column_statistics(w, &tile, w.rstd + tile.row, r)
     if s != NULL and not rows_differ:
@@ -235,20 +266,26 @@ cdef inline void tile_input(
     column_factors(w, &tile, sum_g, sum_gx, p, q)
     while row < end:
         at = tile.data + column_row(&w.plan.nest, &tile.strip, row)
-        rows = rows_from(&w.x, &w.plan.nest, &tile.strip, row, row + 1 if rows_differ else end)
+        stop = row + 1 if rows_differ else end
+        if w.x.mask != NULL:
+            stop = rows_alike(&w.x, tile.data, &w.plan.nest, &tile.strip, row, stop, &whole)
+            see(&x, &w.x, whole, x_scratch, w.plan.single)
+            see(&dy, &w.dy, whole, dy_scratch, w.plan.single)
+            see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
+        rows = rows_from(&x.data, &w.plan.nest, &tile.strip, row, stop)
         if next:
             rows.next = rows.then = next
         if rows_differ and s != NULL:
             scale = s[tile.param + column_row_param(&w.plan.nest, row)]
-        j = fetch_columns(&w.x, at, rows.n, x_scratch)
-        fetch_columns(&w.dy, at, rows.n, dy_scratch)
+        j = fetch_columns(&x.data, at, rows.n, k, x_scratch)
+        fetch_columns(&dy.data, at, rows.n, <const real*>NULL, dy_scratch)
         if w.dx.items != NULL:
-            columns_grad(&dy, &x, &dx, j, &rows, w.sums == ABSENT, k, d, r, c, p, q, scale)
-        if w.dx.items != NULL and not w.dx.direct:
-            put(&w.dx, at, rows.n, dx_scratch)
+            columns_grad(&dy.view, &x.view, &dx.view, j, &rows, w.sums == ABSENT, k, d, r, c, p, q, scale)
+        if w.dx.items != NULL and not dx.data.direct:
+            put(&dx.data, at, rows.n, dx_scratch)
         if w.row_params != NULL:
             sums = w.row_params + (number * w.plan.depth + row) * 2
-            columns_params(&dy, &x, j, rows.n, k, d, r, &sums[0], &sums[1])
+            columns_params(&dy.view, &x.view, j, rows.n, k, d, r, &sums[0], &sums[1])
         row += rows.count
 
 

@@ -5,13 +5,14 @@
 # statistic for each 196 elements, and one by one they took a fifth of the time. Then each column gets what its
 # statistic has (`fold` columns share one), and again for every row that a wide row holds.
 
-from libc.string cimport memcpy
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy, memset
 
-from minorm_ext.norm.columns cimport WIDTH, Scratch, Strip, repeat_columns
+from minorm_ext.norm.columns cimport WIDTH, Scratch, Strip, column_row, columns_of, repeat_columns
 from minorm_ext.norm.moments cimport Moments, merge, rstds_of, slope_of
-from minorm_ext.norm.work cimport ABSENT, Work, partial_sums, partial_sums_x
+from minorm_ext.norm.work cimport ABSENT, Work, one_by_count, partial_sums, partial_sums_x, says_nothing
 from minorm_ext.runtime.numbers cimport ceil_div, real
-from minorm_ext.simd.storage cimport fetch
+from minorm_ext.simd.storage cimport fetch, item
 
 
 cdef struct Tile:
@@ -40,11 +41,51 @@ cdef inline Tile tile_of(const Work* w, Py_ssize_t number) noexcept nogil:
     return tile
 
 
+cdef inline void find_origins(const Work* w, const Tile* tile) noexcept nogil:
+    """Where a mask decides which element of a statistic is the first, it is found once, and k keeps it until the mean
+    is there."""
+    cdef uint8_t sought[WIDTH]
+    cdef uint8_t found
+    cdef const uint8_t* mask
+    cdef Py_ssize_t left = tile.rows
+    cdef Py_ssize_t row, i, j, column, start
+    if w.count == NULL:
+        return
+    for i in range(tile.rows):
+        w.k[tile.row + i] = 0
+    memset(sought, w.equation.centered, tile.strip.width)
+    for row in range(tile.strip.rows if w.equation.centered else 0):
+        start = tile.data + column_row(&w.plan.nest, &tile.strip, row)
+        mask = w.x.mask + start
+        found = 0
+        for j in range(columns_of(&tile.strip, row)):
+            found |= mask[j] & sought[j]
+        if not found:
+            continue
+        for j in range(columns_of(&tile.strip, row)):
+            if mask[j] & sought[j]:
+                column = j % tile.columns
+                column -= column % w.plan.fold
+                w.k[tile.row + column // w.plan.fold] = item(&w.x, start + j)
+                left -= 1
+                while column < tile.strip.width:  # its other columns, in all the rows that are taken as one
+                    memset(sought + column, 0, w.plan.fold)
+                    column += tile.columns
+        if left == 0:
+            return
+
+
 cdef inline void column_origins(const real* type, const Work* w, const Tile* tile, double* origin) noexcept nogil:
     """What the means of the columns are relative to: their first elements, or 0 if not centered."""
     cdef Scratch scratch
-    cdef const real* x = fetch(&w.x, tile.data, tile.columns, <real*>&scratch)
-    cdef Py_ssize_t j
+    cdef const real* x
+    cdef Py_ssize_t i, j
+    if w.count != NULL:
+        for i in range(tile.rows):
+            for j in range(i * w.plan.fold, (i + 1) * w.plan.fold):
+                origin[j] = w.k[tile.row + i]
+        return
+    x = fetch(&w.x, tile.data, tile.columns, <real*>&scratch)
     for j in range(tile.columns):
         origin[j] = x[j] if w.equation.centered else 0
 
@@ -85,9 +126,10 @@ cdef inline void column_params(const Work* w, const Tile* tile, const real* para
 # Forward.
 
 cdef inline void fold_moments(
-    const Work* w, const Tile* tile, double* origin, double* offset, double* m2
+    const Work* w, const Tile* tile, double* origin, double* offset, double* m2, double* held
 ) noexcept nogil:
-    """Merge the columns of each statistic. The statistics end up side by side at the front."""
+    """Merge the columns of each statistic, of `held` elements where a mask decides on them. The statistics end up side
+    by side at the front."""
     cdef Moments all, one
     cdef double shift
     cdef Py_ssize_t i, j
@@ -95,19 +137,25 @@ cdef inline void fold_moments(
         j = i * w.plan.fold
         shift = origin[j]
         all.n = one.n = w.plan.depth
+        if held != NULL:
+            all.n = held[j]
         all.offset = offset[j]
         all.m2 = m2[j]
         for j in range(i * w.plan.fold + 1, (i + 1) * w.plan.fold):
             one.offset = (origin[j] - shift) + offset[j]
             one.m2 = m2[j]
+            if held != NULL:
+                one.n = held[j]
             all = merge(all, one)
         origin[i] = shift
         offset[i] = all.offset
         m2[i] = all.m2
+        if held != NULL:
+            held[i] = all.n
 
 
 cdef inline void tile_finish(
-    const real* type, const Work* w, const Tile* tile, double* offset, double* m2
+    const real* type, const Work* w, const Tile* tile, double* offset, double* m2, double* held
 ) noexcept nogil:
     """Statistics from the moments of columns, which are used up."""
     cdef double origin[WIDTH]
@@ -118,13 +166,21 @@ cdef inline void tile_finish(
     cdef Py_ssize_t i
     column_origins(type, w, tile, origin)
     if w.plan.fold > 1:
-        fold_moments(w, tile, origin, offset, m2)
+        fold_moments(w, tile, origin, offset, m2, held)
     for i in range(tile.rows):
         k[i] = <real>(origin[i] + offset[i])
         d[i] = (origin[i] - k[i]) + offset[i]
     for i in range(tile.rows):
         var[i] = m2[i] * one
+    if held != NULL:
+        for i in range(tile.rows):
+            w.count[tile.row + i] = held[i]
+            var[i] = m2[i] * one_by_count(w, tile.row + i)
     rstds_of(&w.equation, var, w.rstd + tile.row, tile.rows)
+    if held != NULL:
+        for i in range(tile.rows):
+            if says_nothing(w, held[i]):
+                w.rstd[tile.row + i] = 0
 
 
 # Backward.
@@ -171,9 +227,9 @@ cdef inline void column_factors(
     if w.sums != ABSENT:
         if w.equation.centered:
             for i in range(tile.rows):
-                of_dy[i] = rstd[i] * g[i] * one
+                of_dy[i] = rstd[i] * g[i] * (one if w.count == NULL else one_by_count(w, tile.row + i))
         for i in range(tile.rows):
-            of_x[i] = rstd[i] * gx[i] * one
+            of_x[i] = rstd[i] * gx[i] * (one if w.count == NULL else one_by_count(w, tile.row + i))
         if w.equation.guard:
             for i in range(tile.rows):
                 of_x[i] *= slope_of(&w.equation, w.var[tile.row + i])

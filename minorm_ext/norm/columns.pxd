@@ -8,11 +8,14 @@
 # How many columns a tile has changes no bit of a result. In cache it has TILE, so that its accumulators stay in the
 # innermost one; from memory up to BROAD_TILE, for pieces of a row that are not followed by the next are read slowly.
 
+from libc.stdint cimport uint8_t
+from libc.string cimport memset
+
 from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle
 from minorm_ext.norm.moments cimport out_of_range, poor_shift
 from minorm_ext.norm.nest cimport Nest
 from minorm_ext.runtime.numbers cimport real
-from minorm_ext.simd.storage cimport Data, fetch, item, staged_view
+from minorm_ext.simd.storage cimport Data, Source, counted, fetch_filled, item, see
 
 
 cdef extern from *:
@@ -116,12 +119,55 @@ cdef inline void gather_columns(real* all_a, real* all_q, real* a, real* q, Py_s
         a[j] = q[j] = 0
 
 
-cdef inline Py_ssize_t fetch_columns(const Data* data, Py_ssize_t at, Py_ssize_t columns, real* scratch) noexcept nogil:
-    """Where a row begins for the loops: in the data, or, where they do not take it as it lies, in the scratch."""
+cdef inline Py_ssize_t fetch_columns(
+    const Data* data, Py_ssize_t at, Py_ssize_t columns, const real* fills, real* scratch
+) noexcept nogil:
+    """Where a row begins for the loops: in the data, or, where they do not take it as it lies, in the scratch, with
+    `fills` or 0 in place of elements that do not count."""
     if data.direct:
         return at
-    fetch(data, at, columns, scratch)
+    fetch_filled(data, at, columns, fills, scratch)
     return 0
+
+
+cdef inline Py_ssize_t rows_alike(
+    const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t row, Py_ssize_t end, bint* whole
+) noexcept nogil:
+    """The end of the rows, from `row` on, that are taken at once: with a mask those of which all elements count, or one
+    of which not."""
+    cdef Py_ssize_t n
+    whole[0] = True
+    if x.mask == NULL:
+        return end
+    n = columns_of(strip, row)
+    whole[0] = counted(x.mask + at + column_row(nest, strip, row), n) == n
+    row += 1
+    while whole[0] and row < end and columns_of(strip, row) == n:
+        if counted(x.mask + at + column_row(nest, strip, row), n) < n:
+            break
+        row += 1
+    return row
+
+
+cdef inline void count_columns(
+    const uint8_t* mask, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end, double* counts
+) noexcept nogil:
+    """How many elements of each column count in the rows first .. end - 1, which are at most 255."""
+    cdef uint8_t some[WIDTH]
+    cdef const uint8_t* of_row
+    cdef Py_ssize_t row, j, start
+    memset(some, 0, strip.width)
+    for row in range(first, end):
+        of_row = mask + column_row(nest, strip, row)
+        for j in range(columns_of(strip, row)):
+            some[j] += of_row[j]
+    for j in range(strip.kept):
+        counts[j] = some[j]
+    start = strip.kept
+    while start < strip.width:
+        for j in range(strip.kept):
+            counts[j] += some[start + j]
+        start += strip.kept
 
 
 cdef inline void add_rows(
@@ -133,22 +179,30 @@ cdef inline void add_rows(
     cdef Scratch[2] scratches
     cdef real* x_scratch = <real*>&scratches[0]
     cdef real* dy_scratch = <real*>&scratches[1]
-    cdef Data staged_x = staged_view(x, x_scratch, sizeof(real) == sizeof(float))
-    cdef Data staged_dy
+    cdef Source of_x, of_dy
     cdef ColumnRows rows
     cdef real w = 1
     cdef Py_ssize_t row = first
-    cdef Py_ssize_t begin
+    cdef Py_ssize_t begin, stop
+    cdef bint single = sizeof(real) == sizeof(float)
+    cdef bint whole = x.mask == NULL
+    see(&of_x, x, whole, x_scratch, single)
     if dy != NULL:
-        staged_dy = staged_view(dy, dy_scratch, sizeof(real) == sizeof(float))
+        see(&of_dy, dy, whole, dy_scratch, single)
     while row < end:
-        rows = rows_from(x, nest, strip, row, end if s == NULL else row + 1)
-        begin = fetch_columns(x, at + column_row(nest, strip, row), rows.n, x_scratch)
+        stop = end if s == NULL else row + 1
+        if x.mask != NULL:
+            stop = rows_alike(x, at, nest, strip, row, stop, &whole)
+            see(&of_x, x, whole, x_scratch, single)
+            if dy != NULL:
+                see(&of_dy, dy, whole, dy_scratch, single)
+        rows = rows_from(&of_x.data, nest, strip, row, stop)
+        begin = fetch_columns(&of_x.data, at + column_row(nest, strip, row), rows.n, k, x_scratch)
         if dy != NULL:
-            fetch_columns(dy, at + column_row(nest, strip, row), rows.n, dy_scratch)
+            fetch_columns(&of_dy.data, at + column_row(nest, strip, row), rows.n, <const real*>NULL, dy_scratch)
         if s != NULL:
             w = s[column_row_param(nest, row)]
-        columns_sums(&staged_dy if dy != NULL else NULL, &staged_x, begin, &rows, k, d, w, a, q)
+        columns_sums(&of_dy.view if dy != NULL else NULL, &of_x.view, begin, &rows, k, d, w, a, q)
         row += rows.count
 
 
@@ -180,22 +234,25 @@ cdef inline void careful_column(
 ) noexcept nogil:
     """The same for one column in double, for squares that leave the range of the type."""
     cdef double t
-    cdef Py_ssize_t row, column
+    cdef Py_ssize_t row, column, place
     sum[0] = 0
     squares[0] = 0
     for row in range(first, end):
         column = 0
         while column < columns_of(strip, row):
-            t = item(x, at + column_row(nest, strip, row) + column) - k
-            sum[0] += t
-            squares[0] += t * t
+            place = at + column_row(nest, strip, row) + column
+            if x.mask == NULL or x.mask[place]:
+                t = item(x, place) - k
+                sum[0] += t
+                squares[0] += t * t
             column += strip.kept
 
 
 cdef inline void guess_columns(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, real* k
 ) noexcept nogil:
-    """A guess of each column's mean: the middle of four elements from all over."""
+    """A guess of each column's mean: the middle of four elements from all over. For those that do not count stands what
+    k has, the origin."""
     cdef Py_ssize_t per = strip.width // strip.kept  # rows of a wide one
     cdef Py_ssize_t all = <Py_ssize_t>elements_in(strip, 0, strip.rows)
     cdef real scratch[4 * WIDTH]
@@ -204,7 +261,7 @@ cdef inline void guess_columns(
     for i in range(4):
         turn = i * all // 4
         j = column_row(nest, strip, turn // per) + turn % per * strip.kept
-        p[i] = fetch(x, at + j, strip.kept, scratch + i * WIDTH)
+        p[i] = fetch_filled(x, at + j, strip.kept, k, scratch + i * WIDTH)
     for j in range(strip.kept):
         k[j] = <real>middle(p[0][j], p[1][j], p[2][j], p[3][j])
 
@@ -225,12 +282,14 @@ cdef inline void merge_column(
 
 cdef inline void nearer_shifts(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    double n, real* k, real* a, real* q
+    double n, const double* counts, real* k, real* a, real* q
 ) noexcept nogil:
     """Where a shift is poor take the mean, and sum up again; the other columns keep theirs, and so their sums."""
     cdef bint single = sizeof(real) == sizeof(float)
     cdef Py_ssize_t j
     for j in range(strip.kept):
+        if counts != NULL:
+            n = max(counts[j], 1.0)
         if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(single, n, a[j], q[j]):
             k[j] = <real>(k[j] + a[j] / n)
     repeat_columns(k, strip)
@@ -239,9 +298,11 @@ cdef inline void nearer_shifts(
 
 cdef inline void moments_of_columns(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first,
-    Py_ssize_t end, bint centered, double before, const double* origin, real* k, double* offset, double* m2
+    Py_ssize_t end, bint centered, double before, const double* origin, real* k, double* offset, double* m2,
+    double* held
 ) noexcept nogil:
-    """Merge the rows first .. end - 1 into offset and m2, which hold `before` elements so far.
+    """Merge the rows first .. end - 1 into offset and m2, which hold `before` elements so far; with a mask `held`, a
+    number for each column, which these rows are added to.
 
     offset is relative to origin, the column's first element, or to 0 if not centered; k is a guess of the mean, and
     then the mean of what is there, or 0. See moments_of_sums in statistics.pxd.
@@ -259,22 +320,40 @@ cdef inline void moments_of_columns(
     cdef int odd = 0
     cdef Py_ssize_t columns = strip.kept
     cdef Py_ssize_t j
+    cdef double some[WIDTH]
+    cdef double* counts = NULL
+    if x.mask != NULL:
+        counts = some
+        count_columns(x.mask + at, nest, strip, first, end, counts)
     repeat_columns(k, strip)
     sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
     for j in range(columns):
-        odd |= out_of_range(single, n, a[j], q[j])
+        odd |= out_of_range(single, n if counts == NULL else counts[j], a[j], q[j])
     if centered:
         for j in range(columns):
-            bad |= poor_shift(n, a[j], q[j] - <double>a[j] * a[j] * one)
+            bad |= poor_shift(
+                n if counts == NULL else counts[j],
+                a[j], q[j] - <double>a[j] * a[j] * (one if counts == NULL else 1 / max(counts[j], 1.0)),
+            )
         if bad:
-            nearer_shifts(x, at, nest, strip, first, end, n, k, a, q)
+            nearer_shifts(x, at, nest, strip, first, end, n, counts, k, a, q)
             for j in range(columns):
-                odd |= out_of_range(single, n, a[j], q[j])
-    if odd:
+                odd |= out_of_range(single, n if counts == NULL else counts[j], a[j], q[j])
+    if odd or counts != NULL:
         for j in range(columns):
             shift, sum, squares = k[j], a[j], q[j]
+            if counts != NULL:
+                n = counts[j]
+                if n == 0:
+                    continue
+                one = 1 / n
+                share = n / (n + held[j])
+                weight = held[j] * share
+                held[j] += n
             if out_of_range(single, n, a[j], q[j]):
-                shift = item(x, at + column_row(nest, strip, first) + j) if centered else 0
+                shift = 0
+                if centered:
+                    shift = origin[j] if counts != NULL else item(x, at + column_row(nest, strip, first) + j)
                 careful_column(x, at + j, nest, strip, first, end, shift, &sum, &squares)
                 if centered:
                     shift += sum * one
@@ -289,12 +368,24 @@ cdef inline void moments_of_columns(
 
 
 cdef inline void merge_columns(
-    Py_ssize_t columns, double before, double* offset, double* m2, double n, const double* offset2, const double* m22
+    Py_ssize_t columns, double before, double* offset, double* m2, double n, const double* offset2, const double* m22,
+    double* held, const double* held2
 ) noexcept nogil:
-    """Merge n more elements, summed up elsewhere, into offset and m2, which hold `before`."""
+    """Merge n more elements, summed up elsewhere, into offset and m2, which hold `before`; with a mask `held2` a column
+    into what holds `held`."""
     cdef double share = n / (n + before)
     cdef double delta
     cdef Py_ssize_t j
+    if held != NULL:
+        for j in range(columns):
+            if held2[j] == 0:
+                continue
+            share = held2[j] / (held2[j] + held[j])
+            delta = offset2[j] - offset[j]
+            offset[j] += delta * share
+            m2[j] += m22[j] + delta * delta * (held[j] * share)
+            held[j] += held2[j]
+        return
     for j in range(columns):
         delta = offset2[j] - offset[j]
         offset[j] += delta * share

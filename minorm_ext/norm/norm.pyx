@@ -13,24 +13,26 @@
 # The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
 # backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from minorm_ext.norm.column_jobs cimport moments_of_part
 from minorm_ext.norm.moments cimport Moments
 from minorm_ext.norm.params cimport (
     add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
 )
 from minorm_ext.norm.phases cimport (
     apply_job, backward_job, combine_job, forward_job, input_job, input_of_one_part_job, merge_job, moments_job,
-    sums_job,
+    origin_job, sums_job,
 )
-from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, is_direct, make_plan
+from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, make_plan
 from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
 from minorm_ext.norm.running cimport blend_rows
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
-from minorm_ext.simd.storage cimport Data, Type, size_of
+from minorm_ext.simd.storage cimport Data, Type, is_direct, size_of
 
 
 cdef enum:
@@ -68,11 +70,13 @@ cdef double* zeroed_sums(Py_ssize_t items) except NULL nogil:
 cdef int run_forward(Work* w) except -1 nogil:
     cdef bint columns = w.plan.strategy == COLUMNS
     cdef Py_ssize_t all = all_tiles(&w.plan) if columns else w.plan.rows
-    cdef Py_ssize_t size = 2 * w.plan.tile * sizeof(double) if columns else sizeof(Moments)
+    cdef Py_ssize_t size = moments_of_part(w) * sizeof(double) if columns else sizeof(Moments)
     if w.plan.whole:
         return run(w, forward_job, all if columns else w.plan.groups * w.plan.blocks)
     if w.moments:
         w.partial = <double*>scratch(all * w.plan.parts, size)
+        if w.count != NULL:
+            run(w, origin_job, all)
         run(w, moments_job, all * w.plan.parts)
         run(w, merge_job, all, False)
     if w.apply:
@@ -133,9 +137,10 @@ cdef int add_up_params(Work* w) except -1 nogil:
 
 
 cdef int begin(
-    Work* w, bytes code, const Call* call, stats, s, double eps, bint centered, bint guard
+    Work* w, bytes code, Call* call, stats, s, double eps, bint centered, bint guard, mask, count
 ) except -1:
     """What forward and backward have in common."""
+    call.masked = mask is not None
     memset(w, 0, sizeof(Work))
     make_plan(&w.plan, code, call)
     w.equation.eps = eps
@@ -146,6 +151,10 @@ cdef int begin(
     w.d = w.k + w.plan.rows
     w.var = w.d + w.plan.rows
     w.rstd = w.var + w.plan.rows
+    if mask is not None:
+        w.x.mask = w.dy.mask = w.y.mask = w.dx.mask = <const uint8_t*>address(mask, 1)
+    if count is not None:
+        w.count = <double*>address(count, sizeof(double))
     return 0
 
 
@@ -158,7 +167,7 @@ cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) except -1:
     """Point at an array, if there is one."""
     data.type = type
-    data.direct = is_direct(type, w.plan.single)
+    data.direct = is_direct(type, w.plan.single) and data.mask == NULL
     data.uncached = w.plan.large and not result
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
@@ -180,7 +189,7 @@ def plan(bytes code, Type type, bint single, bint backward, bint scale, bint oth
     does anybody ask for the gradients of both."""
     cdef Plan p
     cdef Call call
-    call.type, call.single, call.backward, call.fused = type, single, backward, True
+    call.type, call.single, call.masked, call.backward, call.fused = type, single, False, backward, True
     call.scale, call.other, call.result, call.threads = scale, other, 0, threads
     make_plan(&p, code, &call)
     found = {
@@ -197,18 +206,19 @@ def plan(bytes code, Type type, bint single, bint backward, bint scale, bint oth
 
 def forward(
     bytes code, Type type, bint single, x, s, b, y, stats,
-    double eps, bint centered, bint guard, bint moments, int threads
+    double eps, bint centered, bint guard, bint moments, int threads, mask=None, count=None
 ):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
     x and y: of `type`, gapless, in the nest's order. Computed in float if `single`, else in double; s and b, which may
-    be None, are of that type. Nothing is checked here.
+    be None, are of that type. mask: None, or a bool for each element of x, False where it does not count; then count
+    (rows, float64) is filled with `moments`. Nothing is checked here.
     """
     cdef Work w
     cdef Call call
     call.type, call.single, call.backward, call.fused = type, single, False, True
     call.scale, call.other, call.result, call.threads = s is not None, b is not None, place_of(y, type), threads
-    begin(&w, code, &call, stats, s, eps, centered, guard)
+    begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
     w.b = parameter(&w, b)
     bind(&w.x, &w, x, type)
     bind(&w.y, &w, y, type, True)
@@ -223,7 +233,7 @@ def forward(
 
 def backward(
     bytes code, Type type, bint single, dy, x, stats, s, sums, dx, ds, db,
-    double eps, bint centered, bint guard, Sums origin, empty, int threads
+    double eps, bint centered, bint guard, Sums origin, empty, int threads, mask=None, count=None
 ):
     """Fill whichever of dx, and ds and db together, are not None; these two are of the type computed in.
 
@@ -236,7 +246,7 @@ def backward(
     call.type, call.single, call.backward = type, single, True
     call.fused = origin == COMPUTE and sums is None and dx is not None
     call.scale, call.other, call.result, call.threads = s is not None, ds is not None, place_of(dx, type), threads
-    begin(&w, code, &call, stats, s, eps, centered, guard)
+    begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
     bind(&w.x, &w, x, type)
     bind(&w.dy, &w, dy, type)
     bind(&w.dx, &w, dx, type, True)

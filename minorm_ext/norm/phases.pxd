@@ -5,10 +5,11 @@ from minorm_ext.norm.column_jobs cimport (
     columns_backward, columns_combine, columns_forward, columns_merge, part_of_apply, part_of_input, part_of_moments,
     part_of_sums,
 )
+from minorm_ext.norm.column_tiles cimport Tile, find_origins, tile_of
 from minorm_ext.norm.plan cimport COLUMNS, Plan
 from minorm_ext.norm.resident cimport part_apply
 from minorm_ext.norm.row_jobs cimport rows_backward, rows_forward, rows_input, rows_merge, rows_moments
-from minorm_ext.norm.statistics cimport part_sums, row_sums
+from minorm_ext.norm.statistics cimport find_origin, part_sums, row_sums
 from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport finish
 
@@ -30,6 +31,17 @@ cdef inline void forward_job(const void* task, Py_ssize_t index) noexcept nogil:
     else:
         columns_forward(<const double*>NULL, w, index)
     finish(&w.y)
+
+
+cdef inline void origin_job(const void* task, Py_ssize_t index) noexcept nogil:
+    """A row, or a tile: what its mean is relative to."""
+    cdef const Work* w = <const Work*>task
+    cdef Tile tile
+    if w.plan.strategy != COLUMNS:
+        find_origin(w, index)
+    else:
+        tile = tile_of(w, index)
+        find_origins(w, &tile)
 
 
 cdef inline void moments_job(const void* task, Py_ssize_t index) noexcept nogil:

@@ -10,7 +10,7 @@ from minorm_ext.norm.kernels cimport BLOCK, ROWS, VECTOR_BYTES
 from minorm_ext.norm.nest cimport Nest, load
 from minorm_ext.norm.rows cimport CHUNK, Cut, cut_row
 from minorm_ext.runtime.numbers cimport ceil_div
-from minorm_ext.simd.storage cimport DOUBLE, HALF, SINGLE, WIDEN, Type, size_of
+from minorm_ext.simd.storage cimport Type, is_direct, size_of
 
 
 cdef enum Strategy:
@@ -113,6 +113,7 @@ cdef struct Plan:
 cdef struct Call:          # what a plan is made for
     Type type              # that data is stored in
     bint single            # computed in float
+    bint masked            # only some elements count
     bint backward
     bint fused             # both phases, and nobody asks for the sums between them
     bint scale
@@ -231,16 +232,11 @@ cdef inline Py_ssize_t pitch_of(Py_ssize_t extent) noexcept nogil:
     return (lines if lines % SETS else lines + 11) * LINE
 
 
-cdef inline bint is_direct(Type type, bint single) noexcept nogil:
-    """Do loops take data of this type where it lies?"""
-    return type == (SINGLE if single else DOUBLE) or (WIDEN and single and type < SINGLE)
-
-
 cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
     """Which way the results of rows take; and do rows share parameters in registers?"""
     cdef Py_ssize_t lanes = VECTOR_BYTES // (4 if p.single else 8)
     cdef Py_ssize_t size = size_of(call.type)
-    cdef bint direct = is_direct(call.type, p.single)
+    cdef bint direct = is_direct(call.type, p.single) and not call.masked
     cdef bint fills = p.columns % (lanes if lanes * size == 64 else BLOCK * lanes) == 0  # lines, without rests
     p.alone = not (p.each and (call.scale or call.other))
     p.shared = p.short and p.each and call.scale and (call.other or not call.backward)
@@ -268,10 +264,11 @@ cdef inline Py_ssize_t rows_together(const Plan* p, const Call* call) noexcept n
     """How many short rows go through the first phase, and then through the second. (Scratch memory holds a chunk.)"""
     cdef Py_ssize_t vectors = VECTORS // 2 if call.backward else VECTORS
     cdef Py_ssize_t size = TOGETHER
+    cdef bint direct = is_direct(call.type, p.single) and not call.masked
     if p.stores != CACHED:
         size = STREAMED_TOGETHER // 2 if call.backward else STREAMED_TOGETHER
     cdef Py_ssize_t rows = max(1, size // p.columns)
-    if p.stores == NT_VECTORS or (p.stores == CACHED and p.shared and is_direct(call.type, p.single)):
+    if p.stores == NT_VECTORS or (p.stores == CACHED and p.shared and direct):
         rows = max(<Py_ssize_t>SEVERAL, rows)
     elif p.stores == NT_ROWS and p.single and p.columns <= STREAMED_TOGETHER:
         rows = max(<Py_ssize_t>2, rows)

@@ -8,9 +8,9 @@ from minorm_ext.norm.kernels cimport (
 from minorm_ext.norm.nest cimport row_data, row_param
 from minorm_ext.norm.plan cimport NT_ROWS
 from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, put_span, runs_of
-from minorm_ext.norm.statistics cimport Rows, last_chunk, row_factors
+from minorm_ext.norm.statistics cimport Rows, all_count, last_chunk, row_factors, see_both
 from minorm_ext.norm.work cimport ABSENT, Work, param_at
-from minorm_ext.simd.storage cimport Data, staged_view
+from minorm_ext.simd.storage cimport Data, Source, see
 
 
 # A part of a long row. It asks for nothing ahead: a row that comes next would drive this one out of the cache (on AVX2
@@ -21,20 +21,23 @@ cdef inline void part_apply(const Work* w, Py_ssize_t row, Py_ssize_t part) noex
     cdef Py_ssize_t param = row_param(&w.plan.nest, row)
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] y_scratch
-    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
-    cdef Data y = staged_view(&w.y, y_scratch, w.plan.single)
+    cdef Source x, y
     cdef Py_ssize_t chunk, at
     cdef Runs runs
     cdef Span span
+    see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, w.x.mask == NULL)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
-        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        if w.x.mask != NULL:
+            see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, all_count(w, data, span))
+        fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        runs = runs_of(&x.data, &w.plan.nest, data, span)
         at = param + span.run * runs.param + span.element * w.plan.nest.reduce1.param
         apply(
-            &x, &y, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each, w.k[row], w.d[row], w.rstd[row]
+            &x.view, &y.view, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each,
+            w.k[row], w.d[row], w.rstd[row],
         )
-        put_span(&w.y, &w.plan.nest, data, span, y_scratch, w.plan.single)
+        put_span(&y.data, &w.plan.nest, data, span, y_scratch, w.plan.single)
 
 
 cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void* collected) noexcept nogil:
@@ -44,9 +47,7 @@ cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch
     cdef double[CHUNK] dx_scratch
-    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
-    cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
-    cdef Data dx = staged_view(&w.dx, dx_scratch, w.plan.single)
+    cdef Source x, dy, dx
     cdef void* s
     cdef void* ds
     cdef void* db
@@ -54,26 +55,35 @@ cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void
     cdef Py_ssize_t chunk, at
     cdef Runs runs
     cdef Span span
+    cdef bint whole = w.x.mask == NULL
     row_factors(w, row, &p, &q)
+    see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
+    see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
-        fetch_span(&w.dy, &w.plan.nest, data, span, dy_scratch, w.plan.single)
-        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        if w.x.mask != NULL:
+            whole = all_count(w, data, span)
+            see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
+            see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
+        fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        fetch_span(&dy.data, &w.plan.nest, data, span, dy_scratch, w.plan.single)
+        runs = runs_of(&x.data, &w.plan.nest, data, span)
         s = param_at(w, w.s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param)
         at = (span.run * w.plan.nest.reduce1.count if runs.param else 0) + span.element
         ds = param_at(w, collected, at)
         db = param_at(w, collected, w.plan.pitch + at)
         if w.dx.items == NULL:
-            grad_params(&dy, &x, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
+            grad_params(&dy.view, &x.view, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
         elif w.sums != ABSENT:
-            grad(&dy, &x, &dx, &runs, s, w.plan.each, ds, db, w.k[row], w.d[row], w.rstd[row], p, q)
+            grad(
+                &dy.view, &x.view, &dx.view, &runs, s, w.plan.each, ds, db, w.k[row], w.d[row], w.rstd[row], p, q
+            )
         else:
-            given_grad(&dy, &dx, &runs, s, w.plan.each, w.rstd[row])
+            given_grad(&dy.view, &dx.view, &runs, s, w.plan.each, w.rstd[row])
             if collected != NULL:
-                grad_params(&dy, &x, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
+                grad_params(&dy.view, &x.view, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
         if w.dx.items != NULL:
-            put_span(&w.dx, &w.plan.nest, data, span, dx_scratch, w.plan.single)
+            put_span(&dx.data, &w.plan.nest, data, span, dx_scratch, w.plan.single)
 
 
 # Short rows that go together. x, dy, y and dx are views that begin with the first.

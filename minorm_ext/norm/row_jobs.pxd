@@ -5,17 +5,17 @@ from libc.string cimport memset
 
 from minorm_ext.norm.kernels cimport COLLECTED, add_collected
 from minorm_ext.norm.moments cimport Moments, merge
-from minorm_ext.norm.nest cimport place_of, row_data, row_param
+from minorm_ext.norm.nest cimport place_of, row_param
 from minorm_ext.norm.resident cimport part_apply, part_input, short_apply, short_grad
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.statistics cimport (
-    Rows, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
+    Rows, alike, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
     rows_statistics, store_rows_statistics, store_statistics, take_rows,
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at
 from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
 from minorm_ext.runtime.numbers cimport ceil_div
-from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, view_at
+from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, unmasked, view_at
 
 cdef enum:
     CLEARED = 1 << 18  # elements that one job clears
@@ -26,22 +26,29 @@ cdef enum:
 cdef inline void short_forward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef double[CHUNK] x_scratch
     cdef Results results
-    cdef Data x, y
+    cdef Data data, x, y
     cdef Rows rows
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
+    cdef Py_ssize_t count, i
+    cdef bint whole
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.y, rows.next.data, &results)
     while member < end:
-        take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
-        x = view_at(&w.x, rows.first, x_scratch, w.plan.single)
-        y = results_at(w, &results, rows.first)
-        fetch_rows(w, &w.x, &rows, x_scratch)
-        if w.moments:
+        count = alike(w, rows.next, min(w.plan.together, end - member), &whole)
+        data = unmasked(&w.x, w.plan.single) if whole else w.x
+        take_rows(w, row_of(w, block, member), count, data.direct, &rows)
+        x = view_at(&data, rows.first, x_scratch, w.plan.single)
+        y = results_at(w, &results, rows.first, whole)
+        if w.moments and whole:
+            fetch_rows(w, &data, &rows, NULL, x_scratch)
             rows_statistics(w, &x, &rows)
             store_rows_statistics(w, &rows)
         else:
+            for i in range(rows.count if w.moments else 0):
+                row_statistics(w, rows.row + i * w.plan.member_step)
             load_rows_statistics(w, &rows)
+            fetch_rows(w, &data, &rows, rows.k, x_scratch)
         if w.apply:
             short_apply(w, &x, &y, &rows)
             bring_results(w, &results, rows.data, rows.start, rows.count)
@@ -54,21 +61,26 @@ cdef inline void short_backward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch
     cdef Results results
-    cdef Data x, dy, dx
+    cdef Data x_data, dy_data, x, dy, dx
     cdef Rows rows
     cdef void* ds = block_param_grads_of(w, block)
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
+    cdef Py_ssize_t count
+    cdef bint whole
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.dx, rows.next.data, &results)
     while member < end:
-        take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
-        x = view_at(&w.x, rows.first, x_scratch, w.plan.single)
-        dy = view_at(&w.dy, rows.first, dy_scratch, w.plan.single)
-        dx = results_at(w, &results, rows.first)
-        fetch_rows(w, &w.x, &rows, x_scratch)
-        fetch_rows(w, &w.dy, &rows, dy_scratch)
+        count = alike(w, rows.next, min(w.plan.together, end - member), &whole)
+        x_data = unmasked(&w.x, w.plan.single) if whole else w.x
+        dy_data = unmasked(&w.dy, w.plan.single) if whole else w.dy
+        take_rows(w, row_of(w, block, member), count, x_data.direct, &rows)
+        x = view_at(&x_data, rows.first, x_scratch, w.plan.single)
+        dy = view_at(&dy_data, rows.first, dy_scratch, w.plan.single)
+        dx = results_at(w, &results, rows.first, whole)
         load_rows_statistics(w, &rows)
+        fetch_rows(w, &x_data, &rows, rows.k, x_scratch)
+        fetch_rows(w, &dy_data, &rows, NULL, dy_scratch)
         rows_factors(w, &dy, &x, &rows)
         short_grad(w, &dy, &x, &dx, &rows, ds)
         bring_results(w, &results, rows.data, rows.start, rows.count)
@@ -111,7 +123,7 @@ cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
 
 cdef inline void rows_moments(const Work* w, Py_ssize_t job) noexcept nogil:
     """A part of a row."""
-    (<Moments*>w.partial)[job] = part_moments(w, row_data(&w.plan.nest, job // w.plan.parts), job % w.plan.parts)
+    (<Moments*>w.partial)[job] = part_moments(w, job // w.plan.parts, job % w.plan.parts)
 
 
 cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:

@@ -4,9 +4,12 @@
 # A row is cut into chunks that fit the innermost cache: pieces of a run, or several whole runs. How follows from its
 # shape alone, so neither the threads nor the order in which chunks are done can change a bit.
 
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
+
 from minorm_ext.norm.kernels cimport Runs
 from minorm_ext.norm.nest cimport Nest
-from minorm_ext.simd.storage cimport Data, stage, unstage
+from minorm_ext.simd.storage cimport Data, counted, gather, item, stage, unstage
 
 cdef enum:
     CHUNK = 4096  # elements; in float, one chunk of x and one of y fill the first-level cache
@@ -91,7 +94,7 @@ cdef inline void fetch_span(
 
 
 cdef inline void put_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span span, const void* scratch, bint single
+    const Data* data, const Nest* nest, Py_ssize_t row, Span span, void* scratch, bint single
 ) noexcept nogil:
     """Bring the runs of a span from there to where they belong."""
     cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
@@ -101,3 +104,41 @@ cdef inline void put_span(
     span = joined(nest, span)
     for run in range(span.runs):
         unstage(data, start + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
+
+
+# Rows of which only some elements count.
+
+cdef inline Py_ssize_t counted_in(const Data* data, const Nest* nest, Py_ssize_t row, Span span) noexcept nogil:
+    """How many elements of a span count."""
+    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t run
+    if data.mask == NULL:
+        return span.runs * span.length
+    span = joined(nest, span)
+    for run in range(span.runs):
+        count += counted(data.mask + start + run * nest.reduce0.data, span.length)
+    return count
+
+
+cdef inline void gather_span(
+    const Data* data, const Nest* nest, Py_ssize_t row, Span span, void* scratch, bint single
+) noexcept nogil:
+    """Stage the elements of a span that count, side by side."""
+    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t run
+    span = joined(nest, span)
+    for run in range(span.runs):
+        count += gather(data, start + run * nest.reduce0.data, span.length, scratch, count, single)
+
+
+cdef inline double first_counted(const Data* data, const Nest* nest, Py_ssize_t row) noexcept nogil:
+    """The first element of a row that counts, or 0."""
+    cdef const uint8_t* found
+    cdef Py_ssize_t run
+    for run in range(nest.reduce0.count):
+        found = <const uint8_t*>memchr(data.mask + row + run * nest.reduce0.data, 1, nest.reduce1.count)
+        if found != NULL:
+            return item(data, found - data.mask)
+    return 0

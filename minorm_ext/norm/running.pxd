@@ -21,6 +21,7 @@ cdef inline void blend_rows(
     data.items = running
     data.type = type
     data.nontemporal = False
+    data.mask = NULL
     while at < n:
         some = min(<Py_ssize_t>AT_ONCE, n - at)
         old = fetch(&data, at, some, scratch)

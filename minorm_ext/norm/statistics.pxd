@@ -11,9 +11,13 @@ from minorm_ext.norm.moments cimport (
     Moments, merge, moments_of, out_of_range, poor_shift, rounded, rstd_of, rstds_of, slope_of,
 )
 from minorm_ext.norm.nest cimport Loop, Place, go_on, row_data, row_param
-from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, joined, runs_of
-from minorm_ext.norm.work cimport ABSENT, Work, param_at, param_value, partial_sums, partial_sums_x
-from minorm_ext.simd.storage cimport Data, item, stage, staged_view
+from minorm_ext.norm.rows cimport (
+    CHUNK, Span, chunk_span, counted_in, fetch_span, first_counted, gather_span, joined, runs_of,
+)
+from minorm_ext.norm.work cimport (
+    ABSENT, Work, one_by_count, param_at, param_value, partial_sums, partial_sums_x, says_nothing,
+)
+from minorm_ext.simd.storage cimport Data, Source, counted, item, see, stage
 
 
 # Moments of a span of elements.
@@ -56,53 +60,97 @@ cdef inline Py_ssize_t last_chunk(const Work* w, Py_ssize_t part) noexcept nogil
     return min((part + 1) * w.plan.chunks_of_part, w.plan.chunks)
 
 
-cdef inline Moments part_moments(const Work* w, Py_ssize_t data, Py_ssize_t part) noexcept nogil:
-    """Of a part of the row at `data`, relative to its first element (to 0 if not centered). The shift of a chunk is
-    what is known of the mean so far, or a guess: that needs one pass."""
+cdef inline void find_origin(const Work* w, Py_ssize_t row) noexcept nogil:
+    """Where a mask decides which element is the first, its place is found once, and k keeps it until the mean is
+    there."""
+    if w.count != NULL:
+        w.k[row] = first_counted(&w.x, &w.plan.nest, row_data(&w.plan.nest, row)) if w.equation.centered else 0
+
+
+cdef inline double origin_of(const Work* w, Py_ssize_t row) noexcept nogil:
+    """What the mean of a row is relative to: its first element, or 0 if not centered."""
+    if w.count != NULL:
+        return w.k[row]
+    return item(&w.x, row_data(&w.plan.nest, row)) if w.equation.centered else 0
+
+
+cdef inline Moments part_moments(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
+    """Of a part of a row, relative to its origin. The shift of a chunk is what is known of the mean so far, or a guess:
+    that needs one pass. Where only some elements of a chunk count, it is these, side by side."""
     cdef Moments m
+    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
     cdef double[CHUNK] scratch
-    cdef Data x = staged_view(&w.x, scratch, w.plan.single)
-    cdef double first = item(&w.x, data)
+    cdef Source x
+    cdef double first = origin_of(w, row)
     cdef double k, a, q
     cdef Py_ssize_t chunk
+    cdef Py_ssize_t count = 0
     cdef Runs runs
     cdef Span span
+    see(&x, &w.x, w.x.mask == NULL, scratch, w.plan.single)
     m.n = m.offset = m.m2 = 0
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        fetch_span(&w.x, &w.plan.nest, data, span, scratch, w.plan.single)
-        runs = runs_of(&w.x, &w.plan.nest, data, joined(&w.plan.nest, span))
+        if w.x.mask != NULL:
+            count = counted_in(&w.x, &w.plan.nest, data, span)
+            if count == 0:
+                continue
+            see(&x, &w.x, count == span.runs * span.length, scratch, w.plan.single)
+        if x.data.mask == NULL:
+            fetch_span(&x.data, &w.plan.nest, data, span, scratch, w.plan.single)
+            runs = runs_of(&x.data, &w.plan.nest, data, joined(&w.plan.nest, span))
+        else:
+            gather_span(&w.x, &w.plan.nest, data, span, scratch, w.plan.single)
+            runs.at, runs.runs, runs.n, runs.step = 0, 1, count, 0
         k = 0
         if w.equation.centered and m.n > 0:
             k = rounded(w.plan.single, first + m.offset)
         elif w.equation.centered:
-            k = sample_mean(&x, runs.at, runs.step * (runs.runs // 4) if runs.runs >= 4 else runs.n // 4)
-        sums(NULL, &x, runs.at, runs.step, NULL, 0, runs.runs, runs.n, k, 0, &a, &q)
-        m = merge(m, moments_of_sums(w, &x, &runs, first, k, a, q))
+            k = sample_mean(&x.view, runs.at, runs.step * (runs.runs // 4) if runs.runs >= 4 else runs.n // 4)
+        sums(NULL, &x.view, runs.at, runs.step, NULL, 0, runs.runs, runs.n, k, 0, &a, &q)
+        m = merge(m, moments_of_sums(w, &x.view, &runs, first, k, a, q))
     return m
 
 
 cdef inline void store_statistics(const Work* w, Py_ssize_t row, Moments m) noexcept nogil:
-    """mean = first + offset becomes k + d, where k is a number of the type computed in."""
-    cdef double shift = item(&w.x, row_data(&w.plan.nest, row)) if w.equation.centered else 0
+    """mean = origin + offset becomes k + d, where k is a number of the type computed in."""
+    cdef double shift = origin_of(w, row)
     cdef double k = rounded(w.plan.single, shift + m.offset)
     w.k[row] = k
     w.d[row] = (shift - k) + m.offset
-    w.var[row] = m.m2 * w.plan.one_by_columns
-    w.rstd[row] = rstd_of(&w.equation, w.var[row])
+    if w.count != NULL:
+        w.count[row] = m.n
+    w.var[row] = m.m2 * one_by_count(w, row)
+    w.rstd[row] = 0 if says_nothing(w, m.n) else rstd_of(&w.equation, w.var[row])
 
 
 cdef inline void row_statistics(const Work* w, Py_ssize_t row) noexcept nogil:
     """All parts of a row, one after the other."""
-    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
-    cdef Moments m = part_moments(w, data, 0)
+    cdef Moments m
     cdef Py_ssize_t part
+    find_origin(w, row)
+    m = part_moments(w, row, 0)
     for part in range(1, w.plan.parts):
-        m = merge(m, part_moments(w, data, part))
+        m = merge(m, part_moments(w, row, part))
     store_statistics(w, row, m)
 
 
-# Backward, long rows.
+# Second phases, and backward, long rows.
+
+cdef inline bint all_count(const Work* w, Py_ssize_t data, Span span) noexcept nogil:
+    return counted_in(&w.x, &w.plan.nest, data, span) == span.runs * span.length
+
+
+cdef inline void see_both(
+    const Work* w, Py_ssize_t row, Source* x, void* x_scratch, const Data* other, Source* with_x, void* other_scratch,
+    bint whole
+) noexcept nogil:
+    """Take x and what goes with it, y or dy, of a row or of a piece of it. Where an element does not count the loops see
+    the mean in x, for nothing may come of it but 0."""
+    see(x, &w.x, whole, x_scratch, w.plan.single)
+    see(with_x, other, whole, other_scratch, w.plan.single)
+    x.data.fill = w.k[row]
+
 
 cdef inline void sums_of_runs(
     const Data* dy, const Data* x, const Runs* runs, double k, double d, double* sum_dy, double* sum_dyx
@@ -130,27 +178,29 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
     cdef Py_ssize_t param = row_param(&w.plan.nest, row)
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch
-    cdef Data x = staged_view(&w.x, x_scratch, w.plan.single)
-    cdef Data dy = staged_view(&w.dy, dy_scratch, w.plan.single)
+    cdef Source x, dy
     cdef double* sum_dy = partial_sums(w, row)
     cdef double* sum_dyx = partial_sums_x(w, row)
     cdef Py_ssize_t chunk
     cdef Runs runs
     cdef Span span
+    see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, w.x.mask == NULL)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        fetch_span(&w.x, &w.plan.nest, data, span, x_scratch, w.plan.single)
-        fetch_span(&w.dy, &w.plan.nest, data, span, dy_scratch, w.plan.single)
-        runs = runs_of(&w.x, &w.plan.nest, data, span)
+        if w.x.mask != NULL:
+            see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, all_count(w, data, span))
+        fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
+        fetch_span(&dy.data, &w.plan.nest, data, span, dy_scratch, w.plan.single)
+        runs = runs_of(&x.data, &w.plan.nest, data, span)
         if w.plan.slots == w.plan.chunks:
             sums(
-                &dy, &x, runs.at, runs.step,
+                &dy.view, &x.view, runs.at, runs.step,
                 param_at(w, s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param), runs.param,
                 runs.runs, runs.n, w.k[row], w.d[row], sum_dy + chunk, sum_dyx + chunk,
             )
         else:  # short runs, each with a parameter of its own
             runs.next = w.plan.next
-            sums_of_runs(&dy, &x, &runs, w.k[row], w.d[row], sum_dy + span.run, sum_dyx + span.run)
+            sums_of_runs(&dy.view, &x.view, &runs, w.k[row], w.d[row], sum_dy + span.run, sum_dyx + span.run)
 
 
 cdef inline void row_sums(const Work* w, Py_ssize_t row) noexcept nogil:
@@ -179,8 +229,8 @@ cdef inline void row_factors(const Work* w, Py_ssize_t row, double* p, double* q
     p[0] = q[0] = 0
     if w.sums != ABSENT:
         if w.equation.centered:
-            p[0] = w.rstd[row] * w.sum_g[row] * w.plan.one_by_columns
-        q[0] = w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * w.plan.one_by_columns
+            p[0] = w.rstd[row] * w.sum_g[row] * one_by_count(w, row)
+        q[0] = w.rstd[row] * w.sum_gx[row] * slope_of(&w.equation, w.var[row]) * one_by_count(w, row)
 
 
 # Short rows that go together.
@@ -206,7 +256,26 @@ cdef inline bint in_vectors(const Work* w, Py_ssize_t count) noexcept nogil:
     return w.plan.member_step == 1 and count >= 8
 
 
-cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows* rows) noexcept nogil:
+cdef inline Py_ssize_t alike(const Work* w, Place place, Py_ssize_t most, bint* whole) noexcept nogil:
+    """How many rows, from this one on, go together: `most`; with a mask those that are `whole`, or those that are not.
+    What a whole row gives does then not depend on the rows beside it."""
+    cdef Py_ssize_t n = w.plan.columns
+    cdef Py_ssize_t count = 1
+    whole[0] = True
+    if w.x.mask == NULL:
+        return most
+    whole[0] = counted(w.x.mask + place.data, n) == n > 1
+    while count < most:
+        go_on(&w.plan.nest, &place, w.plan.member_step)
+        if (counted(w.x.mask + place.data, n) == n > 1) != whole[0]:
+            break
+        count += 1
+    return count
+
+
+cdef inline void take_rows(
+    const Work* w, Py_ssize_t row, Py_ssize_t count, bint direct, Rows* rows
+) noexcept nogil:
     """The next rows, from number `row` on."""
     cdef const Loop* inner = &w.plan.nest.keep1
     cdef Place first = rows.next
@@ -228,14 +297,17 @@ cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows
             rows.param[i] = rows.next.param
             go_on(&w.plan.nest, &rows.next, w.plan.member_step)
     for i in range(count):
-        rows.start[i] = rows.data[i] - first.data if w.x.direct else i * w.plan.columns
+        rows.start[i] = rows.data[i] - first.data if direct else i * w.plan.columns
 
 
-cdef inline void fetch_rows(const Work* w, const Data* data, const Rows* rows, void* scratch) noexcept nogil:
+cdef inline void fetch_rows(
+    const Work* w, Data* data, const Rows* rows, const double* fills, void* scratch
+) noexcept nogil:
     """Stage them in scratch memory, if the loops do not take them where they lie."""
     cdef Py_ssize_t i
     if not data.direct:
         for i in range(rows.count):
+            data.fill = fills[i] if data.mask != NULL and fills != NULL else 0
             stage(data, rows.data[i], w.plan.columns, scratch, rows.start[i], w.plan.single)
 
 
@@ -285,6 +357,9 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexc
 cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept nogil:
     cdef Py_ssize_t size = rows.count * sizeof(double)
     cdef Py_ssize_t i, at
+    if w.count != NULL:
+        for i in range(rows.count):
+            w.count[rows.row + i * w.plan.member_step] = w.plan.columns
     if in_vectors(w, rows.count):
         memcpy(w.k + rows.row, rows.k, size)
         memcpy(w.d + rows.row, rows.d, size)
@@ -313,7 +388,7 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
     """p and q of rows from their sums, which are kept where ds and db are made of them. See row_factors."""
     cdef const void* s = w.s if w.plan.each else NULL
     cdef bint centered = w.equation.centered
-    cdef double one = w.plan.one_by_columns
+    cdef double one[ROWS]
     cdef double sum[ROWS]
     cdef double sum_x[ROWS]
     cdef double scale
@@ -331,13 +406,18 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
             sum[i] *= scale
             sum_x[i] *= scale
     for i in range(rows.count):
-        rows.p[i] = rows.rstd[i] * sum[i] * one if centered else 0
+        one[i] = w.plan.one_by_columns
+    if w.count != NULL:
+        for i in range(rows.count):
+            one[i] = one_by_count(w, rows.row + i * w.plan.member_step)
+    for i in range(rows.count):
+        rows.p[i] = rows.rstd[i] * sum[i] * one[i] if centered else 0
     if w.equation.guard:
         for i in range(rows.count):
             sum_x[i] = sum_x[i] * rows.rstd[i]
             rows.q[i] = (
-                rows.rstd[i] * sum_x[i] * slope_of(&w.equation, w.var[rows.row + i * w.plan.member_step]) * one
+                rows.rstd[i] * sum_x[i] * slope_of(&w.equation, w.var[rows.row + i * w.plan.member_step]) * one[i]
             )
     else:
         for i in range(rows.count):
-            rows.q[i] = rows.rstd[i] * (sum_x[i] * rows.rstd[i]) * one
+            rows.q[i] = rows.rstd[i] * (sum_x[i] * rows.rstd[i]) * one[i]

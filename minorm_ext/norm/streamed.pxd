@@ -11,26 +11,31 @@ from minorm_ext.norm.plan cimport NT_GATHERED
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.work cimport Work
 from minorm_ext.simd.storage cimport (
-    Data, NtWriter, close_writer, open_writer, place_of_writer, send, size_of, unstage, view_at,
+    Data, NtWriter, close_writer, open_writer, place_of_writer, send, size_of, unmasked, unstage, view_at,
 )
 
 
 cdef struct Results:  # of the short rows of a block
-    const Data* data
+    const Data* all
+    Data data  # of the rows that are taken
     double[CHUNK] scratch
     NtWriter writer
 
 
 cdef inline void begin_results(const Work* w, const Data* data, Py_ssize_t first, Results* results) noexcept nogil:
     """Those of a block whose first row begins at `first`."""
-    results.data = data
+    results.all = data
+    results.data = data[0]
     if w.plan.stores == NT_GATHERED:
         open_writer(&results.writer, view_at(data, first, results.scratch, w.plan.single).items, results.scratch)
 
 
-cdef inline Data results_at(const Work* w, Results* results, Py_ssize_t first) noexcept nogil:
-    """Where the loops write those of the rows from `first` on."""
-    cdef Data view = view_at(results.data, first, results.scratch, w.plan.single)
+cdef inline Data results_at(const Work* w, Results* results, Py_ssize_t first, bint whole) noexcept nogil:
+    """Where the loops write those of the rows from `first` on, of which all elements count or not."""
+    cdef Data view
+    if results.all.mask != NULL:
+        results.data = unmasked(results.all, w.plan.single) if whole else results.all[0]
+    view = view_at(&results.data, first, results.scratch, w.plan.single)
     if w.plan.stores == NT_GATHERED:
         view.items = place_of_writer(&results.writer)
         view.nontemporal = False
@@ -47,7 +52,7 @@ cdef inline void bring_results(
         send(&results.writer, count * n * size_of(results.data.type))
     elif not results.data.direct:
         for i in range(count):
-            unstage(results.data, data[i], n, results.scratch, start[i], w.plan.single)
+            unstage(&results.data, data[i], n, results.scratch, start[i], w.plan.single)
 
 
 cdef inline void end_results(const Work* w, Results* results) noexcept nogil:

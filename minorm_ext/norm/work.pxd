@@ -27,6 +27,7 @@ cdef struct Work:
     double* d
     double* var
     double* rstd
+    double* count          # with a mask: how many elements of each row count; else NULL
     bint moments           # which phases
     bint apply
     bint needs_sums        # backward: sum up dy and dy * (x - mean)
@@ -61,6 +62,16 @@ cdef inline double* partial_sums(const Work* w, Py_ssize_t row) noexcept nogil:
 cdef inline double* partial_sums_x(const Work* w, Py_ssize_t row) noexcept nogil:
     """Where their sum(dy * (x - mean)) begin."""
     return w.slot_sums + (w.plan.rows + row) * w.plan.slots
+
+
+cdef inline double one_by_count(const Work* w, Py_ssize_t row) noexcept nogil:
+    """1 / how many elements of a row count."""
+    return w.plan.one_by_columns if w.count == NULL else 1 / max(w.count[row], 1.0)
+
+
+cdef inline bint says_nothing(const Work* w, double n) noexcept nogil:
+    """A statistic of n elements, where a mask decides on them: of none, or centered of one. Its rstd is 0."""
+    return w.count != NULL and n <= w.equation.centered
 
 
 cdef inline Py_ssize_t row_of(const Work* w, Py_ssize_t block, Py_ssize_t member) noexcept nogil:

@@ -60,6 +60,8 @@ typedef struct {
     bool direct;      /* loops take it where it lies: it has the type computed in, or 16 bits that they widen */
     bool nontemporal; /* results go around the cache */
     bool uncached;    /* this is read from memory, not from cache */
+    const uint8_t *mask; /* a byte for each element, 1 where it counts; NULL: all count */
+    double fill;      /* what the loops see in place of those that do not */
 } minorm_data;
 
 /* A vector of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be

@@ -4,10 +4,14 @@
 # do. All else a kernel fetches a little at a time and puts its results back; nothing but what lies in the first-level
 # cache is ever widened. A view says where the loops find the data: where it lies, or staged in scratch memory.
 #
+# Masked data is staged too: the loops see a fill where an element does not count, and what they make of it is 0 when it
+# is put back. Where all elements of a piece count, it is taken as if there were no mask.
+#
 #     p = fetch(&w.x, at, n, scratch)    where the elements lie, or `scratch` with the same elements widened
 #     put(&w.y, at, n, scratch)          round what is in scratch memory; around the cache where results go that way
 
-from libc.stdint cimport uint16_t
+from libc.stdint cimport uint8_t, uint16_t
+from libc.string cimport memcpy
 
 from minorm_ext.runtime.numbers cimport real
 
@@ -23,6 +27,8 @@ cdef extern from "simd/convert.h" nogil:
         bint direct       # loops take it where it lies
         bint nontemporal  # results go around the cache
         bint uncached     # this is read from memory, not from cache
+        const uint8_t* mask  # a byte for each element, 1 where it counts; NULL: all count
+        double fill       # what the loops see in place of those that do not
     enum:
         WIDEN  # loops take 16 bits as they lie
     double minorm_wide_half(uint16_t h) noexcept
@@ -31,6 +37,19 @@ cdef extern from "simd/convert.h" nogil:
     void minorm_widen_d(Type type, const void* source, double* to, Py_ssize_t n) noexcept
     void minorm_narrow_f(Type type, const float* source, void* to, Py_ssize_t n) noexcept
     void minorm_narrow_d(Type type, const double* source, void* to, Py_ssize_t n) noexcept
+
+cdef extern from "simd/mask.h" nogil:
+    Py_ssize_t counted "minorm_counted"(const uint8_t* mask, Py_ssize_t n) noexcept
+    void minorm_keep_f(const float* source, const uint8_t* mask, float fill, float* to, Py_ssize_t n) noexcept
+    void minorm_keep_d(const double* source, const uint8_t* mask, double fill, double* to, Py_ssize_t n) noexcept
+    void minorm_keep_each_f(
+        const float* source, const uint8_t* mask, const float* fills, float* to, Py_ssize_t n
+    ) noexcept
+    void minorm_keep_each_d(
+        const double* source, const uint8_t* mask, const double* fills, double* to, Py_ssize_t n
+    ) noexcept
+    Py_ssize_t minorm_gather_f(const float* source, const uint8_t* mask, float* to, Py_ssize_t n) noexcept
+    Py_ssize_t minorm_gather_d(const double* source, const uint8_t* mask, double* to, Py_ssize_t n) noexcept
 
 cdef extern from "simd/stream.h" nogil:
     void nt_copy "minorm_nt_copy"(void* to, const void* source, size_t bytes) noexcept
@@ -48,6 +67,11 @@ cdef enum:
 
 cdef inline int size_of(Type type) noexcept nogil:
     return 2 if type == HALF or type == BFLOAT else 4 if type == SINGLE else 8
+
+
+cdef inline bint is_direct(Type type, bint single) noexcept nogil:
+    """Do loops take data of this type where it lies?"""
+    return type == (SINGLE if single else DOUBLE) or (WIDEN and single and type < SINGLE)
 
 
 cdef inline double item(const Data* data, Py_ssize_t at) noexcept nogil:
@@ -85,14 +109,48 @@ cdef inline const real* fetch(const Data* data, Py_ssize_t at, Py_ssize_t n, rea
     return scratch
 
 
-cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, const real* source) noexcept nogil:
-    """Bring n elements from scratch memory to where they belong, in a narrower type."""
+cdef inline void keep(const real* source, const uint8_t* mask, real fill, real* to, Py_ssize_t n) noexcept nogil:
+    """Elements that count, and `fill` in place of the others; source and `to` may be the same."""
+    if real is float:
+        minorm_keep_f(source, mask, fill, to, n)
+    else:
+        minorm_keep_d(source, mask, fill, to, n)
+
+
+cdef inline const real* fetch_filled(
+    const Data* data, Py_ssize_t at, Py_ssize_t n, const real* fills, real* scratch
+) noexcept nogil:
+    """The same as `fetch` gives, with `fills`, or 0 where that is NULL, in place of elements that do not count."""
+    cdef const real* source = fetch(data, at, n, scratch)
+    if data.mask == NULL:
+        return source
+    if fills == NULL:
+        keep(source, data.mask + at, 0, scratch, n)
+    elif real is float:
+        minorm_keep_each_f(source, data.mask + at, fills, scratch, n)
+    else:
+        minorm_keep_each_d(source, data.mask + at, fills, scratch, n)
+    return scratch
+
+
+cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, real* source) noexcept nogil:
+    """Bring n elements from scratch memory to where they belong, in the type stored in; 0 for those that do not
+    count."""
     cdef double line[LINE]
     cdef Py_ssize_t done = 0
     cdef Py_ssize_t some
     cdef int size = size_of(data.type)
+    cdef bint narrower = data.type != (SINGLE if sizeof(real) == sizeof(float) else DOUBLE)
+    if data.mask != NULL:
+        keep(source, data.mask + at, 0, source, n)
     if not data.nontemporal:
-        narrow(data.type, source, data.items + at * size, n)
+        if narrower:
+            narrow(data.type, source, data.items + at * size, n)
+        else:
+            memcpy(data.items + at * size, source, n * size)
+        return
+    if not narrower:
+        nt_copy(data.items + at * size, source, n * size)
         return
     while done < n:
         some = min(<Py_ssize_t>LINE, n - done)
@@ -101,24 +159,50 @@ cdef inline void put(const Data* data, Py_ssize_t at, Py_ssize_t n, const real* 
         done += some
 
 
+cdef inline void bring(const Data* data, Py_ssize_t at, Py_ssize_t n, real* to) noexcept nogil:
+    """n elements from `at` on to scratch memory, in the type computed in."""
+    cdef const real* source = fetch(data, at, n, to)
+    if data.mask != NULL:
+        keep(source, data.mask + at, <real>data.fill, to, n)
+
+
 cdef inline void stage(
     const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t to, bint single
 ) noexcept nogil:
     """Bring n elements from `at` on to element `to` of scratch memory, in float or double."""
     if single:
-        fetch(data, at, n, <float*>scratch + to)
+        bring(data, at, n, <float*>scratch + to)
     else:
-        fetch(data, at, n, <double*>scratch + to)
+        bring(data, at, n, <double*>scratch + to)
+
+
+cdef inline Py_ssize_t gather(
+    const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t to, bint single
+) noexcept nogil:
+    """The same with those elements alone that count, side by side; how many they are."""
+    cdef float* floats = <float*>scratch + to
+    cdef double* doubles = <double*>scratch + to
+    if single:
+        return minorm_gather_f(fetch(data, at, n, floats), data.mask + at, floats, n)
+    return minorm_gather_d(fetch(data, at, n, doubles), data.mask + at, doubles, n)
 
 
 cdef inline void unstage(
-    const Data* data, Py_ssize_t at, Py_ssize_t n, const void* scratch, Py_ssize_t start, bint single
+    const Data* data, Py_ssize_t at, Py_ssize_t n, void* scratch, Py_ssize_t start, bint single
 ) noexcept nogil:
     """And back."""
     if single:
-        put(data, at, n, <const float*>scratch + start)
+        put(data, at, n, <float*>scratch + start)
     else:
-        put(data, at, n, <const double*>scratch + start)
+        put(data, at, n, <double*>scratch + start)
+
+
+cdef inline Data unmasked(const Data* data, bint single) noexcept nogil:
+    """The same data where all of it counts."""
+    cdef Data view = data[0]
+    view.mask = NULL
+    view.direct = is_direct(data.type, single)
+    return view
 
 
 cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexcept nogil:
@@ -130,6 +214,17 @@ cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexc
         view.direct = True
         view.nontemporal = view.uncached = False
     return view
+
+
+cdef struct Source:
+    Data data  # as it lies; without its mask, where all of it counts
+    Data view  # as the loops see it
+
+
+cdef inline void see(Source* source, const Data* data, bint all_count, void* scratch, bint single) noexcept nogil:
+    """Take data, or a piece of it of which all elements count or not."""
+    source.data = unmasked(data, single) if all_count else data[0]
+    source.view = staged_view(&source.data, scratch, single)
 
 
 cdef inline Data view_at(const Data* data, Py_ssize_t at, void* scratch, bint single) noexcept nogil:

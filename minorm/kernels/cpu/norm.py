@@ -34,18 +34,20 @@ def forward(
     equation: Equation,
     dtype: Any = None,
     running: Running | None = None,
+    mask: Array | None = None,
 ) -> tuple[Array, Statistics]:
     """y and the statistics; `running` is updated when they are there."""
     y = empty_like(x)
     block = empty((4, nest.rows), _FLOAT64)
-    _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype)
+    count = None if mask is None else empty((nest.rows,), _FLOAT64)
+    _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype, mask, count)
     if running is not None:
         rates = running.rates(nest.columns)
         _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
         if running.batches is not None:
             running.batches += 1
         running.changed = True
-    return y, Statistics(block)
+    return y, Statistics(block, count)
 
 
 def backward(
@@ -57,9 +59,10 @@ def backward(
     equation: Equation,
     needs: tuple[bool, bool] = (True, True),
     dtype: Any = None,
+    mask: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db."""
-    return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype)
+    return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype, mask)
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
@@ -70,32 +73,51 @@ def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: b
     return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
 
 
-def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
+def moments(
+    nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
+) -> tuple[Array, Array, Array]:
     """k, d, var."""
     block = np.empty((4, nest.rows), _FLOAT64)
-    _forward(nest, x, None, None, None, block, (1.0, centered, False), True, dtype)
+    count = None if mask is None else np.empty(nest.rows)
+    _forward(nest, x, None, None, None, block, (1.0, centered, False), True, dtype, mask, count)
     return block[0], block[1], block[2]
 
 
-def apply(nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, dtype: Any = None) -> Array:
+def apply(
+    nest: Nest,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    b: Array | None,
+    dtype: Any = None,
+    mask: Array | None = None,
+) -> Array:
     """y = xhat * s + b."""
     y = empty_like(x)
-    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype)
+    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype, mask)
     return y
 
 
 def grad_sums(
-    nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
+    nest: Nest,
+    dy: Array,
+    x: Array,
+    stats: Statistics,
+    s: Array | None,
+    dtype: Any = None,
+    mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
     sums = np.empty((2, nest.rows), _FLOAT64)
-    _backward(nest, dy, x, stats, s, sums, (False, False), Equation(), _COMPUTE, dtype)
+    _backward(nest, dy, x, stats, s, sums, (False, False), Equation(), _COMPUTE, dtype, mask)
     return sums[0], sums[1]
 
 
-def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
+def grad_params(
+    nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
+) -> tuple[Array, Array]:
     """ds, db."""
-    return _backward(nest, dy, x, stats, None, None, (False, True), Equation(), _ABSENT, dtype)[1:]
+    return _backward(nest, dy, x, stats, None, None, (False, True), Equation(), _ABSENT, dtype, mask)[1:]
 
 
 def grad_input(
@@ -107,13 +129,14 @@ def grad_input(
     sum_g: Array | None,
     sum_gx: Array | None,
     dtype: Any = None,
+    mask: Array | None = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
     if sum_g is None and sum_gx is None:
-        return _backward(nest, dy, x, stats, s, None, (True, False), Equation(), _ABSENT, dtype)[0]
+        return _backward(nest, dy, x, stats, s, None, (True, False), Equation(), _ABSENT, dtype, mask)[0]
     zero = np.zeros(nest.rows)
     sums = np.stack([zero if sum_g is None else sum_g, zero if sum_gx is None else sum_gx])
-    return _backward(nest, dy, x, stats, s, sums, (True, False), Equation(), _GIVEN, dtype)[0]
+    return _backward(nest, dy, x, stats, s, sums, (True, False), Equation(), _GIVEN, dtype, mask)[0]
 
 
 def _forward(
@@ -126,14 +149,16 @@ def _forward(
     equation: tuple[float, bool, bool],
     moments: bool,
     dtype: Any,
+    mask: Array | None = None,
+    count: Array | None = None,
 ) -> None:
     if x.dtype is _FLOAT32 and dtype is None and _is(s, _FLOAT32) and _is(b, _FLOAT32):  # nearly always
-        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads())
+        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads(), mask, count)
         return
     dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     _kernels.forward(
         nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
-        *equation, moments, _threads(),
+        *equation, moments, _threads(), mask, count,
     )  # fmt: skip
 
 
@@ -148,15 +173,19 @@ def _backward(
     equation: Equation,
     origin: int,
     dtype: Any,
+    mask: Array | None,
 ) -> tuple[Array, Array, Array]:
     dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     dx = empty_like(x) if needs[0] else None
     ds = db = None
     if needs[1]:
         ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
+    count = None
+    if mask is not None and needs[0] and origin != _ABSENT:
+        count = stats.count.astype(_FLOAT64, copy=False)
     _kernels.backward(
         nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
-        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(),
+        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(), mask, count,
     )  # fmt: skip
     return dx, ds, db
 

@@ -1,0 +1,63 @@
+/* Copies by a mask, of REAL. `from` and `to` may be the same memory: no element is read after its place was written with
+ * something else. */
+
+#define LANES (VECTOR_BYTES / (int)sizeof(REAL))
+#define VECTOR NAME(minorm_kept)
+#define BITS NAME(minorm_kept_bits)
+
+typedef REAL VECTOR __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef INTEGER BITS __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+
+/* A vector of those of x that count, and of `fill` in place of the others. */
+static INLINE VECTOR NAME(minorm_select)(const uint8_t *mask, VECTOR x, VECTOR fill) {
+    BITS counts;
+    NAME(minorm_spread)(mask, (INTEGER *)&counts);
+    return (VECTOR)(((BITS)x & counts) | ((BITS)fill & ~counts));
+}
+
+/* Elements that count, and `fill` in place of the others. What is left after whole vectors is done with some before it,
+ * which stay what they are. */
+static NOINLINE void NAME(minorm_keep)(const REAL *from, const uint8_t *mask, REAL fill, REAL *to, ptrdiff_t n) {
+    const VECTOR fills = fill - (VECTOR){0};
+    ptrdiff_t i = 0;
+    for (; n < LANES && i < n; i++) to[i] = mask[i] ? from[i] : fill;
+    for (; i < n; i += LANES) {
+        if (n - i < LANES) i = n - LANES;
+        *(VECTOR *)(to + i) = NAME(minorm_select)(mask + i, *(const VECTOR *)(from + i), fills);
+    }
+}
+
+/* The same where each place has a fill of its own. */
+static NOINLINE void NAME(minorm_keep_each)(const REAL *from, const uint8_t *mask, const REAL *fills, REAL *to,
+                                            ptrdiff_t n) {
+    ptrdiff_t i = 0;
+    for (; n < LANES && i < n; i++) to[i] = mask[i] ? from[i] : fills[i];
+    for (; i < n; i += LANES) {
+        if (n - i < LANES) i = n - LANES;
+        const VECTOR fill = *(const VECTOR *)(fills + i);
+        *(VECTOR *)(to + i) = NAME(minorm_select)(mask + i, *(const VECTOR *)(from + i), fill);
+    }
+}
+
+/* Elements that count, side by side; how many they are. Memory for n is written. */
+static NOINLINE ptrdiff_t NAME(minorm_gather)(const REAL *from, const uint8_t *mask, REAL *to, ptrdiff_t n) {
+    uint64_t eight;
+    ptrdiff_t i = 0, count = 0;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&eight, mask + i, 8);
+        NAME(minorm_gather_eight)(from + i, eight, to + count);
+        count += minorm_counted_of_eight(eight);
+    }
+    for (; i < n; i++) {
+        to[count] = from[i];
+        count += mask[i];
+    }
+    return count;
+}
+
+#undef REAL
+#undef INTEGER
+#undef NAME
+#undef LANES
+#undef VECTOR
+#undef BITS
