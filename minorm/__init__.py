@@ -4,7 +4,7 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.backends and mn.training are imported when first asked for.
+mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.backends and mn.training are imported when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
@@ -267,11 +267,13 @@ from minorm.shapes import Size
 from minorm.tensor import Tensor
 
 if TYPE_CHECKING:
-    from minorm import backends, data, onnx, training, utils
+    from minorm import amp, backends, data, onnx, training, utils
+    from minorm.amp import autocast
     from minorm.functional.einsum import einsum
 
-_LATER = {"einsum": "functional.einsum"}  # names of modules that `import minorm` does without
+_LATER = {"autocast": "amp", "einsum": "functional.einsum"}  # names of modules that `import minorm` does without
 _MODULES = {
+    "amp",
     "autograd",
     "backends",
     "cuda",

@@ -388,3 +388,8 @@ def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) ->
     finally:
         for x, grad in zip(inputs, before, strict=True):
             x.grad = grad
+
+
+def Variable(data: Any, requires_grad: bool = False) -> Any:  # noqa: N802  PyTorch's name
+    """The Tensor without its graph: what older programs wrap around each batch."""
+    return data.detach().requires_grad_(requires_grad)

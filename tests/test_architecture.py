@@ -65,7 +65,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "functions": {"tensor"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
-    "cuda": {"devices"},
+    "amp": NOTHING,
+    "cuda": {"devices", "amp"},
     "backends": {"cuda"},
     "functional": {
         "devices",

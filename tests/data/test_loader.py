@@ -59,7 +59,9 @@ def test_batches_are_tensors_in_order() -> None:
     seed=st.integers(0, 1 << 64),
 )
 def test_every_sample_once_an_epoch(count: int, batch_size: int, shuffle: bool, drop_last: bool, seed: int) -> None:
-    loader = DataLoader(ArrayDataset(np.arange(count), np.arange(count)), batch_size, shuffle, drop_last, seed=seed)
+    loader = DataLoader(
+        ArrayDataset(np.arange(count), np.arange(count)), batch_size, shuffle, drop_last=drop_last, seed=seed
+    )
     for _ in range(2):
         batches = labels_of(loader)
         assert len(batches) == len(loader)
