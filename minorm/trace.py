@@ -102,7 +102,7 @@ def operation(function: AnyCallable) -> AnyCallable:
             raise error
         arguments = named_arguments(function, args, kwargs)
         arguments.pop("inplace", None)  # results are new tensors, whatever it says
-        call = Call(run, arguments)
+        call = Call(getattr(run, "public", run), arguments)
         calls.append(call)
         state.calls = call.children
         try:

@@ -63,10 +63,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "creation": {"devices", "tensor", "ops", "kernels"},
     "drawing": {"devices", "tensor", "ops", "random"},
     "functions": {"tensor"},
+    "legacy": {"creation", "tensor"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
     "amp": NOTHING,
-    "cuda": {"devices", "amp"},
+    "cuda": {"devices", "amp", "random"},
+    "accelerator": {"devices", "cuda"},
     "backends": {"cuda"},
     "functional": {
         "devices",

@@ -24,7 +24,7 @@ FilePath: TypeAlias = str | os.PathLike[str]
 Sample = TypeVar("Sample", covariant=True)
 
 
-class Dataset(Generic[Sample]):
+class Dataset(Shown, Generic[Sample]):
     """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough."""
 
     def __getitem__(self, index: Any) -> Sample:
@@ -41,7 +41,7 @@ class IterableDataset(Dataset[Sample]):
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
-class ArrayDataset(Shown, Dataset[tuple[Any, ...]]):
+class ArrayDataset(Dataset[tuple[Any, ...]]):
     """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
 
     arrays  arrays or Tensors with the same first axis
@@ -90,7 +90,7 @@ class TensorDataset(ArrayDataset):
         return tuple(tensor[index] for tensor in self.tensors)
 
 
-class ConcatDataset(Shown, Dataset[Any]):
+class ConcatDataset(Dataset[Any]):
     """Several datasets, one after the other."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -110,7 +110,7 @@ class ConcatDataset(Shown, Dataset[Any]):
         return self.datasets[which][place - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
-class Subset(Shown, Dataset[Any]):
+class Subset(Dataset[Any]):
     """Some samples of another dataset, in the order of `indices`."""
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:

@@ -95,7 +95,7 @@ def _check_together(batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: 
     if batch_size is not None and (
         not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1
     ):
-        raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1, or None")
+        raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
     if sampler is not None and shuffle:
         raise ValueError("DataLoader: got both sampler and shuffle=True; expected one of them, as both decide the order")
     if batch_sampler is not None:

@@ -89,7 +89,7 @@ def train(crnn):
     losses = []
     for images, text, length, words in loader:
         preds = crnn(images)
-        preds_size = torch.full((images.size(0),), preds.size(0), dtype=torch.long)
+        preds_size = torch.IntTensor([preds.size(0)] * images.size(0))
         cost = criterion(preds, text, preds_size, length)
         crnn.zero_grad()
         cost.backward()

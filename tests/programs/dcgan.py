@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+import torch.backends.cudnn as cudnn
 import torch.nn as nn
 import torch.nn.parallel
 import torch.optim as optim
@@ -64,6 +65,7 @@ def models():
 
 def train(netG, netD):
     rng = np.random.default_rng(0)
+    cudnn.benchmark = True
     device = torch.device("cpu")
     criterion = nn.BCELoss()
     real_label, fake_label = 1.0, 0.0
