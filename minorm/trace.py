@@ -100,7 +100,9 @@ def operation(function: AnyCallable) -> AnyCallable:
                 raise
         if error := wrong_call(function.__name__, function, args, kwargs):
             raise error
-        call = Call(run, named_arguments(function, args, kwargs))
+        arguments = named_arguments(function, args, kwargs)
+        arguments.pop("inplace", None)  # results are new tensors, whatever it says
+        call = Call(getattr(run, "public", run), arguments)
         calls.append(call)
         state.calls = call.children
         try:

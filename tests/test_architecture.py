@@ -63,9 +63,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "creation": {"devices", "tensor", "ops", "kernels"},
     "drawing": {"devices", "tensor", "ops", "random"},
     "functions": {"tensor"},
+    "legacy": {"creation", "tensor"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
-    "cuda": {"devices"},
+    "amp": NOTHING,
+    "cuda": {"devices", "amp", "random"},
+    "accelerator": {"devices", "cuda"},
     "backends": {"cuda"},
     "functional": {
         "devices",

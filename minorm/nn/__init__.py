@@ -70,6 +70,8 @@ from minorm.nn.pooling import (
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
+    "functional": "",
+    "parallel": "",
     "lazy_layers": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
         "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
@@ -109,6 +111,7 @@ LATER = {
 __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
+    from minorm.nn import functional, parallel
     from minorm.nn.attention import MultiheadAttention
     from minorm.nn.channel_dropout import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
     from minorm.nn.distances import CosineSimilarity, PairwiseDistance
