@@ -70,6 +70,7 @@ from minorm.nn.pooling import (
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
+    "functional": "",
     "lazy_layers": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
         "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "

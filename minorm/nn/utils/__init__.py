@@ -1,8 +1,13 @@
 """Tools beside the layers: gradients within bounds, parameters as one vector, statistics of a model, sequences.
 
-`minorm.nn.utils.rnn` and `minorm.nn.utils.parametrizations` are imported by name.
+spectral_norm and weight_norm are those of `parametrizations`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minorm import lazy
 from minorm.nn.utils.gradients import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -10,3 +15,10 @@ from minorm.nn.utils.gradients import (
     vector_to_parameters,
 )
 from minorm.nn.utils.statistics import freeze_norm, precise_bn
+
+LATER = {"parametrizations": "spectral_norm weight_norm", "rnn": ""}
+__getattr__, __dir__ = lazy.names(__name__, LATER)
+
+if TYPE_CHECKING:
+    from minorm.nn.utils import rnn
+    from minorm.nn.utils.parametrizations import spectral_norm, weight_norm
