@@ -317,6 +317,15 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
                 tensor.grad = tensor.from_array(array)
 
 
+def refuse_graph(operation: str, create_graph: bool) -> None:
+    """NotImplementedError for create_graph=True."""
+    if create_graph:
+        raise NotImplementedError(
+            f"{operation}: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
+            "not recorded here"
+        )
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -332,11 +341,7 @@ def grad(
     of one element. allow_unused: None in place of an error for an input that the outputs do not depend on.
     create_graph=True, gradients of gradients, is a NotImplementedError. only_inputs is PyTorch's, and always true.
     """
-    if create_graph:
-        raise NotImplementedError(
-            "autograd.grad: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
-            "not recorded here"
-        )
+    refuse_graph("autograd.grad", create_graph)
     ends, starts = (tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,) * len(ends)
     for i, x in enumerate(starts):

@@ -87,10 +87,16 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def operation(function: AnyCallable) -> AnyCallable:
-    """Decorate a public function so that a trace shows it as one call with children."""
+    """Decorate a public function so that a trace shows it as one call with children.
+
+    Where the first argument is called x, PyTorch's name for it, `input`, is taken too.
+    """
+    renamed = function.__code__.co_varnames[:1] == ("x",)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if renamed and "input" in kwargs and not args:
+            kwargs["x"] = kwargs.pop("input")
         calls = state.calls
         if calls is None:
             try:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minorm import trace
 from minorm.functional.arguments import floats
 from minorm.ops import activation as ops
@@ -98,15 +100,23 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 @trace.operation
-def softmax(x: Tensor, dim: int) -> Tensor:
-    """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows."""
+def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+
+    x is cast to `dtype` before, if one is given.
+    """
+    x = x if dtype is None else x.to(dtype)
     floats("softmax", x=x)
     return ops.Softmax.apply(x, axis=_axis("softmax", dim, x))
 
 
 @trace.operation
-def log_softmax(x: Tensor, dim: int) -> Tensor:
-    """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows."""
+def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+
+    x is cast to `dtype` before, if one is given.
+    """
+    x = x if dtype is None else x.to(dtype)
     floats("log_softmax", x=x)
     return ops.LogSoftmax.apply(x, axis=_axis("log_softmax", dim, x))
 

@@ -143,11 +143,11 @@ class Module(Attributes):
             module = module.__dict__[name]
         return module
 
-    def apply(self: Self, function: Callable[[Module], Any]) -> Self:
-        """Call `function` on every module, children before their parents; returns the module."""
+    def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` on every module, children before their parents; returns the module."""
         for child in self.children():
-            child.apply(function)
-        function(self)
+            child.apply(fn)
+        fn(self)
         return self
 
     # State
