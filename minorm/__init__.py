@@ -4,7 +4,7 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.backends and mn.training are imported when first asked for.
+mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.backends and mn.training are imported when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
@@ -13,6 +13,7 @@ import minorm.startup  # before NumPy: Ctrl-C must find the command line ready f
 # isort: split
 
 import importlib
+from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 from minorm import autograd, cuda, functional, nn, optim
@@ -54,12 +55,14 @@ from minorm.dtypes import (
     contiguous_format,
     double,
     dtype,
+    finfo,
     float,
     float16,
     float32,
     float64,
     get_default_dtype,
     half,
+    iinfo,
     int,
     int8,
     int16,
@@ -267,11 +270,45 @@ from minorm.shapes import Size
 from minorm.tensor import Tensor
 
 if TYPE_CHECKING:
-    from minorm import backends, data, onnx, training, utils
+    from minorm import accelerator, amp, backends, data, onnx, training, utils
+    from minorm.amp import autocast
+    from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
+    from minorm.diagnosis import diagnose
+    from minorm.functional.distances import cdist, cosine_similarity, pairwise_distance
     from minorm.functional.einsum import einsum
+    from minorm.legacy import (
+        BoolTensor,
+        ByteTensor,
+        DoubleTensor,
+        FloatTensor,
+        HalfTensor,
+        IntTensor,
+        LongTensor,
+        ShortTensor,
+    )
 
-_LATER = {"einsum": "functional.einsum"}  # names of modules that `import minorm` does without
+_LATER = {  # names of modules that `import minorm` does without
+    "BoolTensor": "legacy",
+    "ByteTensor": "legacy",
+    "DoubleTensor": "legacy",
+    "FloatTensor": "legacy",
+    "HalfTensor": "legacy",
+    "IntTensor": "legacy",
+    "LongTensor": "legacy",
+    "ShortTensor": "legacy",
+    "autocast": "amp",
+    "cdist": "functional.distances",
+    "compile": "backends",
+    "cosine_similarity": "functional.distances",
+    "diagnose": "diagnosis",
+    "einsum": "functional.einsum",
+    "pairwise_distance": "functional.distances",
+    "set_float32_matmul_precision": "backends",
+    "use_deterministic_algorithms": "backends",
+}
 _MODULES = {
+    "accelerator",
+    "amp",
     "autograd",
     "backends",
     "cuda",

@@ -317,25 +317,31 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
                 tensor.grad = tensor.from_array(array)
 
 
+def refuse_graph(operation: str, create_graph: bool) -> None:
+    """NotImplementedError for create_graph=True."""
+    if create_graph:
+        raise NotImplementedError(
+            f"{operation}: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
+            "not recorded here"
+        )
+
+
 def grad(
     outputs: Any,
     inputs: Any,
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,  # noqa: ARG001
     allow_unused: bool | None = None,
 ) -> tuple[Any, ...]:
     """d(outputs)/d(input) for each input, as a tuple, leaving every `.grad` as it was.
 
     outputs, inputs: a Tensor, or several. grad_outputs: weights of the outputs' elements; may be left out for outputs
     of one element. allow_unused: None in place of an error for an input that the outputs do not depend on.
-    create_graph=True, gradients of gradients, is a NotImplementedError.
+    create_graph=True, gradients of gradients, is a NotImplementedError. only_inputs is PyTorch's, and always true.
     """
-    if create_graph:
-        raise NotImplementedError(
-            "autograd.grad: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
-            "not recorded here"
-        )
+    refuse_graph("autograd.grad", create_graph)
     ends, starts = (tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,) * len(ends)
     for i, x in enumerate(starts):
@@ -388,3 +394,8 @@ def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) ->
     finally:
         for x, grad in zip(inputs, before, strict=True):
             x.grad = grad
+
+
+def Variable(data: Any, requires_grad: bool = False) -> Any:  # noqa: N802  PyTorch's name
+    """The Tensor without its graph: what older programs wrap around each batch."""
+    return data.detach().requires_grad_(requires_grad)

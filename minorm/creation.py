@@ -1,6 +1,7 @@
 """Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's.
 
-`device` is "cpu" or None, "cuda" or "cuda:1".
+`device` is "cpu" or None, "cuda" or "cuda:1". PyTorch's `size=` is taken as well, and so are `pin_memory=`, `layout=`
+and `memory_format=`: they say where and how memory lies, which changes no number.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import numpy as np
 
 from minorm import devices, dtypes
 from minorm.kernels import select
-from minorm.mistakes import checked
+from minorm.mistakes import checked, making
 from minorm.ops.operands import sizes_of
 from minorm.tensor import Tensor
 
 
-@checked
+@making
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of `data`: numbers, nested lists, an array or a Tensor.
 
@@ -47,18 +48,18 @@ def _holds_arrays(data: Any) -> bool:
 
 
 @checked
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(ndarray: Any) -> Tensor:
     """A Tensor around a NumPy array, sharing its memory."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(ndarray, np.ndarray):
         raise TypeError(
-            f"from_numpy: got {type(array).__name__}; expected a NumPy array; minorm.tensor(data) copies others"
+            f"from_numpy: got {type(ndarray).__name__}; expected a NumPy array; minorm.tensor(data) copies others"
         )
-    if array.dtype != dtypes.check(array.dtype):
+    if ndarray.dtype != dtypes.check(ndarray.dtype):
         raise TypeError(
-            f"from_numpy: byte order {array.dtype.byteorder!r} is foreign; expected native; "
+            f"from_numpy: byte order {ndarray.dtype.byteorder!r} is foreign; expected native; "
             "use array.astype(array.dtype.newbyteorder('='))"
         )
-    return Tensor(array)
+    return Tensor(ndarray)
 
 
 @checked
@@ -84,27 +85,27 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return result.to(dtype=dtype, device=device)
 
 
-@checked
+@making
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """`size` elements of `fill_value`; the default float type unless `dtype` says otherwise."""
-    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    """`size` elements of `fill_value`, of its type: bool, int64 or the default float type; `dtype` says otherwise."""
+    kind = tensor(fill_value).dtype if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
         return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
 
 
-@checked
+@making
 def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` zeros, the default float type unless `dtype` says otherwise."""
-    return full(sizes_of("zeros", size), 0, dtype, requires_grad, device=device)
+    return full(sizes_of("zeros", size), 0.0, dtype, requires_grad, device=device)
 
 
-@checked
+@making
 def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`size` ones, the default float type unless `dtype` says otherwise."""
-    return full(sizes_of("ones", size), 1, dtype, requires_grad, device=device)
+    return full(sizes_of("ones", size), 1.0, dtype, requires_grad, device=device)
 
 
-@checked
+@making
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Uninitialised memory."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
@@ -112,34 +113,34 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
         return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
 
 
-@checked
-def zeros_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Zeros of x's shape and, unless given, type and device."""
-    return full_like(x, 0, dtype, requires_grad, device=device)
+@making
+def zeros_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Zeros of input's shape and, unless given, type and device."""
+    return full_like(input, 0, dtype, requires_grad, device=device)
 
 
-@checked
-def ones_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Ones of x's shape and, unless given, type and device."""
-    return full_like(x, 1, dtype, requires_grad, device=device)
+@making
+def ones_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Ones of input's shape and, unless given, type and device."""
+    return full_like(input, 1, dtype, requires_grad, device=device)
 
 
-@checked
-def empty_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Uninitialised memory of x's shape and, unless given, type and device."""
-    return empty(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x.device)
+@making
+def empty_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Uninitialised memory of input's shape and, unless given, type and device."""
+    return empty(input.shape, dtype=dtype or input.dtype, requires_grad=requires_grad, device=device or input.device)
 
 
-@checked
+@making
 def full_like(
-    x: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
+    input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
 ) -> Tensor:
-    """`fill_value` in x's shape and, unless given, type and device."""
-    where = x.device if device is None else device
-    return full(x.shape, fill_value, dtype or x.dtype, requires_grad, device=where)
+    """`fill_value` in input's shape and, unless given, type and device."""
+    where = input.device if device is None else device
+    return full(input.shape, fill_value, dtype or input.dtype, requires_grad, device=where)
 
 
-@checked
+@making
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: Any = None, *, device: Any = None,
     requires_grad: bool = False,
@@ -152,7 +153,7 @@ def arange(
         return Tensor(xp.arange(first, last, step).astype(kind), requires_grad)
 
 
-@checked
+@making
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -162,7 +163,7 @@ def linspace(
         return Tensor(xp.linspace(start, end, steps).astype(kind), requires_grad)
 
 
-@checked
+@making
 def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of n rows and m columns (m = n unless given)."""
     with devices.on(device) as xp:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes, random
-from minorm.mistakes import checked
+from minorm.mistakes import making
 from minorm.ops.operands import sizes_of
 from minorm.tensor import Tensor
 
 
-@checked
+@making
 def randn(
     *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, generator: Any = None
 ) -> Tensor:
@@ -25,7 +25,7 @@ def randn(
     return _drawn(numbers, kind, device, requires_grad)
 
 
-@checked
+@making
 def rand(
     *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, generator: Any = None
 ) -> Tensor:
@@ -36,45 +36,62 @@ def rand(
     return _drawn(random.source(generator).random(sizes_of("rand", size), wide), kind, device, requires_grad)
 
 
-@checked
+@making
 def randint(
-    low: int, high: Any = None, size: Any = None, dtype: Any = None, *, device: Any = None, generator: Any = None
-) -> Tensor:
+    low: int = 0, high: Any = None, size: Any = None, dtype: Any = None, *, device: Any = None, generator: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Integers from low to high - 1; randint(high, size) draws from 0 on."""
     if size is None:
         low, high, size = 0, low, high
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    return _drawn(random.source(generator).integers(low, high, sizes_of("randint", (size,))), kind, device)
+    numbers = random.source(generator).integers(low, high, sizes_of("randint", (size,)))
+    return _drawn(numbers, kind, device, requires_grad)
 
 
-@checked
-def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Any = None) -> Tensor:
+@making
+def randperm(
+    n: int, *, dtype: Any = None, device: Any = None, generator: Any = None, requires_grad: bool = False
+) -> Tensor:
     """0 to n - 1 in random order."""
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    return _drawn(random.source(generator).permutation(n), kind, device)
+    return _drawn(random.source(generator).permutation(n), kind, device, requires_grad)
 
 
-@checked
-def randn_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Normal with mean 0 and variance 1, in x's shape and, unless given, type and device."""
-    return randn(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x.device)
+@making
+def randn_like(
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None
+) -> Tensor:
+    """Normal with mean 0 and variance 1, in input's shape and, unless given, type and device."""
+    kind, place = dtype or input.dtype, device or input.device
+    return randn(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
 
 
-@checked
-def rand_like(x: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Uniform on [0, 1), in x's shape and, unless given, type and device."""
-    return rand(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x.device)
+@making
+def rand_like(
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None
+) -> Tensor:
+    """Uniform on [0, 1), in input's shape and, unless given, type and device."""
+    kind, place = dtype or input.dtype, device or input.device
+    return rand(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
 
 
-@checked
-def randint_like(x: Tensor, low: int, high: int | None = None, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """Integers from low to high - 1, or from 0 to low - 1, in x's shape and, unless given, type and device."""
+@making
+def randint_like(
+    input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
+    generator: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Integers from low to high - 1, or from 0 to low - 1, in input's shape and, unless given, type and device."""
     first, last = (0, low) if high is None else (low, high)
-    return randint(first, last, x.shape, dtype or x.dtype, device=device or x.device)
+    return randint(first, last, input.shape, dtype or input.dtype, device=device or input.device, generator=generator,
+                   requires_grad=requires_grad)  # fmt: skip
 
 
-@checked
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, device: Any = None) -> Tensor:
+@making
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """mean + std * z, z normal; both are numbers or Tensors, whose shape the result has; `size` where both are numbers.
 
     No gradient reaches them; write mean + std * randn_like(std) where one should.
@@ -86,9 +103,9 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     if np.any(np.asarray(b) < 0):
         raise ValueError(f"normal: std is {std}; expected numbers of at least 0")
     shape = np.broadcast_shapes(np.shape(a), np.shape(b)) if like is not None else sizes_of("normal", (size,))
-    kind = dtypes.get_default_dtype() if like is None else like.dtype
+    kind = dtype or (dtypes.get_default_dtype() if like is None else like.dtype)
     numbers = random.source(generator).standard_normal(shape) * b + a
-    return _drawn(numbers, kind, device if like is None else like.device)
+    return _drawn(numbers, dtypes.check(kind), device if like is None else like.device, requires_grad)
 
 
 def _drawn(numbers: Any, kind: Any, device: Any, requires_grad: bool = False) -> Tensor:

@@ -19,6 +19,7 @@ bool = np.dtype(np.bool_)
 
 half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
 contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
+finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo  # what a type can hold: mn.finfo(x.dtype).min
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
 FLOATS = frozenset({float16, bfloat16, float32, float64})

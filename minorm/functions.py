@@ -22,7 +22,7 @@ def function(method: Method) -> Method:
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
         if not args:
-            args = tuple(kwargs.pop(key) for key in ("input", "x") if key in kwargs)
+            args = tuple(kwargs.pop(key) for key in ("input", "x", "tensor") if key in kwargs)
         if args and not isinstance(args[0], Tensor):
             raise not_a_tensor(name, "x", args[0])
         try:
@@ -156,13 +156,19 @@ flip = function(Tensor.flip)
 fliplr = function(Tensor.fliplr)
 flipud = function(Tensor.flipud)
 roll = function(Tensor.roll)
-split = function(Tensor.split)
 chunk = function(Tensor.chunk)
 unbind = function(Tensor.unbind)
 broadcast_to = function(Tensor.broadcast_to)
 ravel = function(Tensor.ravel)
 tile = function(Tensor.tile)
 split_with_sizes = function(Tensor.split_with_sizes)
+
+
+@function
+def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size along `dim`, the last one possibly shorter; or of the sizes in a list."""
+    return Tensor.split(self, split_size_or_sections, dim)
+
 
 # Chosen by place or by a mask
 
@@ -217,4 +223,4 @@ clip = clamp = function(Tensor.clip)
 
 multiply, subtract, divide, true_divide, negative = mul, sub, div, div, neg
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
-absolute, arctan, swapdims, moveaxis = abs, atan, swapaxes, movedim
+absolute, arctan, swapdims, moveaxis = abs, atan, transpose, movedim

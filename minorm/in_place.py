@@ -89,11 +89,11 @@ class InPlace:
 
     # Methods
 
-    def copy_(self, source: Any) -> Self:
-        """Overwrite with the values of `source`, broadcast and cast to this type; it may be on another device."""
-        if not hasattr(source, "from_array"):
-            source = self.from_array(select.as_array(source))
-        return self._put("copy_", ..., source.to(self.device))
+    def copy_(self, other: Any, non_blocking: Any = False) -> Self:  # noqa: ARG002
+        """Overwrite with the values of `other`, broadcast and cast to this type; it may be on another device."""
+        if not hasattr(other, "from_array"):
+            other = self.from_array(select.as_array(other))
+        return self._put("copy_", ..., other.to(self.device))
 
     def fill_(self, value: Any) -> Self:
         """Set every element to `value`, a number or a Tensor without axes."""

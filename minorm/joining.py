@@ -118,16 +118,21 @@ def is_tensor(obj: Any) -> bool:
 
 
 @checked
-def where(condition: Any, a: Any = None, b: Any = None) -> Any:
-    """a where the condition holds, b elsewhere; all three broadcast. Without them, where it holds: a vector an axis."""
-    if a is None and b is None:
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """input where the condition holds, other elsewhere; all three broadcast.
+
+    Without them, where the condition holds: a vector of places for each axis.
+    """
+    if input is None and other is None:
         return as_tensor(condition).nonzero(as_tuple=True)
     chosen = as_tensor(condition)
     if chosen.dtype != dtypes.bool:
         raise TypeError(f"where: condition is {chosen.dtype}; expected bool; compare first, as in x > 0")
-    either = next((v for v in (a, b) if isinstance(v, Tensor)), None)
-    first, second = operands("where", a, b) if either is not None else operands("where", as_tensor(a), b, real=True)
-    return elementwise.Where.apply(chosen, first, second)
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):  # two numbers, of whose types the wider counts
+        kind = dtypes.get_default_dtype() if float in map(type, (input, other)) else None
+        number = np.asarray(input, kind) if isinstance(input, (bool, int, float)) else input
+        input = as_tensor(number).to(chosen.device)
+    return elementwise.Where.apply(chosen, *operands("where", input, other))
 
 
 @checked
@@ -149,15 +154,15 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
 
 
 @checked
-def maximum(a: Any, b: Any) -> Tensor:
+def maximum(input: Any, other: Any) -> Tensor:
     """The larger of each pair; NaN if either is."""
-    return elementwise.Maximum.apply(*_pair("maximum", a, b))
+    return elementwise.Maximum.apply(*_pair("maximum", input, other))
 
 
 @checked
-def minimum(a: Any, b: Any) -> Tensor:
+def minimum(input: Any, other: Any) -> Tensor:
     """The smaller of each pair; NaN if either is."""
-    return elementwise.Minimum.apply(*_pair("minimum", a, b))
+    return elementwise.Minimum.apply(*_pair("minimum", input, other))
 
 
 def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
@@ -165,9 +170,9 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 
 
 @checked
-def matmul(a: Tensor, b: Any) -> Tensor:
-    """a @ b"""
-    return as_tensor(a) @ b
+def matmul(input: Tensor, other: Any) -> Tensor:
+    """input @ other"""
+    return as_tensor(input) @ other
 
 
 def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
@@ -177,6 +182,6 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
 
 
 @checked
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """True where every |a - b| <= atol + rtol * |b|; an infinity is close to itself alone, NaN to nothing."""
-    return as_tensor(a).allclose(as_tensor(b), rtol, atol, equal_nan)
+def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """True where every |input - other| <= atol + rtol * |other|; infinity is close to itself alone, NaN to nothing."""
+    return as_tensor(input).allclose(as_tensor(other), rtol, atol, equal_nan)

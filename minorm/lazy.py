@@ -17,10 +17,10 @@ Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 def names(package: str, later: Mapping[str, str]) -> Functions:
     """The module functions `__getattr__` and `__dir__` of a package (PEP 562) for names that come from its modules.
 
-    A module without names is one itself.
+    The modules are there by their names, too.
     """
     homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
-    return _functions(package, homes, {module for module, words in later.items() if not words})
+    return _functions(package, homes, {module for module in later if module not in homes})
 
 
 def from_module(package: str, module: str, words: str) -> Functions:

@@ -63,6 +63,26 @@ def checked(function: AnyCallable) -> AnyCallable:
     return run  # type: ignore[return-value]
 
 
+# Where and how memory lies, in PyTorch's words: it changes no number.
+MEMORY = {"pin_memory", "layout", "memory_format"}
+
+
+def making(function: AnyCallable) -> AnyCallable:
+    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3)."""
+    strict = checked(function)
+    starred = bool(function.__code__.co_flags & inspect.CO_VARARGS)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = {key: value for key, value in kwargs.items() if key not in MEMORY}
+            if starred and not args and "size" in kwargs:
+                args = (kwargs.pop("size"),)
+        return strict(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
 class Checked:
     """Base of the public classes: making one with a wrong argument names the class and the argument that was meant."""
 

@@ -51,14 +51,15 @@ def generator() -> np.random.Generator:
 
 
 @checked
-def manual_seed(seed: int) -> None:
-    """Restart the generator from `seed`; the same seed gives the same numbers on every machine.
+def manual_seed(seed: int) -> Generator:
+    """Restart the generator from `seed`, and return it; the same seed gives the same numbers on every machine.
 
     Each rank of a distributed run gets numbers of its own.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"manual_seed: seed must be a non-negative int; got {seed!r}")
     _put(dict(np.random.PCG64(int(seed)).jumped(_rank.number).state))
+    return Generator.of(generator())
 
 
 class Generator:
@@ -66,6 +67,13 @@ class Generator:
 
     def __init__(self, device: Any = None) -> None:  # noqa: ARG002  numbers are drawn on the CPU
         self.numbers = np.random.Generator(np.random.PCG64())
+
+    @classmethod
+    def of(cls, numbers: np.random.Generator) -> Generator:
+        """One around a generator of NumPy, which both draw from."""
+        made = cls.__new__(cls)
+        made.numbers = numbers
+        return made
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from `seed`; returns self."""

@@ -65,19 +65,19 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """The smallest element over `dim`; equal ones share the gradient."""
         return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
 
-    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
+    def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
-        if hasattr(dim, "from_array"):
-            return elementwise.Maximum.apply(*operands("max", self, dim))
+        if other is not None or hasattr(dim, "from_array"):
+            return elementwise.Maximum.apply(*operands("max", self, dim if other is None else other))
         if dim is None:
             axes = _filled("max", reduced_axes("max", None, self), self)
             return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
         return self._along(self.argmax(dim, True), dim, keepdim)
 
-    def min(self, dim: Any = None, keepdim: bool = False) -> Any:
+    def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
-        if hasattr(dim, "from_array"):
-            return elementwise.Minimum.apply(*operands("min", self, dim))
+        if other is not None or hasattr(dim, "from_array"):
+            return elementwise.Minimum.apply(*operands("min", self, dim if other is None else other))
         if dim is None:
             axes = _filled("min", reduced_axes("min", None, self), self)
             return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)

@@ -10,7 +10,7 @@ The variance is the population's (divide by N); `unbiased=True` divides by N - 1
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
+    take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
 
 
 _mode = _Mode()
@@ -40,6 +41,21 @@ def no_stats_update() -> Iterator[None]:
 def is_updating() -> bool:
     """False inside `no_stats_update`."""
     return _mode.updating
+
+
+@contextmanager
+def redirected(take: Callable[..., bool]) -> Iterator[None]:
+    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples).
+
+    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
+    thread has its own.
+    """
+    before = _mode.take
+    _mode.take = take if before is None else lambda *update: take(*update) or before(*update)
+    try:
+        yield
+    finally:
+        _mode.take = before
 
 
 class RunningStats:
@@ -65,35 +81,55 @@ class RunningStats:
         self.batches = batches
         self.changed = False
 
-    def update(self, mean: Any, var: Any, count: int) -> None:
+    def update(self, mean: Any, var: Any, count: int, samples: int | None = None) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
+        samples: given where both are averages over so many samples, of statistics that each sample has of its own.
         An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
         before anything is written.
         """
         if count == 0 or not _mode.updating:
             return
+        if _mode.take is not None and _mode.take(self, mean, var, count, samples):
+            return
         keep, share, share_var = self.rates(count)
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, 1)
 
-    def update_counted(self, mean: Any, var: Any, count: Any) -> None:
+    def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None) -> None:
         """The same where a mask decided how many elements each statistic was taken over: count has their shape.
 
-        Those of several samples, on an axis before ours, are averaged over the samples that have elements. What has
-        none keeps its running value; a batch without any is not counted.
+        samples as in `update`. Those of several samples, on an axis before ours, are averaged over the samples that
+        have elements. What has none keeps its running value; a batch without any is not counted.
         """
         if not _mode.updating:
             return
+        own = mean.ndim > self.mean.ndim
+        if _mode.take is not None:
+            if own and self.unbiased:
+                raise NotImplementedError(
+                    "RunningStats.update_counted: statistics of each sample with unbiased_running_var=True cannot be "
+                    "merged where a mask leaves each sample another number of elements"
+                )
+            takes = [_mode.take(self, *part) for part in self._parts(mean, var, count, samples, own)]
+            if all(takes):
+                return
         if self.unbiased:
             var = var * (count / np.maximum(count - 1, 1))
         seen = count > 0
-        if mean.ndim > self.mean.ndim:
+        if own:
             samples = np.maximum(seen.sum(0), 1)
             mean, var, seen = (mean * seen).sum(0) / samples, (var * seen).sum(0) / samples, seen.any(0)
         keep, share, _ = self.rates(1)
         new_mean = np.where(seen, self.mean * keep + mean * share, self.mean)
         new_var = np.where(seen, self.var * keep + var * share, self.var)
         self._write(new_mean, new_var, mean, seen.any())
+
+    @staticmethod
+    def _parts(mean: Any, var: Any, count: Any, samples: Any, own: bool) -> Any:
+        """What `redirected` is told: sample by sample where each has statistics of its own."""
+        if not own:
+            return [(mean, var, count, samples)]
+        return [(m, v, n, (n > 0).astype(np.int64)) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any) -> None:
         """Store the new values, and count the batches: all is checked before."""
@@ -141,6 +177,7 @@ class RunningStats:
         mean, var, batches = self.mean, self.var, self.batches
         return (
             _mode.updating
+            and _mode.take is None
             and self.momentum is not None
             and mean.dtype == var.dtype
             and mean.size == var.size == rows

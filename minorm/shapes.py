@@ -99,9 +99,9 @@ class Shapes(Generic[TensorT]):
         gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
-    def expand(self, *sizes: Any) -> TensorT:
+    def expand(self, *sizes: Any, size: Any = None) -> TensorT:
         """Axes of length 1 repeated to `sizes` without a copy; -1 keeps an axis as it is."""
-        wanted = sizes_of("expand", sizes)
+        wanted = sizes_of("expand", sizes if size is None else (size,))
         old = (1,) * (len(wanted) - self.ndim) + self.shape
         target = tuple(o if n == -1 else n for n, o in zip(wanted, old, strict=False))
         new = wanted[: max(0, len(wanted) - self.ndim)]
@@ -112,9 +112,9 @@ class Shapes(Generic[TensorT]):
             )
         return layout.Expand.apply(self, shape=target)
 
-    def repeat(self, *counts: Any) -> TensorT:
-        """The whole tensor laid out counts[i] times along axis i."""
-        wanted = sizes_of("repeat", counts)
+    def repeat(self, *counts: Any, repeats: Any = None) -> TensorT:
+        """The whole tensor laid out counts[i] times along axis i; repeats=counts says the same."""
+        wanted = sizes_of("repeat", counts if repeats is None else (repeats,))
         if len(wanted) < self.ndim:
             raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
         return layout.Repeat.apply(self, counts=wanted)
@@ -124,19 +124,19 @@ class Shapes(Generic[TensorT]):
         wanted = sizes_of("flip", axes if dims is None else (dims,))
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
-    def split(self, size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Pieces of `size` along `dim`, the last one possibly shorter; or of the sizes in a list.
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
+        """Pieces of `split_size` along `dim`, the last one possibly shorter; or of the sizes in a list.
 
         An axis of length 0 is one empty piece.
         """
         axis = axis_of("split", dim, self)
         length = self.shape[axis]
-        if isinstance(size, int) and size < (1 if length else 0):
-            raise ValueError(f"split: size={size}; expected at least 1")
-        if isinstance(size, int):
-            sizes = [min(size, length - i) for i in range(0, length, size)] if length else [0]
+        if isinstance(split_size, int) and split_size < (1 if length else 0):
+            raise ValueError(f"split: split_size={split_size}; expected at least 1")
+        if isinstance(split_size, int):
+            sizes = [min(split_size, length - i) for i in range(0, length, split_size)] if length else [0]
         else:
-            sizes = list(size)
+            sizes = list(split_size)
         if sum(sizes) != length or any(n < 0 for n in sizes):
             raise ValueError(f"split: sizes {sizes} sum to {sum(sizes)}; axis {axis} of {self.shape} has {length}")
         ends = np.cumsum(sizes).tolist()

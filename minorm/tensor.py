@@ -186,9 +186,14 @@ class Tensor(Methods["Tensor"]):
 
     # Out to other libraries
 
-    def numpy(self) -> Any:
-        """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU."""
+    def numpy(self, *, force: bool = False) -> Any:
+        """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU.
+
+        force=True copies it from a GPU.
+        """
         if backend(self.array) is not select.cpu:
+            if force:
+                return self.detach().cpu().array
             raise TypeError(
                 f"numpy: the tensor is on {self.device!r}, NumPy's arrays are on the CPU; use x.cpu().numpy()"
             )
@@ -244,12 +249,13 @@ class Tensor(Methods["Tensor"]):
 
     # Gradients
 
-    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
         gradient: weights of self's elements, of its shape; may be left out where self has one element.
-        The graph is freed on the way unless retain_graph=True.
+        The graph is freed on the way unless retain_graph=True. create_graph=True is a NotImplementedError.
         """
+        autograd.refuse_graph("backward", create_graph)
         if not self.requires_grad:
             raise RuntimeError(
                 "backward: the tensor does not require grad, nor does anything it was computed from; expected a result "
@@ -275,7 +281,7 @@ class Tensor(Methods["Tensor"]):
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
                 )
-        autograd.backward(self, weights, retain_graph)
+        autograd.backward(self, weights, bool(retain_graph))
 
     def _array(self, value: Any) -> Any:
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
@@ -288,22 +294,6 @@ class Tensor(Methods["Tensor"]):
         result = self.from_array(self.array)
         result.version = self.version
         return result
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Set requires_grad on a leaf; returns self."""
-        if self.creator is not None:
-            raise RuntimeError("requires_grad_: only a leaf's flag can be changed; use x.detach() for a leaf")
-        if requires_grad and not dtypes.is_float(self.dtype):
-            raise TypeError(f"requires_grad_: only floats can require grad; dtype is {self.dtype}")
-        self.requires_grad = requires_grad
-        return self
-
-    def retain_grad(self) -> None:
-        """Keep the gradient of this intermediate result in `.grad` when backward passes through."""
-        if not self.requires_grad:
-            raise RuntimeError("retain_grad: the tensor does not require grad")
-        if self.creator is not None:
-            self.creator.retain(self)
 
     # Types and devices
 
@@ -338,7 +328,7 @@ class Tensor(Methods["Tensor"]):
         """On the CPU."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None, non_blocking: Any = False) -> Tensor:  # noqa: ARG002
+    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:  # noqa: ARG002
         """On the GPU of this number or name; on the current one unless told otherwise."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 

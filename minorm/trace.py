@@ -87,10 +87,16 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def operation(function: AnyCallable) -> AnyCallable:
-    """Decorate a public function so that a trace shows it as one call with children."""
+    """Decorate a public function so that a trace shows it as one call with children.
+
+    Where the first argument is called x, PyTorch's name for it, `input`, is taken too.
+    """
+    renamed = function.__code__.co_varnames[:1] == ("x",)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if renamed and "input" in kwargs and not args:
+            kwargs["x"] = kwargs.pop("input")
         calls = state.calls
         if calls is None:
             try:
@@ -100,7 +106,9 @@ def operation(function: AnyCallable) -> AnyCallable:
                 raise
         if error := wrong_call(function.__name__, function, args, kwargs):
             raise error
-        call = Call(run, named_arguments(function, args, kwargs))
+        arguments = named_arguments(function, args, kwargs)
+        arguments.pop("inplace", None)  # results are new tensors, whatever it says
+        call = Call(getattr(run, "public", run), arguments)
         calls.append(call)
         state.calls = call.children
         try:

@@ -72,11 +72,10 @@ def assign_a_tensor_to_a_parameter() -> None:
 
 LAYERS = [
     Case(
-        "an image without a batch axis",
-        lambda: nn.Conv2d(3, 4, 3)(images(3, 8, 8)),
+        "an image without a channel axis",
+        lambda: nn.Conv2d(3, 4, 3)(images(8, 8)),
         ValueError,
-        "conv2d: x has 3 dimensions; expected 4, (N, C, H, W); x.shape is (3, 8, 8); a single image needs a batch "
-        "axis: x.reshape(1, *x.shape)",
+        "conv2d: x has 2 dimensions; expected 4, (N, C, H, W); x.shape is (8, 8)",
     ),
     Case(
         "another number of channels",

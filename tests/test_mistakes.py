@@ -85,7 +85,10 @@ def test_every_function_and_class_names_a_wrong_argument(name: str, call: Callab
             "Linear: multiple values for argument 'in_features'; expected Linear(",
         ),
         (lambda: nn.Linear(bias=False), "Linear: missing a required argument: 'in_features'; expected Linear("),
-        (lambda: F.softmax(mn.ones(2)), "softmax: missing a required argument: 'dim'; expected softmax(x, dim)"),
+        (
+            lambda: F.softmax(mn.ones(2)),
+            "softmax: missing a required argument: 'dim'; expected softmax(x, dim, *, dtype=None)",
+        ),
     ],
 )
 def test_the_message(call: Callable[[], Any], message: str) -> None:

@@ -150,3 +150,86 @@ def test_errors_say_what_came_and_what_is_expected(call: object, message: str) -
     with pytest.raises((ValueError, TypeError, IndexError)) as caught:
         call()  # type: ignore[operator]
     assert str(caught.value).startswith(message)
+
+
+def test_amp_passes_everything_on() -> None:
+    from minorm.cuda.amp import GradScaler, autocast
+
+    w = mn.ones(2, requires_grad=True)
+    optimizer, scaler = mn.optim.SGD([w], lr=0.5), mn.amp.GradScaler("cuda")
+    with mn.autocast("cuda", dtype=mn.float16), autocast():
+        loss = (w * 3).sum()
+    assert loss.dtype == mn.float32
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    assert scaler.step(optimizer, lambda: 7) == 7
+    scaler.update()
+    assert w.tolist() == [-0.5, -0.5]
+    assert (scaler.get_scale(), scaler.is_enabled(), scaler.state_dict()) == (1.0, False, {})
+    GradScaler(enabled=False).load_state_dict({"scale": 65536.0})
+    assert autocast(enabled=False)(lambda: 3)() == 3
+    with pytest.raises(TypeError, match="autocast: device_type is True; expected 'cuda' or 'cpu'"):
+        mn.autocast(True)
+
+
+def test_switches_change_nothing() -> None:
+    import minorm.backends.cudnn as cudnn
+
+    cudnn.deterministic = True
+    mn.use_deterministic_algorithms(True, warn_only=True)
+    mn.set_float32_matmul_precision("high")
+    model = mn.nn.Linear(2, 2)
+    assert mn.compile(model) is model
+    assert mn.compile(mode="max-autotune")(model) is model
+    assert not mn.backends.mkldnn.is_available()
+
+
+def test_seeds_and_words_of_the_gpu() -> None:
+    if not mn.cuda.is_available():
+        mn.manual_seed(3)
+        mn.cuda.manual_seed_all(5)
+        first = mn.rand(2).tolist()
+        mn.manual_seed(3)
+        assert mn.rand(2).tolist() == first
+    assert mn.accelerator.is_available() == mn.cuda.is_available()
+    assert mn.accelerator.device_count() == mn.cuda.device_count()
+    expected = mn.device("cuda") if mn.cuda.is_available() else None
+    assert mn.accelerator.current_accelerator() == expected
+
+
+def test_older_constructors() -> None:
+    assert mn.LongTensor([3, 1]).dtype == mn.int64
+    assert mn.FloatTensor(2, 3).shape == (2, 3)
+    assert mn.ByteTensor().shape == (0,)
+    assert mn.BoolTensor(np.ones(2)).tolist() == [True, True]
+    x = mn.ones(2, requires_grad=True)
+    y = mn.autograd.Variable(x * 2)
+    assert (y.requires_grad, y.creator, mn.autograd.Variable(x, requires_grad=True).requires_grad) == (False, None, True)
+
+
+def test_numbers_and_limits() -> None:
+    assert (mn.inf, mn.pi) == (float("inf"), np.pi)
+    assert mn.nan != mn.nan
+    assert mn.finfo(mn.float16).max == 65504
+    assert mn.iinfo(mn.int8).min == -128
+
+
+def test_nn_parallel_says_where_to_go() -> None:
+    with pytest.raises(AttributeError, match=r"minorm\.nn\.parallel.*'DataParallel'; processes .* minorm\.distributed"):
+        _ = mn.nn.parallel.DataParallel
+
+
+def test_cdist_is_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 3, 4)), rng.standard_normal((5, 4))
+    y[0] = x[0, 0]
+    for p in (2.0, 1.0, 3.0, float("inf")):
+        a, b = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        found, expected = mn.cdist(a, mn.tensor(y), p), torch.cdist(b, torch.tensor(y), p)
+        np.testing.assert_allclose(found.numpy(), expected.detach().numpy(), rtol=1e-9, atol=1e-7)
+        found.sum().backward()
+        expected.sum().backward()
+        np.testing.assert_allclose(a.grad.numpy()[1], b.grad.numpy()[1], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"cdist: x1 has shape \(4,\)"):
+        mn.cdist(mn.ones(4), mn.ones(2, 4))

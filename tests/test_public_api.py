@@ -25,7 +25,7 @@ TOP = names("""
     index_add take_along_dim norm dot mm bmm einsum tensordot outer narrow roll tril triu diag diagonal movedim meshgrid
     hstack vstack concat randn_like rand_like randint_like empty_like normal bernoulli multinomial inference_mode
     set_grad_enabled set_default_dtype get_default_dtype set_printoptions equal is_tensor device dtype Size utils data
-    backends autograd Generator half float double short int long
+    backends autograd diagnose Generator half float double short int long
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
 """)
 
@@ -51,16 +51,16 @@ FUNCTIONAL = {
         "x kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None dilation=1"
     ),
     "adaptive_avg_pool2d": "x output_size",
-    "dropout": "x p=0.5 training=True",
-    "relu": "x",
-    "relu6": "x",
-    "leaky_relu": "x negative_slope=0.01",
-    "elu": "x alpha=1.0",
+    "dropout": "x p=0.5 training=True inplace=False",
+    "relu": "x inplace=False",
+    "relu6": "x inplace=False",
+    "leaky_relu": "x negative_slope=0.01 inplace=False",
+    "elu": "x alpha=1.0 inplace=False",
     "gelu": "x approximate=none",
-    "silu": "x",
+    "silu": "x inplace=False",
     "sigmoid": "x",
     "tanh": "x",
-    "hardswish": "x",
+    "hardswish": "x inplace=False",
     "softmax": "x dim",
     "log_softmax": "x dim",
     "cross_entropy": None,

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 import minorm
-from minorm.cli import check, convert, demo, export, labs, train
-from minorm.cli.errors import EXPECTED
+from minorm.cli import check, conform, convert, demo, doctor, export, labs, train
+from minorm.cli.errors import EXPECTED, UsageError
 from minorm.startup import INTERRUPTED, startup
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         said = str(error) or "short of memory"  # which a bare MemoryError leaves out
         print(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     finally:
         startup.ready = False
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, train, export, check, convert, labs):
+    for module in (demo, train, export, check, convert, conform, doctor, labs):
         module.add(commands)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")

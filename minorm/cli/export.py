@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import warnings
 from typing import Any
 
 import minorm as mn
-from minorm import atomic, checkpoint, models
-from minorm.cli import extras
+from minorm import atomic
+from minorm.cli import extras, sources
 
 
 def add(commands: Any) -> None:
@@ -36,11 +34,10 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     from minorm.onnx.exporting import translating, verifying
     from minorm.onnx.graph import encoding
-    from minorm.training.run import CHECKPOINT
 
     atomic.destination(args.out, "export")  # an error now, and not after the work
-    path = os.path.join(args.checkpoint, CHECKPOINT) if os.path.isdir(args.checkpoint) else args.checkpoint
-    model, facts = load_model(path)
+    source = sources.open_checkpoint(args.checkpoint)
+    model, facts = source.model, source.facts
     mn.manual_seed(0)
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
     with warnings.catch_warnings(record=True) as notes:
@@ -56,21 +53,3 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {str(note.message).removeprefix('export: ')}")
     print(report)
     return 0
-
-
-def load_model(path: str) -> tuple[Any, dict[str, Any]]:
-    """The model in a file of `minorm demo` or `minorm train`, and the arguments of models.build for it."""
-    metadata = checkpoint.load_metadata(path)
-    if "minorm.model" in metadata:
-        facts, state = json.loads(metadata["minorm.model"]), checkpoint.load(path)
-    elif checkpoint.TREE in metadata:
-        parts = checkpoint.load_training(path)
-        if not {"model_facts", "model"} <= parts.keys():
-            raise ValueError(f"{path} is a checkpoint, but not one of `minorm train`: there is no model_facts in it")
-        facts, state = parts["model_facts"], parts["model"]
-    else:
-        raise ValueError(f"{path} does not say which model it holds; build the model in Python, load_state_dict the "
-                         "file and call minorm.onnx.export")  # fmt: skip
-    model = models.build(**facts)
-    model.load_state_dict(state)
-    return model, facts

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from minorm.data.cifar import load_cifar10
 from minorm.data.collate import default_collate
-from minorm.data.dataset import ArrayDataset, ConcatDataset, Subset, TensorDataset, random_split
+from minorm.data.dataset import (
+    ArrayDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 from minorm.data.digits import load_digits, split_digits
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
@@ -24,6 +32,8 @@ __all__ = [
     "Compose",
     "ConcatDataset",
     "DataLoader",
+    "Dataset",
+    "IterableDataset",
     "Normalize",
     "RandomCrop",
     "RandomHorizontalFlip",

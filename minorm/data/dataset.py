@@ -8,20 +8,40 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from minorm import dtypes, random
 from minorm.data.collate import stacked
-from minorm.mistakes import Checked
+from minorm.data.showing import Shown, brief
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-class ArrayDataset(Checked):
+Sample = TypeVar("Sample", covariant=True)
+
+
+class Dataset(Shown, Generic[Sample]):
+    """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough."""
+
+    def __getitem__(self, index: Any) -> Sample:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+
+    def __add__(self, other: Any) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[Sample]):
+    """Base of datasets that are read from the beginning to the end: a subclass writes `__iter__`."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class ArrayDataset(Dataset[tuple[Any, ...]]):
     """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
 
     arrays  arrays or Tensors with the same first axis
@@ -41,6 +61,10 @@ class ArrayDataset(Checked):
 
     def __len__(self) -> int:
         return self.arrays[0].shape[0]
+
+    def __repr__(self) -> str:
+        said = [brief(array) for array in self.arrays] + ([] if self.scale is None else [f"scale={self.scale:g}"])
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
         return self._scaled([array[index] for array in self.arrays])
@@ -66,7 +90,7 @@ class TensorDataset(ArrayDataset):
         return tuple(tensor[index] for tensor in self.tensors)
 
 
-class ConcatDataset(Checked):
+class ConcatDataset(Dataset[Any]):
     """Several datasets, one after the other."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -86,7 +110,7 @@ class ConcatDataset(Checked):
         return self.datasets[which][place - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
-class Subset(Checked):
+class Subset(Dataset[Any]):
     """Some samples of another dataset, in the order of `indices`."""
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:
@@ -135,7 +159,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
             lengths[i % len(lengths)] += 1
     if sum(lengths) != count or min(lengths, default=0) < 0:
         raise ValueError(f"random_split: lengths are {lengths}; expected their sum to be {count}, the dataset's length")
-    order = (generator or random.generator()).permutation(count)
+    order = random.source(generator).permutation(count)
     ends = np.cumsum(lengths).tolist()
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 

@@ -10,14 +10,18 @@ takes its rows. So all have the same number of steps, and no sample is left out 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minorm import random
-from minorm.data.collate import tensors, without_rows
-from minorm.data.dataset import Array, read_batch
+from minorm.data import options
+from minorm.data.collate import stacked, tensors, without_rows
+from minorm.data.dataset import read_batch
+from minorm.data.order import Order
+from minorm.data.showing import brief
 from minorm.data.transforms import Transform
 from minorm.mistakes import Checked
 
@@ -25,69 +29,82 @@ from minorm.mistakes import Checked
 class DataLoader(Checked):
     """Iterates over a dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
-    dataset     an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are collated: arrays and
-                numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and lists of Tensors
-    batch_size  samples a batch; the last one of an epoch may be smaller
-    shuffle     a new random order each epoch
-    drop_last   leave out the last batch if it is smaller
-    transform   `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms);
-                samples must not be dicts then
-    seed        decides every order and transform; without it, it is drawn from `generator`, or from the generator
-                that `manual_seed` sets
-    shard       (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
-                n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
+    dataset        an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are collated: arrays and
+                   numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and lists of Tensors.
+                   Or an IterableDataset, whose samples come in its own order
+    batch_size     samples a batch; the last one of an epoch may be smaller. None: samples, one by one
+    shuffle        a new random order each epoch
+    sampler        an iterable of positions that decides the order of an epoch itself
+    batch_sampler  an iterable of lists of positions, each a batch
+    collate_fn     makes a batch of a list of samples, and is handed over as it returns; default_collate otherwise
+    drop_last      leave out the last batch if it is smaller
+    generator      draws the seed
+    transform      `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms);
+                   samples must not be dicts then
+    seed           decides every order and transform; without it, it is drawn from `generator`, or from the generator
+                   that `manual_seed` sets
+    shard          (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
+                   n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
+
+    The other arguments are PyTorch's (see `options.py`). Batches are read where they are asked for, by no other process.
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
-    training step and the next batch. After `load_state_dict` the next `iter` goes on from there.
+    training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
+    must give the same order again.
     """
 
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
-        shuffle: bool = False,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         transform: Transform | None = None,
         seed: int | None = None,
-        generator: np.random.Generator | None = None,
         shard: tuple[int, int] = (0, 1),
     ) -> None:
-        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-            raise TypeError(
-                f"DataLoader: dataset is a {type(dataset).__name__}; expected an object with len(dataset) and "
-                "dataset[i]; put arrays into an ArrayDataset, and what a generator yields into a list"
-            )
-        if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1:
-            raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
-        if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
-            raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
-        if seed is not None and generator is not None:
-            raise ValueError("DataLoader: got both seed and generator; expected one of them")
-        if transform is not None and not callable(transform):
-            raise TypeError(
-                f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)"
-            )
-        rank, size = _check_shard(shard)
-        if size > 1 and seed is None and (shuffle or transform is not None):
-            raise ValueError(
-                f"DataLoader: shard={shard} with {'shuffle=True' if shuffle else 'a transform'} and seed=None: each "
-                "rank would draw another order; expected a seed"
-            )
-        self.shard = (rank, size)
-        self.dataset = dataset
-        self.batch_size = int(batch_size)
-        self.shuffle = shuffle
-        self.drop_last = drop_last
-        self.transform = transform
-        if seed is None and (shuffle or transform is not None):
-            seed = int((generator or random.generator()).integers(1 << 63))
+        self.order = Order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        options.check_workers(num_workers, timeout, multiprocessing_context, prefetch_factor, persistent_workers)
+        options.check_functions(transform, collate_fn, worker_init_fn, self.order.single)
+        self.shard = options.check_shard(shard)
+        draws = "shuffle=True" if shuffle else "a transform" if transform is not None else ""
+        options.check_seed(seed, generator, self.shard, draws)
+        self.dataset, self.batch_size, self.shuffle = dataset, self.order.batch_size, self.order.shuffle
+        self.batch_sampler, self.drop_last = batch_sampler, self.order.drop_last
+        self.collate_fn, self.transform, self.generator = collate_fn, transform, generator
+        self.num_workers, self.pin_memory, self.timeout = num_workers, pin_memory, timeout
+        self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
+        self.prefetch_factor, self.persistent_workers = prefetch_factor, persistent_workers
+        self.pin_memory_device, self.in_order = pin_memory_device, in_order
+        if seed is None and draws:
+            seed = int(random.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
         self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
 
     def __len__(self) -> int:
-        """Batches an epoch."""
-        return len(self.dataset) // self.batch_size if self.drop_last else -(-len(self.dataset) // self.batch_size)
+        """Batches an epoch; samples where batch_size is None. TypeError where a sampler has no length."""
+        return len(self.order)
+
+    @property
+    def sampler(self) -> Any:
+        """What decides the order: the sampler that was given, or the positions of this epoch themselves."""
+        own = self.order.given is None and not self.order.streams
+        return self.order.positions(self.seed, self.epoch) if own else self.order.given
 
     def __iter__(self) -> Iterator[Any]:
         epoch, first = self._next
@@ -96,27 +113,34 @@ class DataLoader(Checked):
         return self._batches(epoch, first)
 
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
-        order = self._order(epoch)
-        for index in range(first, len(self)):
-            whole = order[index * self.batch_size : (index + 1) * self.batch_size]
-            mine = self._rows(whole)
-            batch = read_batch(self.dataset, mine if len(mine) else whole[:1])  # any sample shows the batch's form
-            if self.transform is not None:
-                rank, size = self.shard
-                stream = (self.seed, epoch, index, rank) if size > 1 else (self.seed, epoch, index)
-                batch = self._transformed(batch, np.random.default_rng(stream))
+        for index, chosen in enumerate(itertools.islice(self.order.epoch(self.seed, epoch), first, None), first):
+            batch = self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
             self._place = (epoch, index + 1)
-            yield tensors(batch if len(mine) else without_rows(batch))
+            yield batch
         self._place = (epoch + 1, 0)
 
-    def _rows(self, indices: Array) -> Array:
+    def _sample(self, chosen: Any) -> Any:
+        return chosen if self.order.streams else self.dataset[int(chosen)]
+
+    def _single(self, chosen: Any) -> Any:
+        return (self.collate_fn or tensors)(self._sample(chosen))
+
+    def _batch(self, whole: Any, epoch: int, index: int) -> Any:
+        mine = self._rows(whole)
+        if self.collate_fn is not None:
+            return self.collate_fn([self._sample(chosen) for chosen in mine])
+        shown = mine if len(mine) else whole[:1]  # any sample shows the batch's form
+        batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
+        if self.transform is not None:
+            rank, size = self.shard
+            stream = (self.seed, epoch, index, rank) if size > 1 else (self.seed, epoch, index)
+            batch = self._transformed(batch, np.random.default_rng(stream))
+        return tensors(batch if len(mine) else without_rows(batch))
+
+    def _rows(self, indices: Any) -> Any:
         """This rank's share of a batch."""
         rank, size = self.shard
         return indices[len(indices) * rank // size : len(indices) * (rank + 1) // size]
-
-    def _order(self, epoch: int) -> Array:
-        count = len(self.dataset)
-        return np.random.default_rng((self.seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
 
     def _transformed(self, batch: Any, generator: np.random.Generator) -> Any:
         assert self.transform is not None
@@ -144,8 +168,8 @@ class DataLoader(Checked):
             "seed": self.seed,
             "epoch": epoch,
             "batch": batch,
-            "batch_size": self.batch_size,
-            "length": len(self.dataset),
+            "batch_size": self.batch_size or 0,
+            "length": len(self.dataset) if hasattr(self.dataset, "__len__") else 0,
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -164,11 +188,18 @@ class DataLoader(Checked):
                                  f"{name}={state[name]}; this loader has {name}={expected[name]}")  # fmt: skip
         self.seed = int(state["seed"])
         epoch, batch = int(state["epoch"]), int(state["batch"])
-        self._place = self._next = (epoch, batch) if batch < len(self) else (epoch + 1, 0)
+        try:
+            over = batch >= len(self)
+        except TypeError:  # nobody knows: the rest of the epoch may be empty
+            over = False
+        self._place = self._next = (epoch + 1, 0) if over else (epoch, batch)
 
-
-def _check_shard(shard: Any) -> tuple[int, int]:
-    whole = isinstance(shard, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shard)
-    if not whole or len(shard) != 2 or not 0 <= shard[0] < shard[1]:
-        raise ValueError(f"DataLoader: shard={shard!r}; expected (rank, size) with 0 <= rank < size")
-    return int(shard[0]), int(shard[1])
+    def __repr__(self) -> str:
+        order = self.order
+        words = {"batch_size": self.batch_size, "shuffle": self.shuffle, "sampler": order.given,
+                 "batch_sampler": self.batch_sampler, "drop_last": self.drop_last, "collate_fn": self.collate_fn,
+                 "transform": self.transform, "shard": None if self.shard == (0, 1) else self.shard}  # fmt: skip
+        said = [f"{name}={brief(value)}" for name, value in words.items() if value is not None and value is not False]
+        if order.shuffle or self.transform is not None:
+            said.append(f"seed={self.seed}")
+        return f"DataLoader({', '.join([brief(self.dataset), *said])})"

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from minorm import random
-from minorm.mistakes import Checked
+from minorm.data.order import batched
+from minorm.data.showing import Shown
 
 
-class Sampler(Checked):
+class Sampler(Shown):
     """Base: a subclass writes `__iter__`, and `__len__` where it knows."""
 
     def __init__(self, data_source: Any = None) -> None:
@@ -47,7 +48,7 @@ class RandomSampler(Sampler):
             raise ValueError(f"RandomSampler: num_samples={num_samples}; expected at least 0")
 
     def __iter__(self) -> Iterator[int]:
-        source, count = self.generator or random.generator(), len(self.data_source)
+        source, count = random.source(self.generator), len(self.data_source)
         if self.replacement:
             yield from source.integers(0, count, self.num_samples).tolist()
             return
@@ -66,7 +67,7 @@ class SubsetRandomSampler(Sampler):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        order = (self.generator or random.generator()).permutation(len(self.indices))
+        order = random.source(self.generator).permutation(len(self.indices))
         return iter([int(self.indices[i]) for i in order])
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class WeightedRandomSampler(Sampler):
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
-        source = self.generator or random.generator()
+        source = random.source(self.generator)
         share = self.weights / self.weights.sum()
         return iter(source.choice(len(share), self.num_samples, self.replacement, share).tolist())
 
@@ -107,14 +108,7 @@ class BatchSampler(Sampler):
         self.sampler, self.batch_size, self.drop_last = sampler, int(batch_size), drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for index in self.sampler:
-            batch.append(int(index))
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
+        return batched(map(int, self.sampler), self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]

@@ -1,6 +1,11 @@
-"""Activations, element by element, and softmax along one axis. Every one keeps the shape and the float type of x."""
+"""Activations, element by element, and softmax along one axis. Every one keeps the shape and the float type of x.
+
+`inplace` is there so that a definition written for PyTorch runs; the result is always a new tensor.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from minorm import trace
 from minorm.functional.arguments import floats
@@ -10,28 +15,28 @@ from minorm.tensor import Tensor
 
 
 @trace.operation
-def relu(x: Tensor) -> Tensor:
+def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """max(x, 0); the slope at 0 is 0, NaN stays NaN."""
     floats("relu", x=x)
     return ops.Relu.apply(x)
 
 
 @trace.operation
-def relu6(x: Tensor) -> Tensor:
+def relu6(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """min(max(x, 0), 6)"""
     floats("relu6", x=x)
     return ops.Relu6.apply(x)
 
 
 @trace.operation
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """x where x > 0, else negative_slope * x"""
     floats("leaky_relu", x=x)
     return ops.LeakyRelu.apply(x, slope=float(negative_slope))
 
 
 @trace.operation
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """x where x > 0, else alpha * (exp(x) - 1)"""
     floats("elu", x=x)
     return ops.Elu.apply(x, alpha=float(alpha))
@@ -51,7 +56,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 @trace.operation
-def silu(x: Tensor) -> Tensor:
+def silu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """x * sigmoid(x), also called swish"""
     floats("silu", x=x)
     return ops.Silu.apply(x)
@@ -72,14 +77,14 @@ def tanh(x: Tensor) -> Tensor:
 
 
 @trace.operation
-def hardswish(x: Tensor) -> Tensor:
+def hardswish(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """x * min(max(x + 3, 0), 6) / 6"""
     floats("hardswish", x=x)
     return ops.Hardswish.apply(x)
 
 
 @trace.operation
-def hardsigmoid(x: Tensor) -> Tensor:
+def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """min(max(x + 3, 0), 6) / 6"""
     floats("hardsigmoid", x=x)
     return ops.Hardsigmoid.apply(x)
@@ -95,15 +100,23 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 @trace.operation
-def softmax(x: Tensor, dim: int) -> Tensor:
-    """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows."""
+def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+
+    x is cast to `dtype` before, if one is given.
+    """
+    x = x if dtype is None else x.to(dtype)
     floats("softmax", x=x)
     return ops.Softmax.apply(x, axis=_axis("softmax", dim, x))
 
 
 @trace.operation
-def log_softmax(x: Tensor, dim: int) -> Tensor:
-    """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows."""
+def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
+
+    x is cast to `dtype` before, if one is given.
+    """
+    x = x if dtype is None else x.to(dtype)
     floats("log_softmax", x=x)
     return ops.LogSoftmax.apply(x, axis=_axis("log_softmax", dim, x))
 

@@ -1,6 +1,6 @@
 """Convolution in one, two and three dimensions, and its transpose. PyTorch's names and argument order.
 
-x is (N, C, *spatial). Along every axis, with kernel k, stride s, padding (low, high) and dilation d,
+x is (N, C, *spatial), or one sample (C, *spatial). Along every axis, with kernel k, stride s, padding (low, high) and dilation d,
 
     y[o] = sum over taps t of  weight[t] * x[o * s + t * d - low]          zero outside x
     length of y = floor((length of x + low + high - d * (k - 1) - 1) / s) + 1
@@ -15,7 +15,7 @@ from typing import Any
 
 from minorm import trace
 from minorm.functional.arguments import floats
-from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, ints, pairs
+from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.ops.convolution import Convolution, ConvolutionTranspose
 from minorm.tensor import Tensor
 
@@ -23,6 +23,7 @@ IntOrInts = int | tuple[int, ...]
 Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
 
+@batches(1)
 @trace.operation
 def conv1d(
     x: Tensor,
@@ -37,6 +38,7 @@ def conv1d(
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
+@batches(2)
 @trace.operation
 def conv2d(
     x: Tensor,
@@ -56,6 +58,7 @@ def conv2d(
     return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
+@batches(3)
 @trace.operation
 def conv3d(
     x: Tensor,
@@ -70,6 +73,7 @@ def conv3d(
     return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
 
 
+@batches(1)
 @trace.operation
 def conv_transpose1d(
     x: Tensor,
@@ -85,6 +89,7 @@ def conv_transpose1d(
     return _transpose("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@batches(2)
 @trace.operation
 def conv_transpose2d(
     x: Tensor,
@@ -106,6 +111,7 @@ def conv_transpose2d(
     return _transpose("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@batches(3)
 @trace.operation
 def conv_transpose3d(
     x: Tensor,

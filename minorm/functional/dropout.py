@@ -11,7 +11,7 @@ from minorm.tensor import Tensor
 
 
 @trace.operation
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """In training, each element is 0 with probability p and x / (1 - p) otherwise; in evaluation, x itself.
 
     The draws come from minorm's generator: `minorm.manual_seed` repeats them. Source: Srivastava et al. 2014.

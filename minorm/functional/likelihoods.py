@@ -58,7 +58,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
 @trace.operation
 def huber_loss(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
     """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target. Huber 1964."""
     _check_numbers("huber_loss", input, target, reduction)
@@ -128,4 +128,5 @@ def gaussian_nll_loss(
 
 def _xlogx(x: Any) -> Any:
     """x * log x, which is 0 at 0; there, and below, its slope is 0."""
-    return where(x > 0, x, 1.0) * where(x > 0, x, 1.0).log() + where(x < 0, np.nan, 0.0)
+    positive = where(x > 0, x, 1.0)  # log 1 = 0 at 0
+    return where(x >= 0, positive * positive.log(), np.nan)

@@ -41,6 +41,7 @@ from minorm.functional.normalization_checks import (
     shape_of,
     trailing_axes,
 )
+from minorm.kernels.variance import backend_of
 from minorm.ops.normalization import Normalize, NormalizeWith
 from minorm.ops.sync_normalization import NormalizeAcross, PooledStats
 from minorm.tensor import Tensor
@@ -62,6 +63,7 @@ def batch_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     process_group: Any = None,
+    variance: str | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
@@ -83,13 +85,16 @@ def batch_norm(
     process_group, what this rank of a distributed run talks to the others through (`minorm.distributed.Group`), takes
     mean and var over the batches of all ranks, which may be empty; while a model is exported it is left out.
 
+    variance: the formula for the moments of x, "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of
+    a runtime that has it; None is ours, which loses nothing. See minorm/kernels/variance.py. A file has its runtime's.
+
     mask: a bool Tensor that broadcasts to x. Where it is False there is no element: mean, var, gradients and N are
     those of the others, y and the gradient of x are 0, and what x holds, NaN too, reaches nothing. A channel with one
     element becomes bias there; one with none keeps its running values. NotImplementedError on several ranks.
 
     ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
-    rule = equation("batch_norm", eps)
+    rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
     computed = check_types(
         "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
@@ -151,19 +156,20 @@ def instance_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     process_group: Any = None,
+    variance: str | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
     x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
     and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum, the types and the other arguments as in `batch_norm`; with a process_group the running ones take the
-    mean over the samples of all ranks. ValueError for a single position. mask as in `batch_norm`; the running ones take
-    the mean over the samples that have elements.
+    ones. momentum, the types, variance and the other arguments as in `batch_norm`; with a process_group the running ones
+    take the mean over the samples of all ranks. ValueError for a single position. mask as in `batch_norm`; the running
+    ones take the mean over the samples that have elements.
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
-    rule = equation("instance_norm", eps)
+    rule, backend = equation("instance_norm", eps), backend_of("instance_norm", variance, backend)
     computed = check_types(
         "instance_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
@@ -201,7 +207,7 @@ def instance_norm(
     elif running is not None and given:
         observe = running.update_counted
     elif running is not None:
-        observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count)  # noqa: E731
+        observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))  # noqa: E731
     y = Normalize.apply(
         x, weight, bias, *given, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
         backend=backend,
@@ -325,18 +331,19 @@ def mean_variance_norm(
     *,
     compute_dtype: Any = None,
     backend: Any = None,
+    variance: str | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    x of any rank; compute_dtype as in `layer_norm`, mask as in `batch_norm`. Where all values are equal y is 0, and the
-    gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
+    x of any rank; compute_dtype as in `layer_norm`, variance and mask as in `batch_norm`. Where all values are equal y is
+    0, and the gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
 
     ONNX MeanVarianceNormalization 13.
     """
     computed = check_types("mean_variance_norm", x, compute_dtype)
     found = listed_axes("mean_variance_norm", x, axes)
-    rule = equation("mean_variance_norm", eps, True, True)
+    rule, backend = equation("mean_variance_norm", eps, True, True), backend_of("mean_variance_norm", variance, backend)
     given = masked("mean_variance_norm", x, mask)
     return Normalize.apply(x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend)
 

@@ -1,6 +1,6 @@
 """Pooling in one, two and three dimensions. PyTorch's names and argument order.
 
-x is (N, C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride` (None: by kernel_size) over x
+x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride` (None: by kernel_size) over x
 with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside: a window that
 is larger than x sees all of it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import dtypes, trace
-from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, ints, pairs
+from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.kernels.reference.pool import output_shape
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
 from minorm.tensor import Tensor
@@ -19,6 +19,7 @@ IntOrInts = int | tuple[int, ...]
 Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
 
+@batches(1)
 @trace.operation
 def max_pool1d(
     x: Tensor,
@@ -33,6 +34,7 @@ def max_pool1d(
     return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@batches(2)
 @trace.operation
 def max_pool2d(
     x: Tensor,
@@ -51,6 +53,7 @@ def max_pool2d(
     return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@batches(3)
 @trace.operation
 def max_pool3d(
     x: Tensor,
@@ -65,6 +68,7 @@ def max_pool3d(
     return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@batches(1)
 @trace.operation
 def avg_pool1d(
     x: Tensor,
@@ -82,6 +86,7 @@ def avg_pool1d(
     )
 
 
+@batches(2)
 @trace.operation
 def avg_pool2d(
     x: Tensor,
@@ -105,6 +110,7 @@ def avg_pool2d(
     )
 
 
+@batches(3)
 @trace.operation
 def avg_pool3d(
     x: Tensor,
@@ -122,12 +128,14 @@ def avg_pool3d(
     )
 
 
+@batches(1)
 @trace.operation
 def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
     """x (N, C, L): means of `output_size` parts of the axis, (N, C, output_size). As `adaptive_avg_pool2d`."""
     return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
 
+@batches(2)
 @trace.operation
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
     """x (N, C, H, W): means of output_size parts of each axis, (N, C, *output_size); 1 is the global average.

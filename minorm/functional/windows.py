@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
+    """Decorate a traced function of x (N, C, *spatial) so that it takes one sample (C, *spatial) as well.
+
+    It is a batch of one then, for the trace too: nothing else has to know of it.
+    """
+
+    def decorate(function: AnyCallable) -> AnyCallable:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            x = args[0] if args else kwargs.get("x")
+            if not isinstance(x, Tensor) or x.array.ndim != rank + 1:
+                return function(*args, **kwargs)
+            batch = x.unsqueeze(0)
+            result = function(batch, *args[1:], **kwargs) if args else function(**{**kwargs, "x": batch})
+            return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
+
+        function.public = run  # type: ignore[attr-defined]  what a trace calls the function
+        return run  # type: ignore[return-value]
+
+    return decorate
 
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
@@ -46,10 +71,9 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
     if not isinstance(x, Tensor):
         raise not_a_tensor(operation, name, x)
     if x.array.ndim != rank + 2:
-        fix = "; a single image needs a batch axis: x.reshape(1, *x.shape)" if x.array.ndim == rank + 1 else ""
         raise ValueError(
             f"{operation}: {name} has {x.array.ndim} dimensions; expected {rank + 2}, {AXES[rank]}; "
-            f"{name}.shape is {x.shape}{fix}"
+            f"{name}.shape is {x.shape}"
         )
 
 

@@ -34,7 +34,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """Axes axis0 and axis1 exchanged."""
         return self.transpose(axis0, axis1)
 
-    swapdims = swapaxes
+    swapdims = Operators.transpose
 
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Axis source[i] becomes axis destination[i]; the others keep their order."""
@@ -153,8 +153,15 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
                 x = x[(*(slice(None),) * axis, (np.arange(n) - step) % n)]
         return x if x is not self else self.clone()
 
-    def repeat_interleave(self, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> TensorT:  # noqa: ARG002
-        """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor."""
+    def repeat_interleave(
+        self, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None  # noqa: ARG002
+    ) -> TensorT:  # fmt: skip
+        """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor.
+
+        Without `repeats` x has the counts: place i comes x[i] times.
+        """
+        if repeats is None:
+            return self.from_array(devices.namespace(self.array).arange(self.numel())).repeat_interleave(self)
         x: Any = self.reshape(-1) if dim is None or self.ndim == 0 else self
         axis = axis_of("repeat_interleave", 0 if dim is None else dim, x)
         counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats

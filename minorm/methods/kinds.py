@@ -89,7 +89,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
         """True where `other` has the same shape."""
         return self.shape == other.shape
 
-    def pin_memory(self) -> TensorT:
+    def pin_memory(self, device: Any = None) -> TensorT:  # noqa: ARG002
         """x itself: memory is not pinned."""
         return self  # type: ignore[return-value]
 
@@ -118,7 +118,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
 
     # Conversions
 
-    def type(self, dtype: Any = None) -> Any:
+    def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
         """x in another type; without one, the name of x's."""
         return str(self.array.dtype) if dtype is None else self.to(dtype)
 
@@ -177,7 +177,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
 
     # Of the same kind
 
-    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
         """A Tensor with a copy of `data`, of x's type and on its device unless told otherwise."""
         kind = self.array.dtype if dtype is None else dtypes.check(dtype)
         array = np.array(data.cpu().array if hasattr(data, "from_array") else data, kind)
@@ -208,6 +208,22 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
         return made.requires_grad_(requires_grad)
 
     # Gradients
+
+    def requires_grad_(self, requires_grad: Any = True) -> TensorT:
+        """Set requires_grad on a leaf; returns self."""
+        if self.creator is not None:
+            raise RuntimeError("requires_grad_: only a leaf's flag can be changed; use x.detach() for a leaf")
+        if requires_grad and not dtypes.is_float(self.array.dtype):
+            raise TypeError(f"requires_grad_: only floats can require grad; dtype is {self.array.dtype}")
+        self.requires_grad = requires_grad
+        return self  # type: ignore[return-value]
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this intermediate result in `.grad` when backward passes through."""
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad: the tensor does not require grad")
+        if self.creator is not None:
+            self.creator.retain(self)
 
     def detach_(self) -> TensorT:
         """Leave the graph: x is a leaf from here on, and does not require grad."""

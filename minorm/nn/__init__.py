@@ -70,6 +70,8 @@ from minorm.nn.pooling import (
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
+    "functional": "",
+    "parallel": "",
     "lazy_layers": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
         "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
@@ -85,6 +87,7 @@ LATER = {
         "CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
         "MultiMarginLoss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
+    "norm.accumulation": "accumulate_stats",
     "norm.response": "CrossMapLRN2d",
     "padding": (
         "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d "
@@ -108,6 +111,7 @@ LATER = {
 __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
+    from minorm.nn import functional, parallel
     from minorm.nn.attention import MultiheadAttention
     from minorm.nn.channel_dropout import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
     from minorm.nn.distances import CosineSimilarity, PairwiseDistance
@@ -139,6 +143,7 @@ if TYPE_CHECKING:
         TripletMarginLoss,
         TripletMarginWithDistanceLoss,
     )
+    from minorm.nn.norm.accumulation import accumulate_stats
     from minorm.nn.norm.response import CrossMapLRN2d
     from minorm.nn.padding import (
         CircularPad1d,

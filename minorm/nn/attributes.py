@@ -27,14 +27,14 @@ class Attributes(Checked):
     def __init__(self) -> None:
         self.__dict__["_kinds"] = {}
 
-    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter; None keeps the name for an absent one (a layer without bias)."""
-        if parameter is not None and not isinstance(parameter, Parameter):
+        if param is not None and not isinstance(param, Parameter):
             raise TypeError(
-                f"register_parameter: {type(self).__name__}.{name} got {_kind_of(parameter)}; expected an nn.Parameter "
+                f"register_parameter: {type(self).__name__}.{name} got {_kind_of(param)}; expected an nn.Parameter "
                 "or None; wrap it: nn.Parameter(tensor)"
             )
-        self._register(name, parameter, PARAMETER, "register_parameter")
+        self._register(name, param, PARAMETER, "register_parameter")
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a Tensor that is state but is not trained; `persistent=False` keeps it out of state_dict."""

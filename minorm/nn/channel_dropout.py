@@ -14,7 +14,7 @@ from minorm.nn.options import Random
 
 
 class _Dropout(Random):
-    shown = "p"
+    shown = "p inplace"
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         check_probability(type(self).__name__, p)

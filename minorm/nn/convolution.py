@@ -1,7 +1,8 @@
 """Convolution layers: they own weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
 
 weight is (out, in / groups, *kernel), transposed (in, out / groups, *kernel); both and the bias (out) start uniform on
-+-1 / sqrt(weight.shape[1] * kernel elements), as PyTorch's do.
++-1 / sqrt(weight.shape[1] * kernel elements), as PyTorch's do. padding_mode says what stands around x: zeros, or copies
+of its own elements ("reflect", "replicate", "circular"; see `F.pad`), which transposed layers do not have.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
 
 Size = int | Sequence[int]
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
@@ -58,8 +60,10 @@ class _Conv(Module):
             raise ValueError(
                 f"{layer}: groups={groups} must divide in_channels={in_channels} and out_channels={out_channels}"
             )
-        if padding_mode != "zeros":
-            raise ValueError(f"{layer}: padding_mode is {padding_mode!r}; expected 'zeros', the only one there is")
+        modes = ("zeros",) if self.transposed else PADDING_MODES
+        if padding_mode not in modes:
+            raise ValueError(f"{layer}: padding_mode is {padding_mode!r}; expected {' or '.join(map(repr, modes))}")
+        self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = sizes_of(layer, "kernel_size", kernel_size, self.axes)
         self.stride = sizes_of(layer, "stride", stride, self.axes)
@@ -88,8 +92,19 @@ class _Conv(Module):
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, in_channels, *size) -> (N, out_channels, *new size)"""
-        return self.function(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); or one sample, without N"""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = F.pad(x, self._around(), self.padding_mode), 0
+        return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _around(self) -> list[int]:
+        """The padding as `F.pad` takes it: before and after, from the last axis backwards."""
+        if not isinstance(self.padding, str):
+            return [width for width in reversed(self.padding) for _ in range(2)]
+        spans = [d * (k - 1) if self.padding == "same" else 0
+                 for k, d in zip(self.kernel_size, self.dilation, strict=True)]  # fmt: skip
+        return [width for span in reversed(spans) for width in (span // 2, span - span // 2)]
 
     def extra_repr(self) -> str:
         """As PyTorch prints it: what differs from the defaults."""
@@ -104,6 +119,8 @@ class _Conv(Module):
             parts.append(f"groups={self.groups}")
         if self.bias is None:
             parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
         return ", ".join(parts)
 
 
@@ -182,7 +199,7 @@ class _Transposed(_Conv):
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output_padding that makes the output `wanted`: a strided layer may give any of `stride` sizes."""
         wanted, padding = wanted[-self.axes :], tuple(map(int, self.padding))
-        rules = zip(x.shape[2:], self.stride, padding, self.dilation, self.kernel_size, strict=True)
+        rules = zip(x.shape[-self.axes :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)
         extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
         if any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):

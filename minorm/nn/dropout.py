@@ -21,5 +21,5 @@ class Dropout(Module):
         return F.dropout(x, self.p, self.training and not self.frozen)
 
     def extra_repr(self) -> str:
-        """The probability."""
-        return f"p={self.p}"
+        """The arguments."""
+        return f"p={self.p}, inplace={self.inplace}"

@@ -4,7 +4,7 @@ A sum of `fan_in` products keeps the variance of its inputs when each weight has
 for what the activation after it takes away (ReLU halves the second moment, so its gain is sqrt(2)). Kaiming uses
 fan_in or fan_out, Xavier their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
 
-Names and meaning are PyTorch's; draws come from `minorm.random.generator()`.
+Names and meaning are PyTorch's; draws come from `minorm.random.generator()`, or from `generator`.
 """
 
 from __future__ import annotations
@@ -41,23 +41,25 @@ def ones_(tensor: Tensor) -> Tensor:
     return _fill(tensor, 1.0)
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Draws from the uniform distribution on [a, b)."""
-    return _fill(tensor, random.generator().uniform(a, b, tensor.shape))
+    return _fill(tensor, random.source(generator).uniform(a, b, tensor.shape))
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Draws from the normal distribution."""
-    return _fill(tensor, random.generator().normal(mean, std, tensor.shape))
+    return _fill(tensor, random.source(generator).normal(mean, std, tensor.shape))
 
 
-def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
     """Draws from the normal distribution, each one outside [a, b] drawn again."""
     if not a < b or mean + 8 * std < a or mean - 8 * std > b:
         raise ValueError(
             f"trunc_normal_: [a, b] is [{a}, {b}]; expected an interval that mean={mean}, std={std} reaches"
         )
-    generator = random.generator()
+    generator = random.source(generator)
     values = generator.normal(mean, std, tensor.shape)
     outside = (values < a) | (values > b)
     while outside.any():
@@ -101,30 +103,34 @@ def _fan(tensor: Tensor, mode: str) -> int:
     return fans(tensor)[mode == "fan_out"]
 
 
-def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
     """Uniform on (-b, b) with b = gain * sqrt(3 / fan). Source: He et al. 2015, arXiv:1502.01852."""
     fan = _fan(tensor, mode)
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan) if fan else 0.0
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
     """Normal with standard deviation gain / sqrt(fan). Source: He et al. 2015, arXiv:1502.01852."""
     fan = _fan(tensor, mode)
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0)
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0, generator)
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform on (-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)). Source: Glorot and Bengio 2010."""
     total = sum(fans(tensor))
     bound = gain * math.sqrt(6.0 / total) if total else 0.0
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)). Source: Glorot and Bengio 2010."""
     total = sum(fans(tensor))
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / total) if total else 0.0)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / total) if total else 0.0, generator)
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:

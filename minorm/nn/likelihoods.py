@@ -36,7 +36,7 @@ class HuberLoss(Options):
 
     function = staticmethod(F.huber_loss)
 
-    def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction, delta=delta)
 
 

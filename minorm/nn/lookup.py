@@ -39,6 +39,15 @@ class _Table(Module):
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx] = 0.0
 
+    def _shown(self, *names: str) -> str:
+        """The sizes, and of these arguments the ones that are not the usual."""
+        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
+        given = {name: getattr(self, name) for name in names}
+        return ", ".join(
+            [f"{self.num_embeddings}, {self.embedding_dim}"]
+            + [f"{name}={value!r}" for name, value in given.items() if name not in usual or value != usual[name]]
+        )
+
 
 class Embedding(_Table):
     """y = weight[input]: integers of any shape, one row of embedding_dim numbers for each; see `F.embedding`.
@@ -83,11 +92,7 @@ class Embedding(_Table):
 
     def extra_repr(self) -> str:
         """The sizes, and what is not usual."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False)):
-            value = getattr(self, name)
-            text += f", {name}={value}" if value != usual else ""
-        return text + (", sparse=True" if self.sparse else "")
+        return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
 class EmbeddingBag(_Table):
@@ -114,6 +119,18 @@ class EmbeddingBag(_Table):
         self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
         self._fill(_weight, dtype, device)
 
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, max_norm: float | None = None,
+                        norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                        sparse: bool = False, include_last_offset: bool = False,
+                        padding_idx: int | None = None) -> EmbeddingBag:  # fmt: skip
+        """An EmbeddingBag of these rows, which are not trained unless freeze=False."""
+        rows, columns = embeddings.shape
+        bag = cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
+                  include_last_offset, padding_idx)  # fmt: skip
+        bag.weight.requires_grad = not freeze
+        return bag
+
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """(bags, n), or (total) and where each bag begins -> (bags, embedding_dim)"""
         return F.embedding_bag(
@@ -122,8 +139,8 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The sizes and the mode."""
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+        """The sizes, the mode, and what is not usual."""
+        return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
 
 class Bilinear(Module):

@@ -143,11 +143,11 @@ class Module(Attributes):
             module = module.__dict__[name]
         return module
 
-    def apply(self: Self, function: Callable[[Module], Any]) -> Self:
-        """Call `function` on every module, children before their parents; returns the module."""
+    def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` on every module, children before their parents; returns the module."""
         for child in self.children():
-            child.apply(function)
-        function(self)
+            child.apply(fn)
+        fn(self)
         return self
 
     # State
@@ -242,10 +242,18 @@ class Module(Attributes):
                 with devices.on_device_of(parameter.grad.array):
                     parameter.grad.array.fill(0)
 
-    def to(self: Self, *args: Any, device: Any = None, dtype: Any = None) -> Self:
+    def to(
+        self: Self,
+        *args: Any,
+        device: Any = None,
+        dtype: Any = None,
+        non_blocking: bool = False,  # noqa: ARG002
+        memory_format: Any = None,  # noqa: ARG002
+    ) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
+        non_blocking and memory_format are PyTorch's: parameters keep their order in memory.
         """
         for value in args:
             if devices.is_device(value):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -116,8 +118,10 @@ class ParameterDict(Module):
         return value
 
     def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
-        """Add or replace by name."""
-        for name, value in parameters.items() if hasattr(parameters, "items") else parameters:
+        """Add or replace by name; those of a plain dict in the order of the names, as PyTorch does."""
+        pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        ordered = isinstance(parameters, (OrderedDict, ParameterDict)) or not isinstance(parameters, Mapping)
+        for name, value in pairs if ordered else sorted(pairs, key=operator.itemgetter(0)):
             self[name] = value
 
     def extra_repr(self) -> str:

@@ -135,4 +135,4 @@ class PooledStats:
         samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
         total = int(samples[0])
         if total:
-            self.running.update(mean / total, var / total, self.positions)
+            self.running.update(mean / total, var / total, self.positions, total)

@@ -33,6 +33,10 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(
             params,
@@ -44,6 +48,7 @@ class Adam(Optimizer):
                 "amsgrad": amsgrad,
                 "maximize": maximize,
             },
+            differentiable,
         )
 
     def _check(self, group: dict[str, Any]) -> None:
@@ -107,5 +112,9 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable)

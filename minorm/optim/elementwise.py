@@ -87,9 +87,13 @@ class RMSprop(Elementwise):
         centered: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-                                  "weight_decay": weight_decay, "maximize": maximize})  # fmt: skip
+                                  "weight_decay": weight_decay, "maximize": maximize}, differentiable)  # fmt: skip
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:
         """square_avg, and what momentum and centered need."""
@@ -124,10 +128,14 @@ class Adagrad(Elementwise):
         eps: float = 1e-10,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
                                   "initial_accumulator_value": initial_accumulator_value,
-                                  "maximize": maximize})  # fmt: skip
+                                  "maximize": maximize}, differentiable)  # fmt: skip
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
         """initial_accumulator_value"""
@@ -157,9 +165,13 @@ class Adamax(Elementwise):
         weight_decay: float = 0.0,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
-                                  "maximize": maximize})  # fmt: skip
+                                  "maximize": maximize}, differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""
@@ -189,10 +201,14 @@ class NAdam(Elementwise):
         decoupled_weight_decay: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
                                   "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
-                                  "maximize": maximize})  # fmt: skip
+                                  "maximize": maximize}, differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""
@@ -228,9 +244,13 @@ class RAdam(Elementwise):
         decoupled_weight_decay: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
-                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize})  # fmt: skip
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""
@@ -263,8 +283,11 @@ class Lion(Elementwise):
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay,
+                                  "maximize": maximize})  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
         """See the class."""
@@ -291,8 +314,11 @@ class LAMB(Elementwise):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "maximize": maximize})  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""

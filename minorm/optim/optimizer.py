@@ -19,6 +19,7 @@ from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
+_TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
@@ -28,11 +29,19 @@ class Optimizer(Checked):
     params    Tensors, or dicts {"params": Tensors, "lr": ...} that make one group each
     defaults  the settings of groups that do not say otherwise
 
+    foreach, fused and capturable choose how PyTorch computes a step; here they are taken and change nothing.
+    differentiable=True, a step that is recorded, is a NotImplementedError.
+
     Raises TypeError for what is no Tensor; ValueError for an empty list, a Tensor that was computed from others, one
     that appears twice, and a setting outside its range.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
+        if differentiable:
+            raise NotImplementedError(
+                f"{self._name}: differentiable=True asks for steps that gradients pass through; expected False, as "
+                "steps are not recorded here"
+            )
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = {}
         self._places: dict[int, set[str]] = {}  # of a group's parameters at its last step
@@ -58,7 +67,7 @@ class Optimizer(Checked):
         """Optimize more parameters, {"params": Tensors, "lr": ...}; what the dict leaves out takes the default."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"{self._name}: a parameter group is a dict with 'params'; got {_brief(param_group)}")
-        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED)
+        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED - _TAKEN)
         if unknown:
             raise ValueError(
                 f"{self._name}: parameter group has {', '.join(map(repr, unknown))}; expected 'params' and any of "

@@ -31,6 +31,9 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(
             params,
@@ -42,6 +45,7 @@ class SGD(Optimizer):
                 "nesterov": nesterov,
                 "maximize": maximize,
             },
+            differentiable,
         )
 
     def _check(self, group: dict[str, Any]) -> None:

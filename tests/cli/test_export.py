@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import minorm as mn
 from minorm import cli
+from minorm.cli import sources
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("sklearn")
@@ -69,13 +70,13 @@ def test_a_file_that_says_no_model_and_a_wrong_opset(
 def test_a_file_that_is_wrong_at_another_batch_is_not_written(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = cli.export.load_model
+    load = sources.open_checkpoint
 
-    def fixed(path: str) -> tuple[Any, dict[str, Any]]:
-        model, facts = load(path)
-        return (lambda x: model(x) * (2 if x.shape[0] == 3 else 1)), facts
+    def fixed(path: str) -> sources.Source:
+        source = load(path)
+        return replace(source, model=lambda x: source.model(x) * (2 if x.shape[0] == 3 else 1))
 
-    monkeypatch.setattr(cli.export, "load_model", fixed)
+    monkeypatch.setattr(sources, "open_checkpoint", fixed)
     assert cli.main(["export", str(run_folder), "--out", str(tmp_path / "model.onnx")]) == 1
     assert re.search(r"with x \(3, 1, 8, 8\) output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
     assert not list(tmp_path.iterdir())

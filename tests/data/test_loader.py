@@ -59,7 +59,9 @@ def test_batches_are_tensors_in_order() -> None:
     seed=st.integers(0, 1 << 64),
 )
 def test_every_sample_once_an_epoch(count: int, batch_size: int, shuffle: bool, drop_last: bool, seed: int) -> None:
-    loader = DataLoader(ArrayDataset(np.arange(count), np.arange(count)), batch_size, shuffle, drop_last, seed=seed)
+    loader = DataLoader(
+        ArrayDataset(np.arange(count), np.arange(count)), batch_size, shuffle, drop_last=drop_last, seed=seed
+    )
     for _ in range(2):
         batches = labels_of(loader)
         assert len(batches) == len(loader)
@@ -263,8 +265,8 @@ def test_a_batch_costs_little() -> None:
 def test_ranks_share_each_batch_of_one_process(
     count: int, batch_size: int, size: int, drop_last: bool, seed: int
 ) -> None:
-    whole = labels_of(DataLoader(numbers(count), batch_size, True, drop_last, seed=seed))
-    loaders = [DataLoader(numbers(count), batch_size, True, drop_last, seed=seed, shard=(r, size)) for r in range(size)]
+    whole = labels_of(DataLoader(numbers(count), batch_size, True, drop_last=drop_last, seed=seed))
+    loaders = [DataLoader(numbers(count), batch_size, True, drop_last=drop_last, seed=seed, shard=(r, size)) for r in range(size)]
     shares = [labels_of(loader) for loader in loaders]
     assert len({len(share) for share in shares} | {len(loaders[0])}) == 1  # as many steps on every rank
     for step, batch in enumerate(whole):

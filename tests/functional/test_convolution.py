@@ -23,9 +23,9 @@ X, W = zeros(2, 4, 8, 8), zeros(6, 4, 3, 3)
     ("call", "error", "message"),
     [
         (
-            lambda: F.conv2d(zeros(4, 8, 8), W),
+            lambda: F.conv2d(zeros(8, 8), W),
             ValueError,
-            r"conv2d: x has 3 dimensions; expected 4, \(N, C, H, W\).*reshape",
+            r"conv2d: x has 2 dimensions; expected 4, \(N, C, H, W\)",
         ),
         (lambda: F.conv1d(X, W), ValueError, r"conv1d: x has 4 dimensions; expected 3, \(N, C, L\)"),
         (lambda: F.conv2d(X, zeros(6, 4, 3)), ValueError, "conv2d: weight has 3 dimensions; expected 4"),
@@ -139,3 +139,26 @@ def test_an_empty_batch_and_a_kernel_as_large_as_the_input() -> None:
     assert F.conv2d(zeros(0, 4, 8, 8), W, padding=1).shape == (0, 6, 8, 8)
     assert F.conv2d(zeros(2, 4, 1, 3), W, padding=(1, 0)).shape == (2, 6, 1, 1)
     assert F.conv_transpose2d(zeros(0, 4, 2, 2), zeros(4, 3, 2, 2), stride=2).shape == (0, 3, 4, 4)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("name", ["conv", "conv_transpose"])
+def test_one_sample_is_a_batch_of_one(name: str, axes: int) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((3, 5, 6, 4)[: axes + 1]), rng.standard_normal((3, 3, 2, 2, 2)[: axes + 2])
+    b = rng.standard_normal(3)
+    function, theirs = getattr(F, f"{name}{axes}d"), getattr(torch.nn.functional, f"{name}{axes}d")
+    found = function(mn.tensor(x), mn.tensor(w), mn.tensor(b), stride=2)
+    expected = theirs(torch.tensor(x), torch.tensor(w), torch.tensor(b), stride=2)
+    assert found.shape == tuple(expected.shape)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12)
+    named = function(x=mn.tensor(x), weight=mn.tensor(w), bias=mn.tensor(b), stride=2)
+    assert np.array_equal(named.numpy(), found.numpy())
+
+
+def test_a_trace_sees_one_sample_as_a_batch() -> None:
+    with trace.record() as calls:
+        F.conv2d(zeros(4, 8, 8), W)
+    convolutions = [call for call in calls if call.target is F.conv2d]
+    assert [call.arguments["x"].shape for call in convolutions] == [(1, 4, 8, 8)]

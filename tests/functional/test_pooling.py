@@ -18,7 +18,7 @@ X = mn.tensor(np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6))
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: F.max_pool2d(X.reshape(1, 6, 6), 2), ValueError, r"max_pool2d: x has 3 dimensions; expected 4"),
+        (lambda: F.max_pool2d(X.reshape(6, 6), 2), ValueError, r"max_pool2d: x has 2 dimensions; expected 4"),
         (lambda: F.max_pool2d(X.numpy(), 2), TypeError, "max_pool2d: x is ndarray; expected a Tensor"),
         (lambda: F.max_pool2d(X, 2.0), TypeError, "kernel_size is 2.0; expected an int or a tuple of 2 ints"),
         (lambda: F.max_pool2d(X, 0), ValueError, "kernel_size is 0; expected kernel_size >= 1"),
@@ -127,3 +127,18 @@ def test_the_average_of_a_plane_far_smaller_than_the_window() -> None:
         np.testing.assert_allclose(y.array, wide.mean((2, 3), keepdims=True), rtol=1e-3, atol=1e-4)
         y.sum().backward()
         np.testing.assert_allclose(x.grad.array, np.full(x.shape, 1 / 49), rtol=1e-3)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize(("name", "settings"), [("max_pool", {"kernel_size": 2}), ("avg_pool", {"kernel_size": 2}),
+                                                ("max_pool", {"kernel_size": 2, "return_indices": True}),
+                                                ("adaptive_avg_pool", {"output_size": 3})])  # fmt: skip
+def test_one_sample_is_a_batch_of_one(name: str, settings: Any, axes: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal((3, 5, 6, 4)[: axes + 1])
+    found = getattr(F, f"{name}{axes}d")(mn.tensor(x), **settings)
+    expected = getattr(torch.nn.functional, f"{name}{axes}d")(torch.tensor(x), **settings)
+    both = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+    for ours, theirs in both:
+        assert ours.shape == tuple(theirs.shape)
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-13)

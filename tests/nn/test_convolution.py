@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 import minorm as mn
@@ -76,7 +78,30 @@ def test_mistakes():
         nn.ConvTranspose2d(3, 4, 3, padding="same")
     with fails(ValueError, "Conv2d: padding='same' needs stride 1"):
         nn.Conv2d(3, 4, 3, padding="same", stride=2)
-    with fails(ValueError, "Conv2d: padding_mode is 'reflect'; expected 'zeros', the only one there is"):
-        nn.Conv2d(3, 4, 3, padding_mode="reflect")
+    with fails(ValueError, "Conv2d: padding_mode is 'mirror'; expected 'zeros' or 'reflect' or 'replicate' or 'circular'"):
+        nn.Conv2d(3, 4, 3, padding_mode="mirror")
+    with fails(ValueError, "ConvTranspose2d: padding_mode is 'reflect'; expected 'zeros'"):
+        nn.ConvTranspose2d(3, 4, 3, padding_mode="reflect")
     with fails(ValueError, "Conv3d: in_channels is 0; expected at least 1"):
         nn.Conv3d(0, 4, 3)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("padding", [1, "same", "valid", (2, 0, 1)])
+def test_padding_modes_are_pytorchs(mode: str, axes: int, padding: Any) -> None:
+    torch = pytest.importorskip("torch")
+    padding = padding[:axes] if isinstance(padding, tuple) else padding
+    settings = {"padding": padding, "padding_mode": mode, "dilation": 2 if padding == "same" else 1}
+    theirs = getattr(torch.nn, f"Conv{axes}d")(2, 3, (3, 2, 4)[:axes], dtype=torch.float64, **settings)
+    ours = getattr(nn, f"Conv{axes}d")(2, 3, (3, 2, 4)[:axes], dtype=mn.float64, **settings)
+    ours.load_state_dict({name: mn.tensor(value.numpy()) for name, value in theirs.state_dict().items()})
+    x = np.random.default_rng(0).standard_normal((2, 2, 7, 6, 8)[: axes + 2])
+    a, b = mn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    y, z = ours(a), theirs(b)
+    (y * y).sum().backward()
+    (z * z).sum().backward()
+    np.testing.assert_allclose(y.numpy(), z.detach().numpy(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-11, atol=1e-11)
+    assert f"padding_mode={mode}" in repr(ours)
+    assert np.array_equal(ours(a[0]).numpy(), y.numpy()[0])

@@ -16,7 +16,7 @@ def test_modes():
     assert layer.freeze()(x) is x
     assert layer.train()(x) is x
     assert (layer.unfreeze()(x).array == 0).any()
-    assert repr(layer) == "Dropout(p=0.5)"
+    assert repr(layer) == "Dropout(p=0.5, inplace=False)"
 
 
 def test_p_is_checked_when_the_layer_is_built():

@@ -133,8 +133,8 @@ def test_every_module_of_every_family_has_its_parameters(name: str, newer: bool)
     net = net.double().eval()
     model = mo.load(written(net, x.double() if x.is_floating_point() else x, newer, folded=False))
     modules = {path: size(module) for path, module in net.named_modules() if path and size(module)}
-    if not newer:
-        modules |= {path: modules[path] + more for path, more in (BEGINNINGS | RENAMED).get(name, {}).items()}
+    others = BEGINNINGS if newer else BEGINNINGS | RENAMED
+    modules |= {path: modules[path] + more for path, more in others.get(name, {}).items()}
     assert {path: size(model.get_submodule(path)) for path in modules} == modules
 
 

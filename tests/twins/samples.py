@@ -73,3 +73,29 @@ def leaves(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return type(value)(map(leaves, value))
     return {key: leaves(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def same_layer(name: str, *inputs: torch.Tensor, given: tuple[Any, ...] = (), **settings: Any) -> Any:
+    """nn.<name>(*given, **settings) in both libraries, with one state: results, all gradients, repr. Returns ours."""
+    theirs = getattr(torch.nn, name)(*given, **settings).double()
+    layer = getattr(mn.nn, name)(*given, **settings).double()
+    layer.load_state_dict(theirs.state_dict())
+    assert repr(layer) == repr(theirs)
+    arguments = leaves(list(inputs))
+    mine = ours(arguments)
+    sides = (mine, list(layer.parameters())), (arguments, list(theirs.parameters()))
+    compare(layer(*mine), theirs(*arguments), sides, f"nn.{name}")
+    return layer
+
+
+def same_function(name: str, *arguments: Any, **settings: Any) -> None:
+    """F.<name>(*arguments, **settings) in both libraries: results and all gradients."""
+    given = leaves(list(arguments)), leaves(settings)
+    mine = ours(given[0]), ours(given[1])
+    result = getattr(mn.functional, name)(*mine[0], **mine[1])
+    compare(result, getattr(torch.nn.functional, name)(*given[0], **given[1]), (mine, given), f"F.{name}")
+
+
+def numbers(*shape: int, seed: int = 0, grad: bool = True) -> torch.Tensor:
+    """Normal numbers in float64, a leaf."""
+    return torch.tensor(np.random.default_rng(seed).standard_normal(shape), requires_grad=grad)

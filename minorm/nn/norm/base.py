@@ -3,8 +3,9 @@
 Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
 kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
 `unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
-`backend=` takes an object with the functions of minorm/kernels/protocol.py. All but Normalization and LocalResponseNorm
-are called as layer(x), or as layer(x, mask): True where an element counts (see `F.batch_norm`).
+`backend=` takes an object with the functions of minorm/kernels/protocol.py; `variance=` a formula by name (see
+`F.batch_norm`). All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
+element counts.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ class RunningNorm(Affine):
         unbiased_running_var: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
+        variance: str | None = None,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.unbiased_running_var = unbiased_running_var
-        self.compute_dtype, self.backend = compute_dtype, backend
+        self.compute_dtype, self.backend, self.variance = compute_dtype, backend, variance
         shape = self._shape()
         _check_momentum(type(self).__name__, momentum)
         self._add_affine(shape, affine, affine and bias, dtype, device)
@@ -94,6 +96,11 @@ class RunningNorm(Affine):
             if buffer is not None:
                 buffer.fill_(value)
 
+    @property
+    def has_running_stats(self) -> bool:
+        """Does training change running statistics of this layer?"""
+        return self.running_mean is not None
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with its channels on axis 1, and which of it counts -> y of the same shape"""
         self._check(x)
@@ -110,6 +117,7 @@ class RunningNorm(Affine):
             unbiased_running_var=self.unbiased_running_var,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
+            variance=self.variance,
             mask=mask,
         )
 

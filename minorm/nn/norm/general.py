@@ -15,14 +15,21 @@ class MeanVarianceNorm(Module):
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`. See `F.mean_variance_norm`."""
 
     def __init__(
-        self, axes: Sequence[int] = (0, 2, 3), eps: float = 1e-9, *, compute_dtype: Any = None, backend: Any = None
+        self,
+        axes: Sequence[int] = (0, 2, 3),
+        eps: float = 1e-9,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+        variance: str | None = None,
     ) -> None:
         super().__init__()
         self.axes, self.eps, self.compute_dtype, self.backend = _axes(axes), eps, compute_dtype, backend
+        self.variance = variance
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
         return F.mean_variance_norm(x, self.axes, self.eps, **options)
 
     def extra_repr(self) -> str:

@@ -30,10 +30,12 @@ class _InstanceNorm(RunningNorm):
         unbiased_running_var: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
+        variance: str | None = None,
     ) -> None:
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
             unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
+            variance=variance,
         )  # fmt: skip
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -1,11 +1,24 @@
-"""Tools beside the layers: gradients within bounds, parameters as one vector, sequences of several lengths.
+"""Tools beside the layers: gradients within bounds, parameters as one vector, statistics of a model, sequences.
 
-`minorm.nn.utils.rnn` and `minorm.nn.utils.parametrizations` are imported by name.
+spectral_norm and weight_norm are those of `parametrizations`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minorm import lazy
 from minorm.nn.utils.gradients import (
     clip_grad_norm_,
     clip_grad_value_,
     parameters_to_vector,
     vector_to_parameters,
 )
+
+LATER = {"parametrizations": "spectral_norm weight_norm", "rnn": "", "statistics": "freeze_norm precise_bn"}
+__getattr__, __dir__ = lazy.names(__name__, LATER)
+
+if TYPE_CHECKING:
+    from minorm.nn.utils import rnn
+    from minorm.nn.utils.parametrizations import spectral_norm, weight_norm
+    from minorm.nn.utils.statistics import freeze_norm, precise_bn

@@ -16,8 +16,9 @@ from minorm.tensor import Tensor
 
 @checked
 def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
-) -> Tensor:
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,  # noqa: ARG001  all of them at once in any case
+) -> Tensor:  # fmt: skip
     """gradient *= max_norm / (norm + 1e-6) for every gradient, where the norm of all of them together is larger
 
     In place; parameters without a gradient are passed over. Returns the norm before clipping, a Tensor without axes.
@@ -77,7 +78,11 @@ def _check_finite(norm: float) -> None:
 
 
 @checked
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor],
+    clip_value: float,
+    foreach: bool | None = None,  # noqa: ARG001
+) -> None:
     """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place"""
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value={clip_value}; expected at least 0")

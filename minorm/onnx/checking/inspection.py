@@ -272,7 +272,8 @@ def _inputs(proto: onnx.ModelProto) -> list[Input]:
 
 def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphModule | None) -> dict[str, Any]:
     known = {tensor.name for tensor in proto.graph.initializer}
-    outside = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
+    files = [e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"]
+    outside = {name if isinstance(name, str) else name.decode(errors="replace") for name in files}  # bytes: no UTF-8
     numbers = sum(math.prod(t.dims) for t in proto.graph.initializer)
     opsets = [f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in proto.opset_import]
     return {

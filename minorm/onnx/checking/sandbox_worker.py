@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 BFLOAT16 = 16  # TensorProto.BFLOAT16
+MAX_RANK = 64  # of NumPy: a shape in the file may claim millions of axes
 
 
 def main(folder: str) -> None:
@@ -282,7 +283,7 @@ def _collect(graph: Any, path: str, found: dict[str, Known]) -> None:
         if not kind.elem_type:
             continue
         lengths = None
-        if kind.HasField("shape"):
+        if kind.HasField("shape") and len(kind.shape.dim) <= MAX_RANK:
             lengths = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
         values[entry.name] = (kind.elem_type, lengths)
     for index, node in enumerate(graph.node):

@@ -221,6 +221,8 @@ class Draft:
         """A fixed tensor as a Constant node; its name."""
         name = self.values.fresh(f"{self.label}_{hint}")
         array = np.asarray(value)
+        if elem == TensorProto.STRING:
+            raise Decline(f"the number {value} would have to be a string")
         tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
         self.hold(tensor)
         return name

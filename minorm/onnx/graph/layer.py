@@ -97,6 +97,7 @@ class StatisticsLayer(Layer):
     """A normalization of a loaded graph that was described by `minorm.statistics`."""
 
     statistics: Statistics | None = None
+    has_running_stats: bool = True  # of its own, as nn.BatchNorm2d has
 
 
 @dataclass(frozen=True)

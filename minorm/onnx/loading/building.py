@@ -181,6 +181,7 @@ class Builder:
         step = Step(
             operation, inputs, outputs, str(node), silent, scope, by_slot,
             precise=_precise(node), operator=_checked(node), names=node.outputs, casts=_casts(node),
+            place=node.module or node.name or next(filter(None, node.outputs), ""),
         )  # fmt: skip
         self.frames[-1].steps.append(step)
         self.frames[-1].made.update(made)

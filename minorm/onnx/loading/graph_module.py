@@ -8,6 +8,7 @@ file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -78,6 +79,7 @@ class Step:
     names: Sequence[str] = ()  # of the outputs, in the file
     casts: bool = False  # a Cast to floats: of data it gives the type that the graph was converted to
     together: bool = False  # all arguments on one device: found out at the first run on a GPU
+    place: str = ""  # the module that the node comes from, or the node's own name
 
     def run(self, values: list[Any], dtype: Any = None) -> None:
         """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
@@ -233,6 +235,10 @@ class GraphModule(Sealed):
     def tensors_by_name(self) -> dict[str, Tensor]:
         """Parameters and buffers under the names of the file, those that are equal or shared too."""
         return dict(self._state)
+
+    def watching(self, see: ledger.See) -> AbstractContextManager[None]:
+        """Inside, `see(step, arguments, results, multiplications)` is told of every node of a graph that runs."""
+        return ledger.watching(see)
 
     def held_names(self) -> set[str]:
         """The tensors of the file whose contents this module holds."""

@@ -41,9 +41,11 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
         entries = entries | {EDITED: model.producer_name} if news else {}
-    others = [(e.key, e.value) for e in model.metadata_props if not e.key.startswith(PREFIX)]
-    del model.metadata_props[:]
-    for key, value in [*others, *entries.items()]:
+    for i in reversed(range(len(model.metadata_props))):
+        key = model.metadata_props[i].key
+        if isinstance(key, str) and key.startswith(PREFIX):  # bytes where it is not UTF-8: not ours
+            del model.metadata_props[i]
+    for key, value in entries.items():
         model.metadata_props.add(key=key, value=value)
 
 

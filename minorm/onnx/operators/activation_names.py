@@ -17,21 +17,21 @@ from minorm.onnx.operators.shape import reshape
 
 
 @writes(F.selu, "Selu", since=(6, 22))
-def write_selu(g: Graph, input: Value, inplace: bool) -> Value:
+def write_selu(g: Graph, input: Value) -> Value:
     if input.dtype == dtypes.float64:
         raise Decline("its numbers are float32")
     return g.add("Selu", input, alpha=shortest(SELU_ALPHA), gamma=shortest(SELU_SCALE))
 
 
 @writes(F.celu, "Celu", since=(12, 28))
-def write_celu(g: Graph, input: Value, alpha: float, inplace: bool) -> Value:
+def write_celu(g: Graph, input: Value, alpha: float) -> Value:
     if input.dtype != dtypes.float32:
         raise Decline("Celu takes float32 alone, before opset 28")
     return g.add("Celu", input, alpha=float(alpha))
 
 
 @writes(F.mish, "Mish", since=(18, 22))
-def write_mish(g: Graph, input: Value, inplace: bool) -> Value:
+def write_mish(g: Graph, input: Value) -> Value:
     return g.add("Mish", input)
 
 

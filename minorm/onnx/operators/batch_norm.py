@@ -23,7 +23,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.layer import StatisticsLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
-from minorm.onnx.operators.batch_statistics import batch_axes, batch_norm, moments, node, put
+from minorm.onnx.operators.batch_statistics import batch_axes, batch_moments, batch_norm, node, put
 from minorm.onnx.operators.instance_norm import InstanceNormalization
 from minorm.onnx.operators.precision import same_type
 from minorm.onnx.operators.shape import channels
@@ -58,6 +58,7 @@ class Call:
     compute_dtype: Any
     backend: Any  # computes the same, and so does a file
     process_group: Any  # a file is for one rank
+    variance: str | None  # the runtime has its own
     mask: Value | None
 
 
@@ -132,7 +133,7 @@ class BatchNormalization(StatisticsLayer):
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()
         self.training = self.form = trains
-        self.owned = bool(node.statistics)
+        self.owned = self.has_running_stats = bool(node.statistics)
         self.updates = self.owned and node.updates
         self.statistics = how = node.described
         self.momentum: float | None = how.momentum if how else node["momentum"]
@@ -173,7 +174,7 @@ class BatchNormalization(StatisticsLayer):
                 put(var, new[1])
         if not any(self.wants[3:]):
             return y.to(x.dtype), *new
-        batch = moments(data, axes, mean)
+        batch = batch_moments(data, axes, mean)
         saved_var = 1 / (batch[1] + self.eps).sqrt() if self.inverse_saved_var else batch[1]
         return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 

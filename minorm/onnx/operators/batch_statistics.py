@@ -13,6 +13,7 @@ import minorm.functional as F
 from minorm import running, trace
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.registry import lowers, writes
+from minorm.onnx.operators.moments import moments
 from minorm.onnx.operators.precision import single, widest
 from minorm.onnx.operators.shape import reshape
 from minorm.onnx.operators.statistics import one_type, ones, zeros
@@ -32,7 +33,7 @@ def batch_norm(
     y = single(x, scale, bias, axes) if count == 1 else F.batch_norm(x, None, None, scale, bias, True, momentum, eps)
     if count == 0:
         return y, mean.clone(), var.clone()
-    batch = moments(x, axes, mean)
+    batch = batch_moments(x, axes, mean)
     return y, _blend(mean, batch[0], momentum), _blend(var, batch[1], momentum)
 
 
@@ -45,11 +46,11 @@ def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
     return (0,) if x.ndim > 2 and scale.ndim == x.ndim - 1 else (0, *range(2, x.ndim))
 
 
-def moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and population variance over axes, in the widest of the two types."""
-    x = x.to(widest(x, like))
-    centred = x - x.mean(axes, keepdim=True)
-    return x.mean(axes), (centred * centred).mean(axes)
+    kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
+    mean, var = moments(x.to(widest(x, like)), axes)
+    return mean.reshape(kept), var.reshape(kept)
 
 
 @trace.operation

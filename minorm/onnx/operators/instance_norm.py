@@ -62,6 +62,7 @@ def write_6(
     compute_dtype: Any,
     backend: Any,
     process_group: Any,
+    variance: str | None,
     mask: Value | None,
 ) -> Value:
     unmasked(mask)
@@ -102,6 +103,7 @@ def write_running(
     compute_dtype: Any,
     backend: Any,
     process_group: Any,
+    variance: str | None,
     mask: Value | None,
 ) -> Value:
     unmasked(mask)

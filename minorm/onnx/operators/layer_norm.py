@@ -17,6 +17,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, standardized
+from minorm.onnx.operators.moments import moments
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.recognised import LayerNorm
 from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked
@@ -85,11 +86,8 @@ def read_17(node: Node) -> Callable[..., Any]:
             y = precision.affine(F.layer_norm(data, tail, eps=eps), factor, shift).to(x.dtype)
         if not (node.wants(1) or node.wants(2)):
             return y
-        axes, data = tuple(range(first, x.ndim)), x.to(wide)
-        mean = data.mean(axes, keepdim=True)
-        centred = data - mean
-        inverse = 1 / ((centred * centred).mean(axes, keepdim=True) + eps).sqrt()
-        return y, mean.to(stash), inverse.to(stash)
+        mean, var = moments(x.to(wide), tuple(range(first, x.ndim)))
+        return y, mean.to(stash), (1 / (var + eps).sqrt()).to(stash)
 
     return layer_norm
 

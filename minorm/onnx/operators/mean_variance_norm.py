@@ -23,7 +23,14 @@ from minorm.tensor import Tensor
 
 @writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
 def write_9(
-    g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any, mask: Value | None
+    g: Graph,
+    x: Value,
+    axes: Sequence[int],
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+    variance: str | None,
+    mask: Value | None,
 ) -> Value:
     unmasked(mask)
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
@@ -35,7 +42,14 @@ def write_9(
 
 @lowers(F.mean_variance_norm)
 def lower(
-    g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any, mask: Value | None
+    g: Graph,
+    x: Value,
+    axes: Sequence[int],
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+    variance: str | None,
+    mask: Value | None,
 ) -> Value:
     unmasked(mask)
     y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)

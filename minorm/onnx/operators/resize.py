@@ -68,7 +68,10 @@ class Sampling:
             if value not in known:
                 raise Unsupported(f"{name} is {value!r}; minorm reads {', '.join(known)}")
         self.coordinates = functools.partial(coordinates, self.kind)
-        self.matrix = functools.lru_cache(maxsize=16)(self._matrix)
+        self.weights = functools.partial(
+            _weights, self.coordinates, self.mode, self.a, self.antialias, self.exclude_outside
+        )
+        self.kept = functools.lru_cache(maxsize=16)(self.weights)  # of no method: a cycle would hold the node
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
         """x with each of `axes` brought to a length: `sizes`, or scale * length rounded down."""
@@ -121,14 +124,26 @@ class Sampling:
         self.node.fits((m, 2 * n + 2 * span * 6), dtypes.float64)  # the matrix, twice; distances and weights
         self.node.works(x.numel(), m)
         key = n, m, scale, region, x.dtype
-        weights = Tensor(self.matrix(*key) if m * n <= SMALL else self._matrix(*key)).to(x.device)
+        weights = Tensor((self.kept if m * n <= SMALL else self.weights)(*key)).to(x.device)
         self.node.fits((*x.shape[:axis], *x.shape[axis + 1 :], n + 2 * m), x.dtype)  # x in its order, and the result
         return (x.transpose(axis, -1) @ weights).transpose(axis, -1)
 
-    def _matrix(self, n: int, m: int, scale: float, region: tuple[float, float], dtype: Any) -> Any:
-        at = self.coordinates(n, m, scale, *region)
-        rows = matrix(self.mode, at, n, scale, self.a, self.antialias, self.exclude_outside)
-        return np.ascontiguousarray(rows.T.astype(dtype))
+
+def _weights(
+    places: Callable[..., Any],
+    mode: str,
+    a: float,
+    antialias: bool,
+    exclude_outside: bool,
+    n: int,
+    m: int,
+    scale: float,
+    region: tuple[float, float],
+    dtype: Any,
+) -> Any:
+    """What each of m results takes of each of n elements, (n, m)."""
+    rows = matrix(mode, places(n, m, scale, *region), n, scale, a, antialias, exclude_outside)
+    return np.ascontiguousarray(rows.T.astype(dtype))
 
 
 @reads("Resize", since=(10,), fixed=(1,))

@@ -36,6 +36,7 @@ def _top(node: Node, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     axis = axis_of("top", node["axis"], x)
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"k is {k}; expected 0 to {x.shape[axis]}, the length of axis {axis}; x has shape {x.shape}")
+    node.fits((2, *x.shape), dtypes.int64)  # the order, and what is sorted: of a weight nobody asks otherwise
     places = TopPlaces.apply(x, count=k, axis=axis, largest=bool(node.get("largest", 1)))
     return x.gather(axis, places), places
 

@@ -199,3 +199,11 @@ def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path, graph_of:
         shown = [text for row in found.rows for text in (row.node, row.operator)]
         assert any(name[:-1].decode() + "\\x80" == text for text in shown)
         assert len(found.layers({})) == 2
+
+
+def test_files_of_weights_whose_names_are_no_text_are_listed(tmp_path: Path) -> None:
+    mo.export(nn.Linear(40, 40), mn.ones(2, 40), tmp_path / "m.onnx", external_data=True)
+    contents = (tmp_path / "m.onnx").read_bytes()
+    first, rest = contents.split(b"m.onnx.data", 1)  # one of two: text and no text are sorted together
+    (tmp_path / "m.onnx").write_bytes(first + b"m.onnx.dat\xff" + rest)
+    assert "m.onnx.dat\ufffd" in inspect(tmp_path / "m.onnx").facts["external"]

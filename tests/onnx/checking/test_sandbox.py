@@ -239,3 +239,13 @@ def test_of_each_group_the_first_size_that_runs(graph_of: Any) -> None:
         graph_of([onnx.helper.make_node("Mystery", ["x"], ["y"])], {"x": (np.int64, [1])}, ["y"]), []
     )
     assert not stage.passed
+
+
+def test_a_shape_of_millions_of_axes_is_not_told(graph_of: Any) -> None:
+    for rank in (64, 65):
+        model = graph_of([onnx.helper.make_node("Reshape", ["x", "shape"], ["y"])], {"x": (np.float32, [1])}, ["y"],
+                         {"shape": np.ones(rank, np.int64)})  # fmt: skip
+        del model.graph.output[0].type.tensor_type.shape.dim[:]
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        elem, lengths = sandbox.infer(model)[""]["y"]
+        assert (elem, lengths) == (1, [1] * 64 if rank == 64 else None)

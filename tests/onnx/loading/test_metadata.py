@@ -105,3 +105,15 @@ def test_a_description_that_no_node_fits_changes_nothing() -> None:
     described = {"per_sample": True, "momentum": 0.5, "unbiased": False}
     h.set_model_props(proto, {"minorm.statistics": json.dumps({"elsewhere": described})})
     assert type(mo.load(proto).get_submodule("0")).__name__ == "BatchNormalization"
+
+
+@pytest.mark.parametrize("place", [b"a key", b"a value"])
+def test_text_that_is_not_utf_8_stays_as_it_is(place: bytes) -> None:
+    proto = exported(nn.InstanceNorm1d(3, track_running_stats=True))
+    proto.producer_name = "a producer"
+    proto.metadata_props.add(key="a key", value="a value")
+    broken = place[:-1] + b"\xff"
+    data = proto.SerializeToString().replace(place, broken)
+    back = mo.export(mo.load(data), None).SerializeToString()
+    assert broken in back
+    assert b"minorm.statistics" not in back

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from minorm.testing import gradcheck
 pytest.importorskip("onnx")
 
 import minorm.onnx as mo
+from minorm.onnx.operators.resize import Sampling
 
 KINDS = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
@@ -196,3 +199,19 @@ def test_nearest_looks_where_float32_says(one_node: Any) -> None:
     options = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "floor"}
     y = mo.load(one_node("Resize", [x, None, scales], 19, held=(2,), **options))(mn.Tensor(x))
     assert y.array.reshape(-1).tolist() == [0, 2, 3]
+
+
+class Attributes(dict[str, Any]):
+    operator, since = "Resize", 19
+
+
+def test_nothing_of_a_node_waits_for_the_garbage_collector() -> None:
+    node = Attributes(mode="linear", nearest_mode="floor")
+    gc.disable()
+    try:
+        sampling = Sampling(node)  # type: ignore[arg-type]
+        gone = weakref.ref(sampling)
+        del sampling
+        assert gone() is None
+    finally:
+        gc.enable()

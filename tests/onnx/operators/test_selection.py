@@ -41,3 +41,10 @@ def test_more_than_there_are_is_an_error(one_node: Any) -> None:
     model = mo.load(one_node("TopK", [np.zeros((2, 3)), np.array([4])], 11, ["y", "z"], held=(1,)))
     with pytest.raises(ValueError, match="k is 4; expected 0 to 3"):
         model(mn.Tensor(np.zeros((2, 3))))
+
+
+def test_top_k_of_a_long_weight_asks_for_its_room(one_node: Any) -> None:
+    weight, k = np.ones(1 << 16, np.float32), np.array([1])
+    model = mo.load(one_node("TopK", [weight, k], 11, outputs=["values", "places"], held=(0,)), max_bytes=1 << 19)
+    with pytest.raises(ValueError, match=r"TopK.*would take 4194304 bytes"):
+        model(mn.tensor(k))

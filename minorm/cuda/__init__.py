@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import devices
+from minorm import devices, random
 
 
 def is_available() -> bool:
@@ -27,6 +27,17 @@ def device_count() -> int:
 def current_device() -> int:
     """The number of the GPU that "cuda" means in this thread."""
     return int(devices.library().cuda.runtime.getDevice())
+
+
+def manual_seed(seed: int) -> None:
+    """`minorm.manual_seed(seed)` where CUDA is available, as one generator draws for all devices; else nothing."""
+    if is_available():
+        random.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """As `manual_seed`."""
+    manual_seed(seed)
 
 
 def set_device(device: Any) -> None:

@@ -1,0 +1,14 @@
+"""PyTorch's newer words for the GPU: `accelerator.is_available()`, `accelerator.current_accelerator()`."""
+
+from __future__ import annotations
+
+from minorm import cuda
+from minorm.cuda import device_count, is_available, synchronize
+from minorm.devices import device
+
+__all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]
+
+
+def current_accelerator(check_available: bool = False) -> device | None:  # noqa: ARG001  both ask what is there
+    """device("cuda") where a GPU can be used, else None."""
+    return device("cuda") if cuda.is_available() else None

@@ -1,0 +1,25 @@
+"""PyTorch's switches of its backends, so that programs that set them run: here they change nothing.
+
+`backends.cudnn.benchmark = True` is taken, since nothing has to be tried out; results are deterministic anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.backends import cudnn, mkldnn, mps
+
+__all__ = ["compile", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Nothing: results have the same bits on every run anyway."""
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Nothing: float32 is computed in float32."""
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """The model itself, which runs as it is; without one a decorator that does nothing."""
+    return model if model is not None else lambda function: compile(function, **options)

@@ -1,0 +1,94 @@
+"""`minorm conform`: which runtime computes normalizations as ONNX says? minorm, onnxruntime, onnx's reference, PyTorch.
+
+Each runs in a process of its own, so that one that crashes or hangs is an answer, and not the end of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from minorm.cli import extras, words
+
+if TYPE_CHECKING:
+    from minorm.conformance.judging import Cell
+    from minorm.conformance.report import Report
+
+RUNTIMES = ("minorm", "onnxruntime", "reference", "torch")
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "conform",
+        help="compare runtimes on every normalization of ONNX with a formula in float64",
+        description="Run every normalization of ONNX, in all its versions, on the cases that matter (offsets to 1e6, "
+        "16-bit floats, empty batches, training) in minorm, onnxruntime, the reference evaluator of onnx, and PyTorch "
+        "where it has the operator, and judge each result by a formula in float64. A cell is right (with its digits), "
+        "wrong (by how much, and which known defect) or unsupported. The exit code is 1 only where minorm is wrong or "
+        "a runtime does not run at all.",
+    )
+    parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all)")
+    parser.add_argument("--json", action="store_true", help="every cell as JSON, for programs and bug reports")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the cells; returns 1 if one of minorm's is wrong or a runtime could not run."""
+    extras.need("onnx")
+    if not args.json:
+        extras.need("rich")
+    from minorm.conformance.report import conform
+
+    report = conform(None if args.runtime is None else [args.runtime])
+    if args.json:
+        print(json.dumps(report.plain(), indent=2))
+    else:
+        _show(report)
+    for name, why in report.failures.items():
+        print(f"minorm conform: {name}: {words.printable(why)}", file=sys.stderr)
+    return int(not report.is_well)
+
+
+def _show(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    names = list(dict.fromkeys(cell.runtime for cell in report.cells))
+    by_version: dict[tuple[str, int], list[Cell]] = {}
+    for cell in report.cells:
+        by_version.setdefault((cell.operator, cell.opset), []).append(cell)
+    table = Table(box=None, pad_edge=False)
+    for name in ("operator", *names):
+        table.add_column(name, no_wrap=True)
+    for (operator, opset), cells in by_version.items():
+        table.add_row(f"{operator} {opset}", *(_count([c for c in cells if c.runtime == name]) for name in names))
+    console.print(table)
+    console.print("\ncells right/wrong/unsupported, and the fewest digits that are right in float32")
+    for (runtime, said), operators in _told(report.cells).items():
+        console.print(f"\n{runtime} is wrong: {words.printable(said)}")
+        for operator, cases in operators.items():
+            console.print(f"  {operator}: {'; '.join(f'{case} ({opsets})' for case, opsets in cases.items())}")
+    versions = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
+    console.print(f"\n{versions}")
+
+
+def _count(cells: list[Cell]) -> str:
+    from minorm.conformance.judging import counted
+
+    right, wrong, unsupported, digits = counted(cells)
+    return f"{right}/{wrong}/{unsupported}" + ("" if digits is None else f"  {digits:.1f}")
+
+
+def _told(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
+    """Wrong cells: runtime and known defect (or what was seen, where none explains it), operator, case, versions."""
+    told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    for cell in cells:
+        if cell.verdict == "wrong":
+            cases = told.setdefault((cell.runtime, cell.defect or f"{cell.said} (no known defect)"), {})
+            opsets = cases.setdefault(cell.operator, {})
+            opsets[cell.case] = ", ".join(filter(None, [opsets.get(cell.case), str(cell.opset)]))
+    return told

@@ -1,0 +1,96 @@
+"""`minorm doctor`: what is wrong with the normalizations of a trained model, why it matters, and how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from minorm import atomic, nn
+from minorm.cli import extras, sources
+from minorm.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from minorm.cli.sources import Source
+    from minorm.data import DataLoader
+    from minorm.diagnosis import Diagnosis
+
+MEASURED = 16_384  # images at most that precise_bn takes its statistics from
+FIXES = ("precise_bn", "freeze")
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="find what is wrong with the normalizations of a trained model",
+        description="Run a model in evaluation and with the batch's statistics on up to 512 training images, and tell "
+        "what is wrong with its normalizations: a row a layer, and for each finding the numbers, why it matters and "
+        "what to do. The exit code is 1 if something stands above a note.",
+        epilog="docs/doctor.md has a section for each finding.",
+    )
+    parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
+    sources.add_data(parser)
+    parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
+    parser.add_argument("--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg)")
+    parser.add_argument(
+        "--fix",
+        choices=FIXES,
+        help="write a corrected model: precise_bn measures the running statistics anew, freeze keeps them from now on",
+    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="where the corrected model goes, of the kind MODEL is")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is found; returns 1 if something stands above a note."""
+    from minorm.diagnosis import diagnose
+
+    if (args.fix is None) != (args.out is None):
+        raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
+    source = sources.open_model(args.model)
+    for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
+        if os.path.exists(path) and os.path.samefile(path, source.path):
+            raise UsageError(f"{path} is the model itself; expected another file")
+        atomic.destination(path, "doctor")
+    if args.plot:
+        extras.need("matplotlib")
+    loader = sources.training_loader(source, args)
+    found = diagnose(source.model, loader, batch_size=source.settings.batch_size if source.settings else None)
+    if args.json:
+        print(json.dumps({"model": source.path, **found.plain()}, indent=2))
+    else:
+        print(f"{source.path}\n{found}")
+    if args.plot:
+        _draw(found, args.model, args.plot)
+    if args.fix:
+        said = _fixed(source, loader, args.fix, args.out)
+        if not args.json:
+            print(f"\n{said}")
+    return 0 if found.is_healthy else 1
+
+
+def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
+    """Write the corrected model; what was done, in a sentence."""
+    if fix == "freeze":
+        nn.utils.freeze_norm(source.model)
+        source.write(out)
+        return f"{out}: every layer with running statistics is frozen"
+    batches = min(len(loader), -(-MEASURED // loader.batch_size))
+    nn.utils.precise_bn(source.model, list(islice(loader, batches)))
+    source.write(out)
+    return f"{out}: running statistics measured anew, on {batches * loader.batch_size:,} images"
+
+
+def _draw(found: Diagnosis, title: str, path: str) -> None:
+    from minorm.cli import doctor_picture
+
+    figure = doctor_picture.picture(found, title)
+    contents = io.BytesIO()
+    form = os.path.splitext(path)[1].removeprefix(".").lower() or "png"
+    figure.savefig(contents, format=form, dpi=130)
+    with atomic.replacing(path, "doctor") as file:
+        file.write(contents.getvalue())

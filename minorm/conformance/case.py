@@ -1,0 +1,74 @@
+"""One node with its numbers: what every runtime is asked, and as what file."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
+
+from minorm import dtypes
+from minorm.onnx.graph import versions
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node of `operator`, as the opset that published this version has it.
+
+    inputs    arrays in the operator's order
+    outputs   names of the node's outputs, "" for one that is left out
+    fetched   how many of them the caller asks for; None: all
+    held      places of the inputs that are initializers of the file; the others are fed
+    offset    how many standard deviations the data lie away from 0
+    """
+
+    operator: str
+    opset: int
+    name: str
+    inputs: tuple[Any, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ("y",)
+    fetched: int | None = None
+    held: tuple[int, ...] = ()
+    offset: float = 0.0
+
+    @property
+    def wanted(self) -> list[tuple[int, str]]:
+        """Place and name of each output that is fetched."""
+        return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
+
+    def feeds(self) -> dict[str, Any]:
+        """The inputs by name, but for those that the file holds."""
+        return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
+
+    def get(self, attribute: str, default: Any) -> Any:
+        """An attribute, or what its absence means."""
+        return self.attributes.get(attribute, default)
+
+
+def model(case: Case) -> ModelProto:
+    """The file: one node, its inputs fed or held, and outputs whose types a runtime works out for itself."""
+    names = [f"i{place}" for place in range(len(case.inputs))]
+    node = helper.make_node(case.operator, names, list(case.outputs), **case.attributes)
+    kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in case.inputs]
+    graph = helper.make_graph(
+        [node],
+        "case",
+        [
+            helper.make_tensor_value_info(name, kinds[int(name[1:])], array.shape)
+            for name, array in case.feeds().items()
+        ],
+        [ValueInfoProto(name=name) for _, name in case.wanted],
+        [numpy_helper.from_array(case.inputs[place], names[place]) for place in case.held],
+    )
+    imports = [helper.make_opsetid("", case.opset)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=versions.ir_version(case.opset))
+
+
+def draw(shape: Sequence[int], dtype: Any = dtypes.float32, *, offset: float = 0.0, seed: str = "") -> Any:
+    """Numbers of a normal distribution around `offset`; the same for the same shape, type and seed in any process."""
+    key = zlib.crc32(f"{seed}{tuple(shape)}{offset}".encode())
+    return (np.random.default_rng(key).normal(size=tuple(shape)) + offset).astype(dtype)

@@ -1,0 +1,153 @@
+"""Defects that are known: which runtime, in which cases, and in a sentence what it does there.
+
+They were found by this command, by its authors' issues, or by reading the runtimes' sources; a cell that is wrong and
+matches none is news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.conformance.case import Case
+from minorm.conformance.formula import trains_batch_norm
+
+OTHERS = ("onnxruntime", "reference", "torch")
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A sentence, and where it holds: at these runtimes and operators, for such cases, where a verdict says so."""
+
+    runtimes: tuple[str, ...]
+    operators: tuple[str, ...]
+    text: str
+    matches: Callable[[Case], bool] = lambda _: True
+    says: str = ""
+
+
+def _is_half(case: Case) -> bool:
+    return case.inputs[0].dtype in dtypes.HALVES
+
+
+def _largest(case: Case) -> float:
+    return float(np.abs(case.inputs[0].astype(np.float64)).max(initial=0.0))
+
+
+def _least_std(case: Case) -> float:
+    return float(case.inputs[0].astype(np.float64).std(tuple(case.get("axes", [0, 2, 3]))).min())
+
+
+def _is_constant(case: Case) -> bool:
+    x = case.inputs[0]
+    return bool(x.size and (x == x.reshape(-1)[0]).all())
+
+
+KNOWN = (
+    # onnxruntime
+    Defect(
+        ("onnxruntime",),
+        ("BatchNormalization",),
+        "updates the running statistics in the caller's own arrays when nobody fetches them",
+        says="it overwrote",
+    ),
+    Defect(
+        ("onnxruntime",),
+        ("BatchNormalization",),
+        "merges equal initializers (scale is var, B is mean in a fresh layer), then updates them in place",
+        lambda case: bool(case.held) and trains_batch_norm(case),
+    ),
+    Defect(
+        ("onnxruntime",),
+        ("BatchNormalization",),
+        "gives 1 / std where the specification says variance",
+        says="saved_var",
+    ),
+    Defect(
+        ("onnxruntime",),
+        ("MeanVarianceNormalization",),
+        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        lambda case: _least_std(case) <= 1e-6,
+    ),
+    # onnx's reference evaluator
+    Defect(
+        ("reference",),
+        ("BatchNormalization",),
+        "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
+        lambda case: case.opset < 14 and len(case.wanted) == 1,
+    ),
+    Defect(
+        ("reference",),
+        ("BatchNormalization", "LayerNormalization", "RMSNormalization"),
+        "gives every output in the type of X",
+        says="; expected",
+    ),
+    Defect(
+        ("reference",),
+        ("LpNormalization",),
+        "adds up x, and not |x|",
+        lambda case: case.get("p", 2) == 1,
+    ),
+    Defect(
+        ("reference",),
+        ("LRN",),
+        "lets the index that should run over the channels run over the samples",
+    ),
+    Defect(
+        ("reference",),
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
+         "LpNormalization"),
+        "computes in 16 bits what it reads in 16 bits",
+        _is_half,
+    ),
+    # what several do
+    Defect(
+        ("torch",),
+        ("LpNormalization",),
+        "divides by at least 1e-12, the eps of its normalize",
+        lambda case: 0 < _largest(case) < 1e-13,
+    ),
+    Defect(
+        ("onnxruntime", "reference"),
+        ("LpNormalization",),
+        "lets squares underflow float32, though the result is an ordinary number",
+        lambda case: 0 < _largest(case) < 1e-20,
+    ),
+    Defect(
+        OTHERS,
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
+         "MeanVarianceNormalization", "LpNormalization"),
+        "lets squares overflow float32, though the result is an ordinary number",
+        lambda case: _largest(case) > 1e19,
+    ),
+    Defect(
+        ("onnxruntime", "reference"),
+        ("GroupNormalization",),
+        "takes the variance as E[x^2] - E[x]^2, as the published function body does",
+        lambda case: bool(case.offset) or _is_constant(case),
+    ),
+    Defect(
+        ("reference",),
+        ("MeanVarianceNormalization",),
+        "takes the variance as E[x^2] - E[x]^2, as the published function body does",
+        lambda case: bool(case.offset) or _is_constant(case),
+    ),
+    Defect(
+        OTHERS,
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
+        "rounds the sum of equal values, so that their mean is another number than they are",
+        _is_constant,
+    ),
+)  # fmt: skip
+
+
+def known(runtime: str, case: Case, said: str) -> str:
+    """The first defect that explains it; "" where none does."""
+    for defect in KNOWN:
+        asked = runtime in defect.runtimes and case.operator in defect.operators
+        if asked and defect.says in said and defect.matches(case):
+            return defect.text
+    return ""

@@ -1,0 +1,128 @@
+"""Right or wrong: what a runtime gave, against the formula.
+
+The error is the largest |difference| over max(1, max |expected|), of the output that is furthest off. Right is what
+lies within the bound by which minorm also verifies an export, and beyond it what the rounding of the mean alone
+explains: at an offset of 1e6 standard deviations a mean in float32 is known to 0.03 of them, and one that was added up
+to a few times that; who subtracts it is so far off without a mistake. The digits say how much better it can be done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.conformance import defects, formula
+from minorm.conformance.asking import Outcome
+from minorm.conformance.case import Case
+from minorm.onnx.checking.verification import TOLERANCE, difference_of
+
+RIGHT, WRONG, UNSUPPORTED = "right", "wrong", "unsupported"
+DIGITS = {dtypes.float64: 15.9, dtypes.float32: 7.2, dtypes.float16: 3.3, dtypes.bfloat16: 2.4}
+STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")  # computed in stash_type, float32 by default
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A case at a runtime.
+
+    type      the element type of the data
+    error     as the module says; None where there is nothing to compare
+    digits    that are right, of those that the type has; None unless the verdict is "right"
+    said      why it is unsupported or wrong, in words
+    defect    the known defect that explains it
+    """
+
+    operator: str
+    opset: int
+    case: str
+    runtime: str
+    verdict: str
+    type: str = "float32"
+    error: float | None = None
+    digits: float | None = None
+    said: str = ""
+    defect: str = ""
+
+
+def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
+    """The cell of this outcome."""
+    verdict, error, digits, said = _verdict(case, outcome)
+    defect = defects.known(runtime, case, said) if verdict == WRONG else ""
+    dtype = str(case.inputs[0].dtype)
+    return Cell(case.operator, case.opset, case.name, runtime, verdict, dtype, error, digits, said, defect)
+
+
+def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | None, str]:
+    if outcome.kind in ("absent", "refused"):
+        return UNSUPPORTED, None, None, outcome.text
+    if outcome.kind == "died":
+        return WRONG, None, None, outcome.text
+    due = formula.due(case)
+    wanted = [(name, *due[place]) for place, name in case.wanted]
+    if len(outcome.arrays) != len(wanted):
+        return WRONG, None, None, f"{len(outcome.arrays)} outputs; expected {len(wanted)}"
+    worst = Worst()
+    for (name, value, dtype), got in zip(wanted, outcome.arrays, strict=True):
+        if value is None:
+            continue
+        if got.shape != value.shape or got.dtype != dtype:
+            return WRONG, None, None, f"{name} is {got.dtype}{got.shape}; expected {dtype}{value.shape}"
+        worst = worst.or_worse(_compared(case, name, got, value, dtype))
+    if outcome.overwrote:
+        return WRONG, _number(worst.error), None, f"it overwrote its inputs {', '.join(map(str, outcome.overwrote))}"
+    if not worst.share <= 1:
+        finite = math.isfinite(worst.error)
+        how = f"is off by {worst.error:.2g}" if finite else "holds NaN or infinity, where none is due"
+        return WRONG, _number(worst.error), None, f"{worst.name} {how}"
+    return RIGHT, worst.error, worst.digits, ""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Of several outputs the one that is furthest off; share: its error over what is allowed."""
+
+    name: str = "y"
+    error: float = 0.0
+    share: float = 0.0
+    digits: float = 15.9
+
+    def or_worse(self, other: Worst) -> Worst:
+        """The one with the larger share, and the fewer digits of both."""
+        worse = self if self.share > other.share else other
+        return Worst(worse.name, worse.error, worse.share, min(self.digits, other.digits))
+
+
+def _compared(case: Case, name: str, got: Any, value: Any, dtype: Any) -> Worst:
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = value.astype(dtype)
+        value = np.where(np.isinf(rounded.astype(np.float64)), rounded.astype(np.float64), value)  # beyond the type
+        difference, scale = difference_of(got, value)
+    error = difference / scale
+    share = error / allowed(case, dtype) if not math.isnan(error) else math.inf
+    digits = min(DIGITS[dtype], -math.log10(error)) if error > 0 else DIGITS[dtype]
+    return Worst(name, error if not math.isnan(error) else math.inf, share, max(0.0, digits))
+
+
+def allowed(case: Case, dtype: Any) -> float:
+    """The largest error that is right."""
+    stash = formula.STASH[case.get("stash_type", 1)] if case.operator in STASHED else dtype
+    coarser = dtypes.float32 if dtype == dtypes.float64 and stash != dtypes.float64 else dtype
+    computed = dtypes.compute_type(coarser)
+    return TOLERANCE[coarser] + float(np.finfo(computed).eps) * case.offset
+
+
+def _number(error: float) -> float | None:
+    """JSON has no infinity."""
+    return error if math.isfinite(error) else None
+
+
+def counted(cells: Sequence[Cell]) -> tuple[int, int, int, float | None]:
+    """How many are right, wrong and unsupported; the fewest digits that right ones of float32 have."""
+    numbers = [sum(cell.verdict == verdict for cell in cells) for verdict in (RIGHT, WRONG, UNSUPPORTED)]
+    digits = [cell.digits for cell in cells if cell.digits is not None and cell.type == "float32"]
+    return numbers[0], numbers[1], numbers[2], min(digits, default=None)

@@ -1,0 +1,142 @@
+"""A case as a call of PyTorch, where it has the operator: its conventions are translated, its arithmetic is not.
+
+Translated: its momentum is the share of the *new* value; its running variance divides by N - 1; an even window of LRN
+lies the other way round. What PyTorch cannot say is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.conformance.case import Case
+from minorm.conformance.formula import STASH, trains_batch_norm
+from minorm.dtypes import bfloat16
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched, as arrays."""
+    import torch
+
+    call = CALLS.get(case.operator)
+    if call is None:
+        raise NotImplementedError(f"PyTorch has no {case.operator}")
+    with torch.no_grad():
+        results = call(case, *[_tensor(array) for array in case.inputs])
+    return [_array(results[place]) for place, _ in case.wanted]
+
+
+def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[Any]:
+    from torch.nn import functional
+
+    if s.ndim > 1:
+        raise NotImplementedError("PyTorch has no statistics of every position")
+    if x.ndim == 1:
+        raise NotImplementedError("PyTorch's batch_norm wants a channel axis")
+    keep = case.get("momentum", 0.9)
+    trains = trains_batch_norm(case)
+    new_mean, new_var = mean.clone(), var.clone()
+    y = functional.batch_norm(x, new_mean, new_var, s, b, trains, 1 - keep, case.get("epsilon", 1e-5))
+    if not trains or x.numel() == 0:
+        return [y, new_mean, new_var]
+    n = x.numel() // x.shape[1]
+    new_var = var * keep + (new_var - var * keep) * ((n - 1) / n)
+    if len(case.wanted) < 4:
+        return [y, new_mean, new_var]
+    zero = mean.new_zeros(mean.shape)
+    batch_mean, batch_var = zero.clone(), zero.clone()
+    functional.batch_norm(x, batch_mean, batch_var, training=True, momentum=1.0)  # the batch's own, whatever was there
+    return [y, new_mean, new_var, batch_mean, batch_var * ((n - 1) / n)]
+
+
+def _instance_norm(case: Case, x: Any, s: Any, b: Any) -> list[Any]:
+    from torch.nn import functional
+
+    return [functional.instance_norm(x, weight=s, bias=b, eps=case.get("epsilon", 1e-5))]
+
+
+def _group_norm(case: Case, x: Any, s: Any, b: Any) -> list[Any]:
+    from torch.nn import functional
+
+    if s.shape[0] != x.shape[1]:
+        raise NotImplementedError("PyTorch's group_norm has scale and bias of each channel")
+    _stash_is_its_own(case, x)
+    return [functional.group_norm(x, case.attributes["num_groups"], s, b, case.get("epsilon", 1e-5))]
+
+
+def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
+    import torch
+
+    tail = x.shape[case.get("axis", -1) % x.ndim :]
+    _whole(s, tail)
+    _stash_is_its_own(case, x)
+    y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
+    if len(case.wanted) > 1 and mean.dtype not in (torch.float32, torch.float64):
+        raise NotImplementedError("PyTorch gives mean and 1 / std of 16-bit floats in 16 bits")
+    return [y, mean.float(), inverse.float()]
+
+
+def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
+    from torch.nn import functional
+
+    tail = x.shape[case.get("axis", -1) % x.ndim :]
+    _whole(s, tail)
+    if s.dtype != x.dtype:
+        raise NotImplementedError("PyTorch's rms_norm has one type for x and scale")
+    _stash_is_its_own(case, x)
+    return [functional.rms_norm(x, tail, s, case.get("epsilon", 1e-5))]
+
+
+def _normalize(case: Case, x: Any) -> list[Any]:
+    from torch.nn import functional
+
+    return [functional.normalize(x, float(case.get("p", 2)), case.get("axis", -1))]
+
+
+def _local_response_norm(case: Case, x: Any) -> list[Any]:
+    from torch.nn import functional
+
+    size, alpha = case.attributes["size"], case.get("alpha", 1e-4)
+    mirrored = [1] if size % 2 == 0 else []
+    y = functional.local_response_norm(x.flip(mirrored), size, alpha, case.get("beta", 0.75), case.get("bias", 1.0))
+    return [y.flip(mirrored)]
+
+
+CALLS: dict[str, Callable[..., list[Any]]] = {
+    "BatchNormalization": _batch_norm,
+    "InstanceNormalization": _instance_norm,
+    "GroupNormalization": _group_norm,
+    "LayerNormalization": _layer_norm,
+    "RMSNormalization": _rms_norm,
+    "LpNormalization": _normalize,
+    "LRN": _local_response_norm,
+}
+
+
+def _whole(scale: Any, tail: Any) -> None:
+    if scale.shape != tail:
+        raise NotImplementedError("PyTorch's scale does not broadcast")
+
+
+def _stash_is_its_own(case: Case, x: Any) -> None:
+    """PyTorch computes float64 in float64 and the rest in float32, and no attribute changes that."""
+    if STASH[case.get("stash_type", 1)].itemsize > max(4, x.element_size()):
+        raise NotImplementedError("PyTorch has no stash_type")
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    if array.dtype != bfloat16:
+        return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+    return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).reshape(array.shape)
+
+
+def _array(tensor: Any) -> Any:
+    import torch
+
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    return tensor.contiguous().view(torch.int16).numpy().view(bfloat16)

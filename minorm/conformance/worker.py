@@ -1,0 +1,57 @@
+"""The other process of `asking.py`: asks one runtime one case after the other, and writes down how far it came.
+
+    main(FOLDER, "module:function", cases...)
+
+A line goes to FOLDER/progress before and after each case, so that whoever started this knows in which one it died;
+the arrays go to FOLDER/<case>.safetensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import tensorfile
+from minorm.conformance.case import Case
+from minorm.conformance.cases import all_cases
+
+SHORT = 160  # characters of a message
+ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # to what the runtime says
+
+
+def main(folder: str, answer: str, places: Sequence[int], package: str) -> None:
+    """Ask for the cases at these places of `all_cases()`."""
+    importlib.import_module(package)  # where this fails, the runtime does not run at all
+    module, _, function = answer.partition(":")
+    ask = getattr(importlib.import_module(module), function)
+    cases = all_cases()
+    warnings.simplefilter("ignore")
+    with open(os.path.join(folder, "progress"), "a", encoding="utf-8", buffering=1) as progress:
+
+        def say(**what: Any) -> None:
+            progress.write(json.dumps(what) + "\n")
+
+        say(ready=True)
+        for place in places:
+            say(begin=place)
+            say(**_one(ask, cases[place], place, os.path.join(folder, f"{place}.safetensors")))
+
+
+def _one(ask: Any, case: Case, place: int, path: str) -> dict[str, Any]:
+    before = [array.copy() for array in case.inputs]
+    try:
+        with np.errstate(all="ignore"):
+            results = [np.asarray(value) for value in ask(case)]
+        tensorfile.write({str(i): array for i, array in enumerate(results)}, path)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+        said = ADDED.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
+        return {"refused": place, "why": said if len(said) <= SHORT else f"{said[:SHORT]}..."}
+    changed = [i for i, (a, b) in enumerate(zip(case.inputs, before, strict=True)) if a.tobytes() != b.tobytes()]
+    return {"answered": place, "overwrote": changed}

@@ -1,0 +1,61 @@
+"""What the DataLoader's other arguments must be.
+
+PyTorch's DataLoader starts processes that read ahead. Here batches are read where they are asked for: the arguments of
+those processes are taken, checked as PyTorch checks them, and change nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def check_workers(
+    num_workers: Any, timeout: Any, multiprocessing_context: Any, prefetch_factor: Any, persistent_workers: Any
+) -> None:
+    """Raise ValueError for what PyTorch refuses: numbers below 0, and words to workers that there are none of."""
+    for name, value in (("num_workers", num_workers), ("timeout", timeout)):
+        if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"DataLoader: {name}={value!r}; expected a number of at least 0")
+    words = {
+        "prefetch_factor": prefetch_factor is not None,
+        "persistent_workers": persistent_workers,
+        "multiprocessing_context": multiprocessing_context is not None,
+    }
+    for name, said in words.items():
+        if said and num_workers == 0:
+            raise ValueError(f"DataLoader: {name} is for workers, and num_workers is 0; expected num_workers above 0")
+
+
+def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
+    """Raise TypeError for what cannot be called, ValueError for a transform that has no batch of arrays to change."""
+    if transform is not None and not callable(transform):
+        raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")
+    for name, given in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
+        if given is not None and not callable(given):
+            raise TypeError(f"DataLoader: {name} is {type(given).__name__}; expected a function")
+    if transform is not None and (collate_fn is not None or single):
+        other = "collate_fn" if collate_fn is not None else "batch_size=None"
+        raise ValueError(f"DataLoader: got both transform and {other}; expected one of them: transform changes batches "
+                         "that the loader collates; transform in the dataset or in collate_fn")  # fmt: skip
+
+
+def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) -> None:
+    """Raise ValueError for a seed that is none, beside a generator, or missing where ranks must draw the same."""
+    if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
+        raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
+    if seed is not None and generator is not None:
+        raise ValueError("DataLoader: got both seed and generator; expected one of them")
+    if shard[1] > 1 and seed is None and draws:
+        raise ValueError(
+            f"DataLoader: shard={shard} with {draws} and seed=None: each rank would draw another order; expected a seed"
+        )
+
+
+def check_shard(shard: Any) -> tuple[int, int]:
+    """(rank, size) as ints; ValueError for anything else."""
+    whole = isinstance(shard, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shard)
+    if not whole or len(shard) != 2 or not 0 <= shard[0] < shard[1]:
+        raise ValueError(f"DataLoader: shard={shard!r}; expected (rank, size) with 0 <= rank < size")
+    return int(shard[0]), int(shard[1])

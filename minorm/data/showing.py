@@ -1,0 +1,40 @@
+"""`repr` of what has settings: the class, and each argument of its constructor as the attribute of that name has it.
+
+RandomCrop(size=(32, 32), padding=(4, 4))
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from minorm.mistakes import Checked
+from minorm.tensor import Tensor
+
+LONG = 60  # characters of a setting, at most
+
+
+class Shown(Checked):
+    """Base: a subclass keeps its arguments under their own names."""
+
+    def __repr__(self) -> str:
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        said = [f"{name}={brief(getattr(self, name))}" for name in names if getattr(self, name) is not None]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+def brief(value: Any) -> str:
+    """One line for a value: what is long is named by its kind and its size."""
+    if isinstance(value, (np.ndarray, Tensor)) and value.ndim:
+        return f"{value.dtype} {tuple(value.shape)}" if np.prod(value.shape) > 4 else str(value.tolist())
+    if inspect.isfunction(value):
+        return str(getattr(value, "__name__", value))
+    text = repr(value)
+    if "\n" not in text and len(text) <= LONG and " object at 0x" not in text:
+        return text
+    if isinstance(value, Shown):
+        return text
+    size = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    return f"<{type(value).__name__}{size}>"

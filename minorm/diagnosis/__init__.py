@@ -1,0 +1,86 @@
+"""diagnose: what is wrong with the normalizations of a model, in numbers, and what to do about it.
+
+    found = mn.diagnose(model, loader)
+    print(found)
+
+images.py draws images, measuring.py runs the model twice over them (watching.py sees its steps, modes.py leaves no
+trace), symptoms.py has the statistic of each finding, judging.py its severity, explaining.py the words, report.py
+what is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.diagnosis import explaining, images, statistics, symptoms
+from minorm.diagnosis.judging import judge
+from minorm.diagnosis.measuring import Measured, Norm, measure
+from minorm.diagnosis.report import Diagnosis, Finding
+from minorm.mistakes import checked, kind_of
+from minorm.nn import Module
+
+__all__ = ["Diagnosis", "Finding", "diagnose"]
+
+FROM_LOADER: Any = object()
+
+
+@checked
+def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
+    """What is wrong with the normalizations of a model: findings with numbers, and a row a layer. Changes nothing.
+
+    model       a Module, or a loaded ONNX graph; any device and mode
+    loader      batches x or (x, labels) that can be read again, of the data that the model was trained on: running
+                statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change
+    batch_size  that the model trains with, by default the median of the loader's batches; None where it is not known,
+                and then nothing is said about small batches
+
+        offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
+
+    is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, taken while all layers
+    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, train_eval_gap, small_batch,
+    batch_of_one, large_mean, eps_swallows_variance, vanished_scale, dead_channel, saturated_channel, undone_norm,
+    folded_norm; docs/doctor.md has a section for each. In a distributed run all ranks call it.
+
+    TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
+    than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
+    that gives NaN.
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")
+    given = images.drawn(loader)
+    measured = measure(model, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
+    judged, gap = judge(measured)
+    findings = []
+    for found in judged:
+        symptom = found.symptom
+        words = explaining.words(symptom.name, symptom.numbers)
+        findings.append(
+            Finding(symptom.name, symptom.layer, found.severity, symptom.numbers, words.why, words.fix,
+                    found.after, found.cause)
+        )  # fmt: skip
+    if not measured.norms and not any(finding.name == "folded_norm" for finding in findings):
+        raise ValueError(
+            "diagnose: the model runs no normalization; expected one with BatchNorm, GroupNorm, LayerNorm or the like"
+        )
+    rows = [_row(norm, measured, findings) for norm in measured.norms]
+    return Diagnosis(findings, rows, len(given), measured.batch_size, gap, measured)
+
+
+def _row(norm: Norm, measured: Measured, findings: list[Finding]) -> dict[str, Any]:
+    offset = norm.offset()
+    mean, var, sets = symptoms.moments(norm)
+    return {
+        "layer": norm.name,
+        "kind": norm.what,
+        "gap": norm.gap(),
+        "offset": None if offset is None else statistics.rms(offset),
+        "offset_limit": None if offset is None else symptoms.offset_limit(norm, measured),
+        "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
+        "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),
+        "batch_error": symptoms.batch_error(norm, measured.batch_size),
+        "channels": None if norm.weight is None else int(np.size(norm.weight)),
+        "findings": [finding.name for finding in findings if finding.layer == norm.name],
+    }

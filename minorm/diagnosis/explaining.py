@@ -1,0 +1,128 @@
+"""Each finding in words: its numbers in a sentence, why they matter, and what to do.
+
+The texts are filled in with the finding's numbers, and with `layer`. docs/doctor.md tells the longer story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Words:
+    """seen: the numbers in a sentence."""
+
+    seen: str
+    why: str
+    fix: str
+
+
+FORMULA = "nn.utils.precise_bn(model, loader)"
+WORDS: Mapping[str, Words] = {
+    "stale_statistics": Words(
+        "running statistics are {offset:.2f} off the data's ({limit:.2f} is still usual); channel {channel} is "
+        "{channel_offset:.2f} off",
+        "evaluation normalizes with the running mean and variance, and those describe other data than the layer now "
+        "sees: too few steps since they began, weights that moved on, other data, or a wrong momentum",
+        f"{FORMULA} computes them anew; or minorm doctor MODEL --fix precise_bn --out FILE",
+    ),
+    "untouched_statistics": Words(
+        "the running mean is 0 and the running variance 1 in all {channels} channels: no batch has come in",
+        "evaluation does not normalize at all here. The layer was frozen or in evaluation mode while the model "
+        "trained, or its statistics were never saved",
+        f"{FORMULA} fills them in; or minorm doctor MODEL --fix precise_bn --out FILE. Train with model.train()",
+    ),
+    "momentum_convention": Words(
+        "momentum is {momentum:g}: a step keeps {momentum:.0%} of the old statistics",
+        "in minorm and ONNX momentum is the share that is kept, in PyTorch the share that comes in. Taken over as it "
+        "stands, the statistics are those of the last batch or two, and change with it",
+        "layer.momentum = {usual:g}; statistics that have suffered: " + FORMULA,
+    ),
+    "train_eval_gap": Words(
+        "{changes}",
+        "evaluation, with running statistics, and the same images normalized by their batch give other answers. What "
+        "training has learned does not all arrive",
+        f"mend the cause; where no layer stands out, {FORMULA}. Images scaled otherwise than in training look the "
+        "same: compare the preprocessing",
+    ),
+    "small_batch": Words(
+        "in batches of {batch_size} samples the output is {error:.0%} of a standard deviation off; the mean "
+        "{mean_error:.0%}, the variance {variance_error:.0%}",
+        "each image is normalized by the few that came with it. That is noise in training which evaluation does not "
+        "have, and pixels do not help: those of an image are alike",
+        "a batch of {batch_for_10_percent:,} makes it 10 %; else nn.GroupNorm, nn.SyncBatchNorm on several ranks, or "
+        "freeze the statistics: nn.utils.freeze_norm(model)",
+    ),
+    "batch_of_one": Words(
+        "batches have one image: each is normalized by itself alone",
+        "in training this is an instance normalization, in evaluation it is not: the network is asked for something "
+        "it has never done. Behind a global pooling all outputs are the bias",
+        "a larger batch_size; else nn.GroupNorm, or freeze the statistics: nn.utils.freeze_norm(model)",
+    ),
+    "large_mean": Words(
+        "the mean is {mean:.4g} where the deviation is {deviation:.3g}: squaring loses {digits_lost:.1f} digits",
+        "float32 has 7. minorm centres before it squares and keeps them; a runtime that computes E[x^2] - E[x]^2 "
+        "does not, and gives another variance, or a negative one",
+        "subtract the mean first: transforms.Normalize for inputs, bias=False in the layer before; compute in "
+        "float64: compute_dtype=mn.float64",
+    ),
+    "eps_swallows_variance": Words(
+        "eps is {eps:.3g}, the median variance {variance:.3g}: {eps_over_variance:.2g} times",
+        "the layer divides by sqrt(variance + eps), here mostly by sqrt(eps): outputs are far smaller than 1, and no "
+        "longer independent of the input's scale",
+        "scale the input up (images of 0 to 1, not 0 to 1/255), or eps={small:.1g} in the layer",
+    ),
+    "vanished_scale": Words(
+        "{channels} of {of} scales are below a thousandth of the usual {usual:.3g}; the smallest, {smallest:.2g}, is "
+        "that of channel {channel}",
+        "such a channel gives its bias, whatever the image shows, and the layers before it get no gradient through it",
+        "no weight decay on scales and biases (a parameter group of their own with weight_decay=0), or prune the "
+        "channels",
+    ),
+    "dead_channel": Words(
+        "{channels} of {of} channels of {activation} give 0 on all images; channel {channel} is the first",
+        "where an activation is off for every image no gradient comes back, and the channel does not recover by itself",
+        "a smaller learning rate with warm-up, or nn.LeakyReLU; prune the channels. A few are usual",
+    ),
+    "saturated_channel": Words(
+        "{channels} of {of} channels of {activation} are flat on 90 % of their values; {share:.0%} of all values are",
+        "where the slope is below a hundredth of its largest, hardly any gradient passes",
+        "normalize before the activation, or smaller weights: the layer before it gives values that are too large",
+    ),
+    "undone_norm": Words(
+        "without {earlier} the output changes by {change:.1%} of its deviation",
+        "this normalization undoes the one before: same statistics, nothing but pooling between. It costs time and "
+        "gradient noise, and its scale trains no more than by its sign",
+        "take out {earlier}",
+    ),
+    "folded_norm": Words(
+        "the bias cancels the mean of the product: correlation {correlation:.2f}, slope {slope:.2f} over channels",
+        "so a BatchNorm looks that an export has folded into the weights. It is no layer any more: fine for inference, "
+        "but training goes on without a normalization",
+        "to train on, take the model from before folding: PyTorch's export with "
+        "training=TrainingMode.PRESERVE, or dynamo=True, optimize=False",
+    ),
+}
+
+
+def words(name: str, numbers: Mapping[str, Any]) -> Words:
+    """The texts of a finding, filled in."""
+    text = WORDS[name]
+    given = dict(numbers)
+    if name == "train_eval_gap":
+        given["changes"] = changes(numbers)
+    if name == "eps_swallows_variance":
+        given["small"] = numbers["variance"] / 1000
+    return Words(*(part.format(**given) for part in (text.seen, text.why, text.fix)))
+
+
+def changes(numbers: Mapping[str, Any]) -> str:
+    """What evaluation changes against the reference, in a sentence."""
+    parts = [] if "changed" not in numbers else [f"{numbers['changed']:.1%} of the predictions change"]
+    parts.append(f"outputs move by {numbers['moved']:.2f} of their deviation")
+    if "loss_evaluation" in numbers:
+        parts.append(f"loss {numbers['loss_reference']:.3f} -> {numbers['loss_evaluation']:.3f}")
+        parts.append(f"accuracy {numbers['accuracy_reference']:.1%} -> {numbers['accuracy_evaluation']:.1%}")
+    return ", ".join(parts)

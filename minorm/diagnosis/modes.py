@@ -1,0 +1,53 @@
+"""Both modes of a model for a while, and no trace of it: modes, statistics and random numbers come back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minorm import random
+from minorm.autograd import no_grad
+from minorm.diagnosis.watching import holds_statistics
+from minorm.nn import Module
+from minorm.running import no_stats_update
+
+
+@contextmanager
+def borrowed(model: Module) -> Iterator[None]:
+    """Inside, the model may be put into any mode and run; afterwards it is as before, also where something raised."""
+    modes = [(module, module.training, module.frozen) for module in model.modules()]
+    groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
+    buffers = [(buffer, buffer.array.copy()) for buffer in model.buffers()]
+    state = random.get_state()
+    try:
+        for module, _ in groups:
+            module.process_group = None  # the other ranks are not asked
+        with no_grad(), no_stats_update():
+            yield
+    finally:
+        random.set_state(state)
+        for module, training, frozen in modes:
+            module.training, module.frozen = training, frozen
+        for module, group in groups:
+            module.process_group = group
+        for buffer, before in buffers:
+            if not _same(buffer.array, before):  # a layer that minorm does not know moved it
+                buffer.array[...] = before
+
+
+def evaluation(model: Module) -> None:
+    """Running statistics, no dropout."""
+    model.eval()
+
+
+def reference(model: Module) -> None:
+    """The same, but normalizations that have running statistics take those of the batch."""
+    model.eval()
+    for module in model.modules():
+        if holds_statistics(module):
+            module.training, module.frozen = True, False
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a.tobytes() == b.tobytes()

@@ -1,0 +1,111 @@
+"""What is computed of one layer: moments a sample, how far running statistics are off, what a batch size costs.
+
+With m_i and v_i the mean and variance of a channel in sample i, all else follows: the moments of the data are
+mu = mean(m), s^2 = mean(v + (m - mu)^2), and the error that a batch of B samples makes
+
+    e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,
+
+in standard deviations of the output. Samples are draws, pixels are not: neighbours are alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
+
+
+def by_sample(x: Any) -> tuple[Any, Any]:
+    """Mean and variance (N, C) of each channel in each sample of x (N, C, *positions), in float64."""
+    return _moments(np.asarray(x).reshape(*x.shape[:2], -1))
+
+
+def by_set(x: Any, what: str, options: Any) -> tuple[Any, Any]:
+    """Mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
+    if what in ("batch", "instance"):
+        mean, var = by_sample(x)
+        return mean.ravel(), var.ravel()
+    if what == "group":
+        return _moments(x.reshape(x.shape[0] * int(options["num_groups"]), -1))
+    if what in ("layer", "rms"):
+        shape = options["normalized_shape"]
+        last = math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
+        mean, var = _moments(x.reshape(-1, last))
+        return (np.zeros_like(mean), var + mean**2) if what == "rms" else (mean, var)
+    axes = options["axes"]
+    if not isinstance(axes, (tuple, list)):
+        axes = [axis for axis in range(x.ndim) if axes >> axis & 1]
+    reduced = [axis % x.ndim for axis in axes]
+    kept = [axis for axis in range(x.ndim) if axis not in reduced]
+    rows = x.transpose(*kept, *reduced).reshape(math.prod(x.shape[axis] for axis in kept), -1)
+    groups = int(options.get("num_groups", 1) or 1)
+    if groups > 1 and 1 in kept:
+        rows = x.reshape(x.shape[0] * groups, -1)
+    return _moments(rows)
+
+
+def _moments(rows: Any) -> tuple[Any, Any]:
+    """Over the last axis, centred before squaring."""
+    rows = np.asarray(rows, np.float64)
+    mean = rows.mean(-1)
+    return mean, ((rows - mean[..., np.newaxis]) ** 2).mean(-1)
+
+
+def merged(means: Any, variances: Any) -> tuple[Any, Any]:
+    """Mean and variance (C) of all samples together."""
+    mu = means.mean(0)
+    return mu, (variances + (means - mu) ** 2).mean(0)
+
+
+def is_constant(mean: Any, var: Any, step: float) -> Any:
+    """Where all values are equal but for rounding, `step` of 1."""
+    return var <= (2 * step * mean) ** 2
+
+
+def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
+    """(tau, kappa, c) of each channel, as the module says; c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4.
+
+    The estimates divide by N - 1. A channel without variance has none of them.
+    """
+    mu, var = merged(means, variances)
+    count = len(means)
+    away = (means - mu) ** 2
+    squares = variances + away
+    safe = np.where(var <= 1e-13 * mu**2, np.inf, var)
+    tau = away.sum(0) / (count - 1) / safe
+    kappa = ((squares - var) ** 2).sum(0) / (count - 1) / safe**2
+    c = ((squares - var) * (away - away.mean(0))).sum(0) / (count - 1) / safe**2
+    return tau, kappa, c
+
+
+def spread(means: Any, variances: Any) -> float:
+    """B e^2 = tau + kappa/4 of the median channel."""
+    tau, kappa, _ = draws(means, variances)
+    both = tau + kappa / 4
+    live = both[both > 0]
+    return float(np.median(live)) if len(live) else 0.0
+
+
+def output_error(spread: float, batch: float) -> float:
+    """e, the error of a layer's output in standard deviations, in batches of this many samples."""
+    return math.sqrt(spread / batch)
+
+
+def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
+    """The error of the mean in standard deviations, and of the variance, relatively; of the median channel."""
+    tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
+    return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
+
+
+def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
+    """sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2) of each channel: how far running statistics are from the data's."""
+    s, sr = np.sqrt(np.maximum(var, 0) + eps), np.sqrt(np.maximum(running_var, 0) + eps)
+    return np.sqrt((mean - running_mean) ** 2 / (s * sr) + np.log(s / sr) ** 2)
+
+
+def rms(values: Any) -> float:
+    """The root of the mean square; 0 of nothing."""
+    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

@@ -1,0 +1,232 @@
+"""What runs in a model, step by step: normalizations, activations, and what lies right before them.
+
+Three sources tell of it. Hooks say which module runs, a trace which functions it calls, so that F.relu in a forward is
+seen as nn.ReLU is, and a loaded ONNX graph which of its nodes has run. Each step is shown once and then dropped: no
+more of a run is held than the model itself holds, and the last few steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import minorm.functional as F
+from minorm import trace
+from minorm.nn import Module
+from minorm.ops import pooling
+from minorm.tensor import Tensor
+from minorm.trace import Call
+
+NORMS = {
+    F.batch_norm: "batch",
+    F.instance_norm: "instance",
+    F.group_norm: "group",
+    F.layer_norm: "layer",
+    F.rms_norm: "rms",
+    F.mean_variance_norm: "mean_variance",
+    F.normalization: "general",
+}
+AFFINE = {F.linear: -1, **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d), 1)}  # the axis of their channels
+ACTIVATIONS = {
+    getattr(F, name): name
+    for name in "relu relu6 leaky_relu elu celu selu gelu silu mish hardswish sigmoid tanh hardsigmoid hardtanh "
+    "softsign".split()
+}
+PASSING: set[Any] = {
+    *(getattr(F, f"{kind}{rank}d") for kind in ("max_pool", "avg_pool") for rank in (1, 2, 3)),
+    *(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.dropout, pooling.MaxPool, pooling.AvgPool),
+}
+REACH = 8  # steps that are remembered, to find what lies before a step
+
+
+@dataclass
+class Step:
+    """One thing that ran. again(x): the same once more, of another x. axis: of the channels."""
+
+    kind: str  # "norm", "activation", "affine" or "passing"
+    name: str
+    x: Tensor
+    y: Tensor
+    again: Callable[[Tensor], Any]
+    axis: int = 1
+    what: str = ""  # which norm, which activation
+    options: Mapping[str, Any] = field(default_factory=dict)  # the arguments of the call
+    holder: Module | None = None  # the module with the running statistics
+    before: Step | None = None  # what made x, where that was one of the last few steps
+
+
+See = Callable[[Step], None]
+
+
+def holds_statistics(module: Module) -> bool:
+    """Whether a module normalizes with running statistics of its own."""
+    return isinstance(getattr(module, "running_mean", None), Tensor) or bool(getattr(module, "has_running_stats", False))
+
+
+@contextmanager
+def watched(model: Module, see: See) -> Iterator[None]:
+    """Inside, `see` is told of every step that the model runs in this thread."""
+    watcher = _Watcher(model, see)
+    modules = list(model.named_modules())
+    with ExitStack() as stack, trace.record():
+        trace.state.calls = watcher.calls
+        for name, module in modules:
+            stack.callback(_put_back, module, module.__dict__.get("_hooks"))
+            module.__dict__["_hooks"] = {
+                when: dict(own) for when, own in module.__dict__.get("_hooks", {}).items()
+            }  # not those of its own: what is registered here goes with this copy
+            module.register_forward_pre_hook(watcher.entering(name), with_kwargs=True)
+            module.register_forward_hook(watcher.leaving, with_kwargs=True)
+        if graph := next((module for _, module in modules if hasattr(module, "watching")), None):
+            stack.enter_context(graph.watching(watcher.node))
+        yield
+        watcher.flush()
+
+
+def _put_back(module: Module, hooks: Any) -> None:
+    if hooks is None:
+        module.__dict__.pop("_hooks", None)
+    else:
+        module.__dict__["_hooks"] = hooks
+
+
+class _Calls(list[Call]):
+    """The list of a trace that hands on the call before as soon as the next one begins."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        super().__init__()
+        self.flush = flush
+
+    def append(self, call: Call) -> None:
+        self.flush()
+        super().append(call)
+
+
+class _Watcher:
+    def __init__(self, model: Module, see: See) -> None:
+        self.see = see
+        self.calls = _Calls(lambda: None if self.graphs else self.flush())
+        self.places: list[tuple[str, Module, Any]] = []  # the modules that run now, and the trace around each
+        self.graphs = 0  # how many of them are loaded graphs, whose nodes are named once they have run
+        self.again = False  # a step is being repeated: nobody asks what runs in it
+        self.met = Counter[str]()  # how often a place without tensors of its own has been named
+        self.last: deque[Step] = deque(maxlen=REACH)
+        self.named = {id(module): name for name, module in model.named_modules()}
+        self.keys = {id(t): key for tensors in (model.named_parameters(), model.named_buffers()) for key, t in tensors}
+
+    # What is told
+
+    def entering(self, name: str) -> Callable[..., None]:
+        def enter(module: Module, args: Any, kwargs: Any) -> None:  # noqa: ARG001
+            if self.again:
+                return
+            if not self.graphs:
+                self.flush()
+            self.places.append((name, module, trace.state.calls))
+            self.graphs += hasattr(module, "watching")
+            if holds_statistics(module):
+                trace.state.calls = None  # one step, whatever it calls inside
+
+        return enter
+
+    def leaving(self, module: Module, args: Any, kwargs: Any, result: Any) -> None:
+        if self.again:
+            return
+        if not self.graphs or hasattr(module, "watching"):
+            self.flush()
+        name, _, trace.state.calls = self.places.pop()
+        self.graphs -= hasattr(module, "watching")
+        y = result[0] if isinstance(result, tuple) else result
+        if holds_statistics(module) and args and isinstance(y, Tensor):
+            options = dict(zip(("x", "weight", "bias", "running_mean", "running_var"), args, strict=False))
+            self._show(
+                Step("norm", name, args[0], y, lambda x: module(x, *args[1:], **kwargs), what="batch",
+                     options=options, holder=module)
+            )  # fmt: skip
+
+    def node(self, step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG002
+        """A node of a loaded graph has run."""
+        if not self.again:
+            self.flush(step.place)
+
+    def flush(self, name: str | None = None) -> None:
+        """Show what has run; `name` it, where no tensor and no module says where that was."""
+        calls = list(self.calls)
+        self.calls.clear()
+        for call in calls:
+            self._visit(call, name)
+
+    # What is seen
+
+    def _visit(self, call: Call, name: str | None) -> None:
+        target, given = call.target, call.arguments
+        kind = next(
+            (
+                kind
+                for kind, known in (
+                    ("norm", NORMS), ("activation", ACTIVATIONS), ("affine", AFFINE), ("passing", PASSING),
+                )
+                if target in known
+            ),
+            "",
+        )  # fmt: skip
+        if not kind:
+            for child in call.children:
+                self._visit(child, name)
+            return
+        first, *rest = given
+        x, y = given[first], call.result
+        y = y[0] if isinstance(y, tuple) else y
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            return
+        run = target.apply if isinstance(target, type) else target
+        others = {key: given[key] for key in rest}
+        what = {**NORMS, **ACTIVATIONS}.get(target, "")
+        self._show(
+            Step(kind, self._name(given, name or self._place(run.__name__)), x, y, lambda x: run(x, **others), what=what,
+                 axis=self._axis(kind, target, x, given), options=given)
+        )  # fmt: skip
+
+    def _axis(self, kind: str, target: Any, x: Tensor, given: Mapping[str, Any]) -> int:
+        if kind == "affine":
+            return AFFINE[target]
+        before = self._maker(x)
+        if NORMS.get(target) in ("layer", "rms"):
+            weight = given["weight"]
+            return -1 if weight is None or weight.ndim == 1 else 1
+        return 1 if before is None else before.axis
+
+    def _place(self, function: str) -> str:
+        """Of a function that no tensor names: the module that calls it, or its own name in the model itself."""
+        return self.places[-1][0] or function if self.places else function
+
+    def _name(self, given: Mapping[str, Any], otherwise: str) -> str:
+        for value in given.values():
+            if isinstance(value, Tensor) and (path := self.keys.get(id(value), "").rpartition(".")[0]):
+                return path
+        self.met[otherwise] += 1
+        return otherwise if self.met[otherwise] == 1 else f"{otherwise} ({self.met[otherwise]})"
+
+    def _maker(self, x: Tensor) -> Step | None:
+        return next((step for step in reversed(self.last) if step.y is x), None)
+
+    def _show(self, step: Step) -> None:
+        step.before = self._maker(step.x)
+        run = step.again
+
+        def again(x: Tensor) -> Any:
+            outer, trace.state.calls, self.again = trace.state.calls, None, True
+            try:
+                y = run(x)
+            finally:
+                trace.state.calls, self.again = outer, False
+            return y[0] if isinstance(y, tuple) else y
+
+        step.again = again
+        self.last.append(step)
+        self.see(step)
+        if step.kind != "passing" or step.before is None or step.before.kind not in ("norm", "passing"):
+            step.before = None  # nobody will ask: let go of what lies farther back

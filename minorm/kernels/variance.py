@@ -1,0 +1,104 @@
+"""Variance by other formulas: what a deployment computes, so that its error can be reproduced and seen.
+
+    None       ours: sums about a shift k near the mean, in float64 where it matters; no error shows
+    two_pass   mean = sum(x) / m, then sum((x - mean)^2) / m. Shows what rounding the mean to the type does:
+               at an offset of a million standard deviations xhat is off, and the variance by the square of that
+    welford    one pass, element by element: d = x - mean, mean += d / i, M2 += d * (x - mean), var = M2 / m.
+               Shows how rounding errors of a running mean add up over a long row
+    onnx       E[x^2] - E[x]^2, as the function body of ONNX's MeanVarianceNormalization has it, and fused kernels
+               that read x once. Shows cancellation: at a mean of 1e4 and a standard deviation of 1 float32 holds no
+               digit of the variance, which may be 0 or negative; y is NaN where var + eps < 0
+
+All of it runs in the type computed in, float32 for float32 and the 16-bit types; sums are NumPy's, in pairs. What
+follows the moments is as always, and so gradients are those of docs/maths.md with the mean and variance found here.
+These are tools for looking, of arrays and not of kernels: welford takes one step of Python for each element of a row.
+
+Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; Welford 1962.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.equation import Equation
+from minorm.kernels.partial import PartialBackend
+from minorm.kernels.protocol import Statistics
+from minorm.kernels.reference import norm
+from minorm.nest import Nest
+
+Array = Any
+
+
+def two_pass(rows: Array) -> tuple[Array, Array]:
+    """mean and mean((x - mean)^2) of each row, in the rows' type."""
+    mean = rows.mean(1)
+    return mean, np.square(rows - mean[:, None]).mean(1)
+
+
+def welford(rows: Array) -> tuple[Array, Array]:
+    """The same by a mean that moves with every element."""
+    mean, m2 = np.zeros_like(rows[:, 0]), np.zeros_like(rows[:, 0])
+    for i in range(rows.shape[1]):
+        x = rows[:, i]
+        d = x - mean
+        mean = mean + d / rows.dtype.type(i + 1)
+        m2 = m2 + d * (x - mean)
+    return mean, m2 / rows.dtype.type(rows.shape[1])
+
+
+def onnx(rows: Array) -> tuple[Array, Array]:
+    """mean and mean(x^2) - mean^2."""
+    mean = rows.mean(1)
+    return mean, np.square(rows).mean(1) - np.square(mean)
+
+
+FORMULAS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"two_pass": two_pass, "welford": welford, "onnx": onnx}
+
+
+class VarianceBackend(PartialBackend):
+    """The reference's functions with the moments of one of FORMULAS."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(moments=self.by_formula)
+        self.name = name
+
+    def by_formula(self, nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
+        """mean, 0, var: a mean of the type computed in, with nothing beside it."""
+        if not centered:
+            return norm.moments(nest, x, centered, dtype)
+        rows = norm.four(nest, x).reshape(nest.rows, nest.columns)
+        rows = rows.astype(dtypes.compute_type(x.dtype) if dtype is None else dtype, order="C")  # sums by rows
+        with np.errstate(all="ignore"):
+            mean, var = FORMULAS[self.name](rows)
+        return mean.astype(np.float64), np.zeros_like(x, np.float64, shape=(nest.rows,)), var.astype(np.float64)
+
+    def forward(
+        self, nest: Nest, x: Array, s: Array | None, b: Array | None, equation: Equation, **dtype: Any
+    ) -> tuple[Array, Statistics]:
+        """As any backend's; what a negative variance gives is no news."""
+        with np.errstate(invalid="ignore"):
+            return super().forward(nest, x, s, b, equation, **dtype)
+
+    def backward(self, *args: Any, **options: Any) -> tuple[Array | None, Array | None, Array | None]:
+        """Likewise."""
+        with np.errstate(invalid="ignore"):
+            return super().backward(*args, **options)
+
+
+_BACKENDS = {name: VarianceBackend(name) for name in FORMULAS}
+
+
+def backend_of(operation: str, variance: Any, backend: Any) -> Any:
+    """The backend for a `variance` that was asked for, or the one that was handed in; raise for both and for others."""
+    if variance is None:
+        return backend
+    if not isinstance(variance, str) or variance not in FORMULAS:
+        names = ", ".join(map(repr, FORMULAS))
+        raise ValueError(f"{operation}: variance={variance!r}; expected None, {names}")
+    if backend is not None:
+        raise ValueError(f"{operation}: variance={variance!r} and a backend, which has its own; expected one of them")
+    return _BACKENDS[variance]

@@ -1,0 +1,138 @@
+"""accumulate_stats: the batches of a block count as one for running statistics.
+
+Gradient accumulation adds up the gradients of k micro-batches and then makes one step. Running statistics would make k
+steps in the meantime, and never see that the means of the micro-batches differ. Here the moments of all inputs are
+merged first (Chan, Golub and LeVeque 1979): with n = n_a + n_b, h = n_b / n and t = mean_b - mean_a,
+
+    mean = mean_a + t * h        var = var_a * (1 - h) + var_b * h + t^2 * h * (1 - h)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minorm.mistakes import checked
+from minorm.nn.module import Module
+from minorm.running import RunningStats, redirected
+from minorm.tensor import Tensor
+
+Array = Any
+
+
+class Moments:
+    """Mean and population variance of all that `add` was told, and of how many numbers.
+
+    The mean is kept as that of the first part and what is to be added to it: the difference of two means is small
+    however far the data lies from 0. `count` is one number, or one for each channel.
+    """
+
+    def __init__(self, per_sample: bool) -> None:
+        self.per_sample = per_sample  # averages over samples: how far their means lie apart is in no variance
+        self.weight: Any = 0  # numbers; per_sample: samples
+        self.count: Any = 0  # numbers that a variance was taken over
+
+    @property
+    def mean(self) -> Array:
+        """Of all parts."""
+        return self.first + self.offset
+
+    def add(self, mean: Array, var: Array, count: Any, samples: int | None) -> None:
+        """Merge the moments of one part, all in float64."""
+        weight = count if samples is None else samples
+        if type(self.weight) is int and not self.weight:
+            self.first, self.offset, self.var = mean, np.zeros_like(mean), var
+        total = self.weight + weight
+        h = weight / np.maximum(total, 1)
+        t = (mean - self.first) - self.offset
+        apart = 0 if self.per_sample else t * t * (h * (1 - h))
+        self.offset, self.var = self.offset + t * h, self.var + (var - self.var) * h + apart
+        self.count = self.count + (count - self.count) * h if self.per_sample else total
+        self.weight = total
+
+
+class Entry:
+    """One layer's running statistics: the Tensors, how they are blended, and the moments that are waiting."""
+
+    def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
+        self.mean, self.var, self.batches = tensors
+        self.momentum, self.unbiased = running.momentum, running.unbiased
+        self.moments = Moments(per_sample)
+
+    def set(self, mean: Array, var: Array) -> None:
+        """Write both as they are, in place."""
+        for tensor, value in ((self.mean, mean), (self.var, var)):
+            assert tensor is not None
+            tensor.array[...] = value
+            tensor.version.count += 1
+
+    def step(self) -> None:
+        """One momentum step with the moments that were merged."""
+        assert self.mean is not None
+        assert self.var is not None
+        batches = None if self.batches is None else self.batches.array
+        running = RunningStats(self.mean.array, self.var.array, self.momentum, self.unbiased, batches)
+        found = self.moments
+        samples = found.weight if found.per_sample else None
+        if not isinstance(found.weight, int):  # a mask left each channel its own number
+            running.update_counted(found.mean, found.var, found.weight, samples)
+        else:
+            running.update(found.mean, found.var, found.count, samples)
+        for tensor in (self.mean, self.var, self.batches) if running.changed else ():
+            if tensor is not None:
+                tensor.version.count += 1
+
+
+class Collected:
+    """What `redirected` calls: the moments of every layer of a model, in the order in which layers were first seen."""
+
+    def __init__(self, model: Module) -> None:
+        self.buffers = list(model.buffers())
+        self.entries: dict[int, Entry] = {}
+
+    def __call__(self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None) -> bool:
+        """Merge an update of statistics that are the model's; False for others'."""
+        tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
+        if tensors[0] is None or tensors[1] is None:
+            return False
+        entry = self.entries.get(id(tensors[0]))
+        if entry is None:
+            entry = self.entries[id(tensors[0])] = Entry(tensors, running, samples is not None)
+        entry.moments.add(mean, var, count, samples)
+        return True
+
+    def _tensor(self, array: Array) -> Tensor | None:
+        return next((tensor for tensor in self.buffers if tensor.array is array), None)
+
+
+@contextmanager
+@checked
+def accumulate_stats(model: Module) -> Iterator[None]:
+    """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
+
+        with nn.accumulate_stats(model):
+            for x, target in micro_batches:
+                (loss(model(x), target) / k).backward()
+        optimizer.step()
+
+    merged are the moments of all inputs that a layer saw inside, as if they had been one batch: running statistics and
+    num_batches_tracked become what that batch gives, to 1e-6 in float32 and 1e-12 in float64. This holds for every
+    layer that keeps running statistics, with momentum=None, unbiased_running_var=True and InstanceNorm too; a layer
+    that is called twice, or sits in two places, takes all its inputs. Evaluation, frozen layers and `no_stats_update`
+    contribute nothing. An error inside leaves everything as it was. A block inside a block hands its step to the outer
+    one. Each thread, so each rank of a distributed run, has its own blocks.
+
+    Outputs and gradients are those of the micro-batches: each is normalized by its own statistics, and deeper layers
+    see inputs that were. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see
+    docs/distributed.md.
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"accumulate_stats: model is a {type(model).__name__}; expected an nn.Module")
+    found = Collected(model)
+    with redirected(found):
+        yield
+    for entry in found.entries.values():
+        entry.step()

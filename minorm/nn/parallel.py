@@ -1,0 +1,11 @@
+"""PyTorch's place of DataParallel, so that `import minorm.nn.parallel` runs; what it holds there is not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module 'minorm.nn.parallel' has no attribute {name!r}; processes train together through minorm.distributed"
+    )

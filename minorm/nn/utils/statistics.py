@@ -1,0 +1,131 @@
+"""Running statistics of a whole model: measured exactly by precise_bn, or kept as they are by freeze_norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minorm.autograd import no_grad
+from minorm.mistakes import checked, is_foreign, kind_of
+from minorm.nn.module import Module
+from minorm.nn.norm.accumulation import Collected
+from minorm.running import redirected
+from minorm.tensor import Tensor
+
+AnyModule = TypeVar("AnyModule", bound=Module)
+
+
+def norms_of(model: Module) -> list[Any]:
+    """The layers whose running statistics training changes: those that have some, and are not frozen."""
+    return [m for m in model.modules() if getattr(m, "has_running_stats", False) and not m.frozen]
+
+
+@checked
+def freeze_norm(model: AnyModule) -> AnyModule:
+    """Keep every layer with running statistics as it is, whatever `train()` says: fine-tuning with small batches.
+
+    Such a layer normalizes with its running statistics and never changes them, and its weight and bias ask for no
+    gradient; gradients still flow to its input. This is `layer.freeze()`, and `layer.unfreeze()` undoes it. Norms
+    without running statistics (GroupNorm, LayerNorm) compute alike in both modes and go on training. Returns the model.
+    """
+    _check_model("freeze_norm", model)
+    for layer in norms_of(model):
+        layer.freeze()
+    return model
+
+
+@checked
+def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = None, layerwise: bool = False) -> None:
+    """running_mean, running_var = the exact mean and population variance of what each norm sees of the loader's data.
+
+    loader      batches x or (x, ...); what follows x is not used
+    num_iters   take only so many batches; None: all
+    layerwise   False: one pass, in which every norm normalizes by the batch, as in training. True: a pass for each
+                norm, those before it final: its statistics are those of what it sees in evaluation, whatever the
+                batches. Costs as many passes as there are norms, and needs a loader that can be read again
+
+    Moments of batches are merged, not averaged, so the mean of a last, smaller batch weighs less. All other layers are
+    in evaluation mode (dropout would change the variance). Training mode, momentum, parameters and num_batches_tracked
+    stay; frozen layers, and those that no data reaches, too. In a distributed run every rank calls it with its own
+    data, and layers that share statistics (SyncBatchNorm) find those of all. An error leaves the statistics as they
+    were. ValueError for a model without such layers and a loader without batches.
+
+    Wu and Johnson 2021, arXiv:2105.07576, section 3; Chan, Golub and LeVeque 1979.
+    """
+    _check_model("precise_bn", model)
+    if num_iters is not None and (isinstance(num_iters, bool) or not isinstance(num_iters, int) or num_iters < 1):
+        raise ValueError(f"precise_bn: num_iters={num_iters!r}; expected an int of at least 1, or None")
+    if not isinstance(loader, Iterable):
+        raise TypeError(f"precise_bn: loader is a {kind_of(loader)}; expected batches, such as a DataLoader")
+    if layerwise and iter(loader) is loader:
+        raise ValueError(
+            "precise_bn: loader can be read only once, and layerwise=True reads it once for each norm; expected a list "
+            "or a DataLoader"
+        )
+    norms = norms_of(model)
+    if not norms:
+        raise ValueError(
+            "precise_bn: the model has no layer whose running statistics could change; expected a BatchNorm, or an "
+            "InstanceNorm with track_running_stats=True, that is not frozen"
+        )
+    modes = [(module, module.training) for module in model.modules()]
+    before = [(b, b.array.copy()) for norm in norms for b in norm.buffers()]
+    try:
+        for group in _in_order(model, norms, loader) if layerwise else [norms]:
+            _measure(model, group, loader, num_iters)
+    except BaseException:
+        for buffer, array in before:
+            buffer.array[...] = array
+        raise
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[list[Any]]:
+    """The norms one by one, in the order in which data reaches them."""
+    seen = list(_collected(model, norms, loader, 1).entries)
+    owners = {id(buffer): norm for norm in reversed(norms) for buffer in norm.buffers()}
+    return [[owners[key]] for key in seen]
+
+
+def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
+    """Give these norms the statistics of the data, all others evaluating."""
+    for entry in _collected(model, norms, loader, num_iters).entries.values():
+        entry.set(entry.moments.mean, entry.moments.var)
+
+
+def _collected(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> Collected:
+    for module in model.modules():
+        module.training = False
+    for norm in norms:
+        norm.training = True
+    found, batches = Collected(model), 0
+    device = next((t.device for t in (*model.parameters(), *model.buffers())), "cpu")
+    with no_grad(), redirected(found):
+        for x in _inputs(islice(loader, num_iters)):
+            model(x.to(device))
+            batches += 1
+    if not batches:
+        raise ValueError("precise_bn: loader gives no batch; expected at least one")
+    return found
+
+
+def _inputs(batches: Iterable[Any]) -> Iterator[Tensor]:
+    """x of every batch."""
+    for batch in batches:
+        x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+        if isinstance(x, np.ndarray):
+            x = Tensor(x)
+        if not isinstance(x, Tensor):
+            fix = "; convert it to a minorm Tensor" if is_foreign(x) else ""
+            raise TypeError(f"precise_bn: a batch begins with a {kind_of(x)}; expected a Tensor x, or (x, ...){fix}")
+        yield x
+
+
+def _check_model(operation: str, model: Any) -> None:
+    if not isinstance(model, Module):
+        raise TypeError(f"{operation}: model is a {kind_of(model)}; expected an nn.Module")

@@ -1,0 +1,99 @@
+"""minorm is right in every cell, and its digits are there at every offset; what others do is as known."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from minorm.cli import conform as command
+from minorm.conformance.asking import Outcome
+from minorm.conformance.case import Case
+from minorm.conformance.cases import all_cases
+from minorm.conformance.judging import judge
+from minorm.conformance.runtimes import RUNTIMES, minorm, onnxruntime, reference
+
+LEAST = {"float64": 14.5, "float32": 6.5, "float16": 2.4, "bfloat16": 1.8}
+
+
+@pytest.mark.parametrize("operator", sorted({case.operator for case in all_cases()}))
+def test_minorm_is_right_in_every_cell(operator: str) -> None:
+    for case in all_cases():
+        if case.operator == operator:
+            with np.errstate(all="ignore"):
+                cell = judge(case, "minorm", Outcome("answered", "", tuple(minorm(case))))
+            assert cell.verdict == "right", cell
+            assert cell.digits is not None
+            assert cell.digits > LEAST[cell.type], cell
+
+
+def one(operator: str, opset: int, name: str) -> Case:
+    return next(c for c in all_cases() if (c.operator, c.opset, c.name) == (operator, opset, name))
+
+
+def test_onnxruntime_gets_bfloat16_and_everything_else() -> None:
+    pytest.importorskip("onnxruntime")
+    case = one("LayerNormalization", 17, "float32")
+    assert judge(case, "onnxruntime", Outcome("answered", "", tuple(onnxruntime(case)))).verdict == "right"
+    halves = one("LayerNormalization", 17, "bfloat16")
+    assert judge(halves, "onnxruntime", Outcome("answered", "", tuple(onnxruntime(halves)))).verdict == "right"
+
+
+def test_the_reference() -> None:
+    case = one("LayerNormalization", 17, "mean and 1 / std")
+    assert judge(case, "reference", Outcome("answered", "", tuple(reference(case)))).verdict == "right"
+
+
+def test_the_command_offers_these_runtimes() -> None:
+    assert tuple(RUNTIMES) == command.RUNTIMES
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+class TestPyTorch:
+    def answer(self, *key: Any) -> Any:
+        from minorm.conformance.torch_calls import answer
+
+        return judge(one(*key), "torch", Outcome("answered", "", tuple(answer(one(*key)))))
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            ("BatchNormalization", 15, "training, float32"),
+            ("BatchNormalization", 15, "training, momentum 0"),
+            ("BatchNormalization", 15, "training, bfloat16"),
+            ("BatchNormalization", 9, "training, the batch's statistics"),
+            ("BatchNormalization", 1, "inference, float64"),
+            ("InstanceNormalization", 22, "bfloat16"),
+            ("GroupNormalization", 21, "float16"),
+            ("LayerNormalization", 17, "mean and 1 / std"),
+            ("RMSNormalization", 23, "axis 1"),
+            ("LpNormalization", 22, "p = 1, axis 1"),
+            ("LRN", 13, "size 3"),
+            ("LRN", 13, "size 4"),
+        ],
+        ids=str,
+    )
+    def test_its_conventions_are_translated(self, key: Any) -> None:
+        cell = self.answer(*key)
+        assert cell.verdict == "right", cell
+
+    @pytest.mark.parametrize(
+        ("key", "words"),
+        [
+            (("BatchNormalization", 7, "training, spatial 0"), "every position"),
+            (("BatchNormalization", 15, "training, rank 1"), "channel axis"),
+            (("GroupNormalization", 18, "float32"), "each channel"),
+            (("GroupNormalization", 21, "float32, stash float64"), "stash_type"),
+            (("LayerNormalization", 17, "scale broadcasts"), "broadcast"),
+            (("RMSNormalization", 23, "float16 with scale of float32"), "one type"),
+            (("MeanVarianceNormalization", 13, "float32"), "PyTorch has no MeanVarianceNormalization"),
+        ],
+        ids=str,
+    )
+    def test_what_it_cannot_say_is_refused(self, key: Any, words: str) -> None:
+        with pytest.raises(NotImplementedError, match=words):
+            self.answer(*key)
