@@ -163,9 +163,9 @@ def instance_norm(
 
     x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
     and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum, the types, variance and the other arguments as in `batch_norm`; with a process_group the running ones
-    take the mean over the samples of all ranks. ValueError for a single position. mask as in `batch_norm`; the running
-    ones take the mean over the samples that have elements.
+    ones. momentum, the types, variance, mask and the other arguments as in `batch_norm`; with a process_group the
+    running ones take the mean over the samples of all ranks, with a mask over the samples that have elements.
+    ValueError for a single position.
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
@@ -336,8 +336,8 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    x of any rank; compute_dtype as in `layer_norm`, variance and mask as in `batch_norm`. Where all values are equal y is
-    0, and the gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
+    x of any rank; compute_dtype as in `layer_norm`, variance and mask as in `batch_norm`. Where all values are equal y
+    is 0, and the gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
 
     ONNX MeanVarianceNormalization 13.
     """

@@ -100,14 +100,18 @@ def _given(g: Graph, x: Value, mask: Value, mean: Value, var: Value, eps: float)
 
 
 @lowers(F.batch_norm)
-def lower_batch_norm(g: Graph, mask: Value | None, backend: Any, process_group: Any, **call: Any) -> Value:
+def lower_batch_norm(
+    g: Graph, mask: Value | None, backend: Any, process_group: Any, variance: str | None, **call: Any
+) -> Value:
     wanted = [p for p in (call["weight"], call["bias"], call["running_mean"]) if p is not None]
     axes = [0] if any(p.ndim > 1 for p in wanted) else [0, *range(2, call["x"].ndim)]
     return _running(g, _required(g, mask), axes, from_batch=call.pop("training"), per_sample=False, **call)
 
 
 @lowers(F.instance_norm)
-def lower_instance_norm(g: Graph, mask: Value | None, backend: Any, process_group: Any, **call: Any) -> Value:
+def lower_instance_norm(
+    g: Graph, mask: Value | None, backend: Any, process_group: Any, variance: str | None, **call: Any
+) -> Value:
     axes = range(2, call["x"].ndim)
     return _running(g, _required(g, mask), axes, from_batch=call.pop("use_input_stats"), per_sample=True, **call)
 
@@ -226,7 +230,14 @@ def lower_rms_norm(
 
 @lowers(F.mean_variance_norm)
 def lower_mean_variance_norm(
-    g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any, backend: Any, mask: Value | None
+    g: Graph,
+    x: Value,
+    axes: Sequence[int],
+    eps: float,
+    compute_dtype: Any,
+    backend: Any,
+    variance: str | None,
+    mask: Value | None,
 ) -> Value:
     mask = _required(g, mask)
     data = g.cast(x, computed(x, compute_dtype))
