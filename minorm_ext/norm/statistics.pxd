@@ -307,13 +307,12 @@ cdef inline Py_ssize_t take_masked_rows(
     which not; what a `whole` row gives does not depend on the rows beside it. The member after them."""
     cdef Py_ssize_t n = w.plan.columns
     cdef Py_ssize_t end = last_member(w, block)
-    cdef Py_ssize_t row, count, i
-    cdef Place place
+    cdef Py_ssize_t row = row_of(w, block, member)
+    cdef Py_ssize_t count, i
+    cdef Place place = rows.next
     cdef bint direct
     rows.count = 0
     while member < end and rows.count < w.plan.together:
-        place = rows.next
-        row = row_of(w, block, member)
         if w.plan.next:
             prefetch(w.x.mask + place.data + w.plan.next, n)
         count = counted(w.x.mask + place.data, n)
@@ -328,8 +327,10 @@ cdef inline Py_ssize_t take_masked_rows(
             i = rows.count
             rows.number[i], rows.counted[i], rows.data[i], rows.param[i] = row, count, place.data, place.param
             rows.count += 1
-        go_on(&w.plan.nest, &rows.next, w.plan.member_step)
+        go_on(&w.plan.nest, &place, w.plan.member_step)
         member += 1
+        row += w.plan.member_step
+    rows.next = place
     direct = whole[0] and is_direct(w.x.type, w.plan.single)
     for i in range(rows.count):
         rows.start[i] = rows.data[i] - rows.first if direct else i * n
