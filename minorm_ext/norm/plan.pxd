@@ -236,7 +236,7 @@ cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
     """Which way the results of rows take; and do rows share parameters in registers?"""
     cdef Py_ssize_t lanes = VECTOR_BYTES // (4 if p.single else 8)
     cdef Py_ssize_t size = size_of(call.type)
-    cdef bint direct = is_direct(call.type, p.single) and not call.masked
+    cdef bint direct = is_direct(call.type, p.single)
     cdef bint fills = p.columns % (lanes if lanes * size == 64 else BLOCK * lanes) == 0  # lines, without rests
     p.alone = not (p.each and (call.scale or call.other))
     p.shared = p.short and p.each and call.scale and (call.other or not call.backward)
@@ -244,7 +244,7 @@ cdef inline StorePath store_path(Plan* p, const Call* call) noexcept nogil:
         return CACHED
     if (p.shared or (p.short and p.alone)) and p.columns <= FILLING and direct and fills and call.result % 64 == 0:
         return NT_VECTORS
-    if p.short and direct and p.columns <= NARROW and rows_follow(p):
+    if p.short and direct and not call.masked and p.columns <= NARROW and rows_follow(p):
         return NT_GATHERED
     p.shared = False
     return NT_ROWS

@@ -9,8 +9,8 @@ from minorm_ext.norm.nest cimport place_of, row_param
 from minorm_ext.norm.resident cimport part_apply, part_input, short_apply, short_grad
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.statistics cimport (
-    Rows, alike, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
-    rows_statistics, store_rows_statistics, store_statistics, take_rows,
+    Rows, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
+    rows_statistics, store_rows_statistics, store_statistics, take_masked_rows, take_rows,
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at
 from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
@@ -30,29 +30,32 @@ cdef inline void short_forward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef Rows rows
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
-    cdef Py_ssize_t count, i
-    cdef bint whole
+    cdef bint whole = True
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.y, rows.next.data, &results)
     while member < end:
-        count = alike(w, rows.next, min(w.plan.together, end - member), &whole)
+        if w.x.mask != NULL:
+            member = take_masked_rows(w, block, member, &w.y, &rows, &whole)
+            if rows.count == 0:
+                break
+        else:
+            take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
+            member += rows.count
         data = unmasked(&w.x, w.plan.single) if whole else w.x
-        take_rows(w, row_of(w, block, member), count, data.direct, &rows)
         x = view_at(&data, rows.first, x_scratch, w.plan.single)
         y = results_at(w, &results, rows.first, whole)
-        if w.moments and whole:
+        if whole:
             fetch_rows(w, &data, &rows, NULL, x_scratch)
-            rows_statistics(w, &x, &rows)
+        if w.moments:
+            rows_statistics(w, &x, &rows, whole)
             store_rows_statistics(w, &rows)
         else:
-            for i in range(rows.count if w.moments else 0):
-                row_statistics(w, rows.row + i * w.plan.member_step)
             load_rows_statistics(w, &rows)
+        if not whole:
             fetch_rows(w, &data, &rows, rows.k, x_scratch)
         if w.apply:
             short_apply(w, &x, &y, &rows)
             bring_results(w, &results, rows.data, rows.start, rows.count)
-        member += rows.count
     if w.apply:
         end_results(w, &results)
 
@@ -66,15 +69,19 @@ cdef inline void short_backward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef void* ds = block_param_grads_of(w, block)
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
-    cdef Py_ssize_t count
-    cdef bint whole
+    cdef bint whole = True
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.dx, rows.next.data, &results)
     while member < end:
-        count = alike(w, rows.next, min(w.plan.together, end - member), &whole)
+        if w.x.mask != NULL:
+            member = take_masked_rows(w, block, member, &w.dx, &rows, &whole)
+            if rows.count == 0:
+                break
+        else:
+            take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
+            member += rows.count
         x_data = unmasked(&w.x, w.plan.single) if whole else w.x
         dy_data = unmasked(&w.dy, w.plan.single) if whole else w.dy
-        take_rows(w, row_of(w, block, member), count, x_data.direct, &rows)
         x = view_at(&x_data, rows.first, x_scratch, w.plan.single)
         dy = view_at(&dy_data, rows.first, dy_scratch, w.plan.single)
         dx = results_at(w, &results, rows.first, whole)
@@ -84,7 +91,6 @@ cdef inline void short_backward(const Work* w, Py_ssize_t block) noexcept nogil:
         rows_factors(w, &dy, &x, &rows)
         short_grad(w, &dy, &x, &dx, &rows, ds)
         bring_results(w, &results, rows.data, rows.start, rows.count)
-        member += rows.count
     end_results(w, &results)
 
 

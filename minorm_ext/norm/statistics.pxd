@@ -15,9 +15,12 @@ from minorm_ext.norm.rows cimport (
     CHUNK, Span, chunk_span, counted_in, fetch_span, first_counted, gather_span, joined, runs_of,
 )
 from minorm_ext.norm.work cimport (
-    ABSENT, Work, one_by_count, param_at, param_value, partial_sums, partial_sums_x, says_nothing,
+    ABSENT, Work, last_member, one_by_count, param_at, param_value, partial_sums, partial_sums_x, row_of,
+    says_nothing,
 )
-from minorm_ext.simd.storage cimport Data, Source, counted, item, see, stage
+from minorm_ext.simd.storage cimport (
+    Data, Source, ask, clear, counted, gather, is_direct, item, prefetch, see, stage, staged_view,
+)
 
 
 # Moments of a span of elements.
@@ -243,6 +246,8 @@ cdef struct Rows:
     Py_ssize_t data[ROWS]     # where each does
     Py_ssize_t start[ROWS]    # from there on, or in scratch memory
     Py_ssize_t param[ROWS]    # where its parameters begin
+    Py_ssize_t number[ROWS]   # with a mask: its own, for rows without elements are left out,
+    Py_ssize_t counted[ROWS]  # and how many of its elements count
     double k[ROWS]
     double d[ROWS]
     double var[ROWS]
@@ -253,29 +258,14 @@ cdef struct Rows:
 
 cdef inline bint in_vectors(const Work* w, Py_ssize_t count) noexcept nogil:
     """Does what is known of some rows lie side by side, and is it enough for vectors to pay?"""
-    return w.plan.member_step == 1 and count >= 8
+    return w.plan.member_step == 1 and count >= 8 and w.x.mask == NULL
 
 
-cdef inline Py_ssize_t alike(const Work* w, Place place, Py_ssize_t most, bint* whole) noexcept nogil:
-    """How many rows, from this one on, go together: `most`; with a mask those that are `whole`, or those that are not.
-    What a whole row gives does then not depend on the rows beside it."""
-    cdef Py_ssize_t n = w.plan.columns
-    cdef Py_ssize_t count = 1
-    whole[0] = True
-    if w.x.mask == NULL:
-        return most
-    whole[0] = counted(w.x.mask + place.data, n) == n > 1
-    while count < most:
-        go_on(&w.plan.nest, &place, w.plan.member_step)
-        if (counted(w.x.mask + place.data, n) == n > 1) != whole[0]:
-            break
-        count += 1
-    return count
+cdef inline Py_ssize_t number_of(const Work* w, const Rows* rows, Py_ssize_t i) noexcept nogil:
+    return rows.row + i * w.plan.member_step if w.x.mask == NULL else rows.number[i]
 
 
-cdef inline void take_rows(
-    const Work* w, Py_ssize_t row, Py_ssize_t count, bint direct, Rows* rows
-) noexcept nogil:
+cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows* rows) noexcept nogil:
     """The next rows, from number `row` on."""
     cdef const Loop* inner = &w.plan.nest.keep1
     cdef Place first = rows.next
@@ -297,7 +287,54 @@ cdef inline void take_rows(
             rows.param[i] = rows.next.param
             go_on(&w.plan.nest, &rows.next, w.plan.member_step)
     for i in range(count):
-        rows.start[i] = rows.data[i] - first.data if direct else i * w.plan.columns
+        rows.start[i] = rows.data[i] - first.data if w.x.direct else i * w.plan.columns
+
+
+cdef inline void leave_out(const Work* w, Py_ssize_t row, Py_ssize_t data, const Data* result) noexcept nogil:
+    """A row without elements."""
+    if w.moments:
+        w.k[row] = w.d[row] = w.var[row] = w.rstd[row] = w.count[row] = 0
+    if w.slot_sums != NULL:
+        partial_sums(w, row)[0] = partial_sums_x(w, row)[0] = 0
+    if result.items != NULL:
+        clear(result, data, w.plan.columns)
+
+
+cdef inline Py_ssize_t take_masked_rows(
+    const Work* w, Py_ssize_t block, Py_ssize_t member, const Data* result, Rows* rows, bint* whole
+) noexcept nogil:
+    """The next rows that have elements, from a member of the block on: such of which all elements count, or such of
+    which not; what a `whole` row gives does not depend on the rows beside it. The member after them."""
+    cdef Py_ssize_t n = w.plan.columns
+    cdef Py_ssize_t end = last_member(w, block)
+    cdef Py_ssize_t row = row_of(w, block, member)
+    cdef Py_ssize_t count, i
+    cdef Place place = rows.next
+    cdef bint direct
+    rows.count = 0
+    while member < end and rows.count < w.plan.together:
+        if w.plan.next:
+            prefetch(w.x.mask + place.data + w.plan.next, n)
+        count = counted(w.x.mask + place.data, n)
+        if rows.count == 0:
+            whole[0] = count == n > 1
+            rows.first = place.data
+        if count == 0:
+            leave_out(w, row, place.data, result)
+        elif (count == n > 1) != whole[0]:
+            break
+        else:
+            i = rows.count
+            rows.number[i], rows.counted[i], rows.data[i], rows.param[i] = row, count, place.data, place.param
+            rows.count += 1
+        go_on(&w.plan.nest, &place, w.plan.member_step)
+        member += 1
+        row += w.plan.member_step
+    rows.next = place
+    direct = whole[0] and is_direct(w.x.type, w.plan.single)
+    for i in range(rows.count):
+        rows.start[i] = rows.data[i] - rows.first if direct else i * n
+    return member
 
 
 cdef inline void fetch_rows(
@@ -308,43 +345,69 @@ cdef inline void fetch_rows(
     if not data.direct:
         for i in range(rows.count):
             data.fill = fills[i] if data.mask != NULL and fills != NULL else 0
+            if data.mask != NULL and w.plan.next:
+                ask(data, rows.data[i] + w.plan.next, w.plan.columns)
             stage(data, rows.data[i], w.plan.columns, scratch, rows.start[i], w.plan.single)
 
 
-cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexcept nogil:
-    """k, d, var and rstd of rows, from their sums."""
+cdef inline void sums_of_counted(const Work* w, Rows* rows, void* scratch, double* a, double* q) noexcept nogil:
+    """The sums of rows of which only some elements count: of these, side by side."""
+    cdef Data x = staged_view(&w.x, scratch, w.plan.single)
+    cdef Py_ssize_t i
+    for i in range(rows.count):
+        gather(&w.x, rows.data[i], w.plan.columns, scratch, 0, w.plan.single)
+        rows.k[i] = sample_mean(&x, 0, rows.counted[i] // 4) if w.equation.centered else 0
+        sums(NULL, &x, 0, 0, NULL, 0, 1, rows.counted[i], rows.k[i], 0, &a[i], &q[i])
+
+
+cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint whole) noexcept nogil:
+    """k, d, var and rstd of rows, from their sums. x lies there where all elements of the rows count."""
+    cdef double[CHUNK] scratch
+    cdef Data gathered = staged_view(&w.x, scratch, w.plan.single)
     cdef double a[ROWS]
     cdef double q[ROWS]
+    cdef double n[ROWS]
+    cdef double one[ROWS]
     cdef double shift
-    cdef double n = w.plan.columns
-    cdef double one = w.plan.one_by_columns
     cdef bint single = w.plan.single
     cdef bint centered = w.equation.centered
     cdef Py_ssize_t count = rows.count
     cdef Py_ssize_t odd = 0
     cdef Moments m
-    cdef Runs whole
+    cdef Runs run
     cdef Py_ssize_t i
-    rows_sums(NULL, x, rows.start, count, NULL, w.plan.columns, w.plan.next, centered, rows.k, NULL, a, q)
+    if whole:
+        rows_sums(NULL, x, rows.start, count, NULL, w.plan.columns, w.plan.next, centered, rows.k, NULL, a, q)
+    else:
+        sums_of_counted(w, rows, scratch, a, q)
     for i in range(count):
-        odd |= out_of_range(single, n, a[i], q[i])
-        rows.d[i] = a[i] * one  # so far, the mean relative to k
+        n[i], one[i] = w.plan.columns, w.plan.one_by_columns
+    if not whole:
+        for i in range(count):
+            n[i], one[i] = rows.counted[i], 1 / <double>rows.counted[i]
+    for i in range(count):
+        odd |= out_of_range(single, n[i], a[i], q[i])
+        rows.d[i] = a[i] * one[i]  # so far, the mean relative to k
         rows.var[i] = q[i]
     if centered:
         for i in range(count):
             rows.var[i] = max(rows.var[i] - a[i] * rows.d[i], 0.0)
-            odd |= poor_shift(n, a[i], rows.var[i])
+            odd |= poor_shift(n[i], a[i], rows.var[i])
     if odd:
         for i in range(count):
-            if out_of_range(single, n, a[i], q[i]) or (centered and poor_shift(n, a[i], rows.var[i])):
-                whole.at, whole.runs, whole.n, whole.step = rows.start[i], 1, w.plan.columns, 0
-                shift = item(x, rows.start[i])
-                m = moments_of_sums(w, x, &whole, shift, rows.k[i], a[i], q[i])
+            if out_of_range(single, n[i], a[i], q[i]) or (centered and poor_shift(n[i], a[i], rows.var[i])):
+                run.at, run.runs, run.n, run.step = rows.start[i], 1, <Py_ssize_t>n[i], 0
+                if not whole:
+                    run.at = 0
+                    gather(&w.x, rows.data[i], w.plan.columns, scratch, 0, single)
+                    x = &gathered
+                shift = item(x, run.at)
+                m = moments_of_sums(w, x, &run, shift, rows.k[i], a[i], q[i])
                 rows.k[i] = shift if centered else 0
                 rows.d[i] = m.offset
                 rows.var[i] = m.m2
     for i in range(count):
-        rows.var[i] *= one
+        rows.var[i] *= one[i]
         if centered:
             shift = rows.k[i]
             rows.k[i] = rounded(single, shift + rows.d[i])
@@ -352,6 +415,10 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows) noexc
         else:
             rows.d[i] = 0
     rstds_of(&w.equation, rows.var, rows.rstd, count)
+    if not whole:
+        for i in range(count):
+            if says_nothing(w, n[i]):
+                rows.rstd[i] = 0
 
 
 cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept nogil:
@@ -359,7 +426,7 @@ cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept
     cdef Py_ssize_t i, at
     if w.count != NULL:
         for i in range(rows.count):
-            w.count[rows.row + i * w.plan.member_step] = w.plan.columns
+            w.count[rows.number[i]] = rows.counted[i]
     if in_vectors(w, rows.count):
         memcpy(w.k + rows.row, rows.k, size)
         memcpy(w.d + rows.row, rows.d, size)
@@ -367,7 +434,7 @@ cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept
         memcpy(w.rstd + rows.row, rows.rstd, size)
     else:
         for i in range(rows.count):
-            at = rows.row + i * w.plan.member_step
+            at = number_of(w, rows, i)
             w.k[at], w.d[at], w.var[at], w.rstd[at] = rows.k[i], rows.d[i], rows.var[i], rows.rstd[i]
 
 
@@ -380,7 +447,7 @@ cdef inline void load_rows_statistics(const Work* w, Rows* rows) noexcept nogil:
         memcpy(rows.rstd, w.rstd + rows.row, size)
     else:
         for i in range(rows.count):
-            at = rows.row + i * w.plan.member_step
+            at = number_of(w, rows, i)
             rows.k[i], rows.d[i], rows.rstd[i] = w.k[at], w.d[at], w.rstd[at]
 
 
@@ -397,9 +464,13 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
         dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, False, rows.k,
         rows.d, sum, sum_x,
     )
-    if w.slot_sums != NULL:
+    if w.slot_sums != NULL and w.x.mask == NULL:
         memcpy(partial_sums(w, rows.row), sum, rows.count * sizeof(double))
         memcpy(partial_sums_x(w, rows.row), sum_x, rows.count * sizeof(double))
+    elif w.slot_sums != NULL:
+        for i in range(rows.count):
+            partial_sums(w, rows.number[i])[0] = sum[i]
+            partial_sums_x(w, rows.number[i])[0] = sum_x[i]
     if w.s != NULL and not w.plan.each:
         for i in range(rows.count):
             scale = param_value(w, w.s, rows.param[i])
@@ -409,14 +480,14 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
         one[i] = w.plan.one_by_columns
     if w.count != NULL:
         for i in range(rows.count):
-            one[i] = one_by_count(w, rows.row + i * w.plan.member_step)
+            one[i] = one_by_count(w, rows.number[i])
     for i in range(rows.count):
         rows.p[i] = rows.rstd[i] * sum[i] * one[i] if centered else 0
     if w.equation.guard:
         for i in range(rows.count):
             sum_x[i] = sum_x[i] * rows.rstd[i]
             rows.q[i] = (
-                rows.rstd[i] * sum_x[i] * slope_of(&w.equation, w.var[rows.row + i * w.plan.member_step]) * one[i]
+                rows.rstd[i] * sum_x[i] * slope_of(&w.equation, w.var[number_of(w, rows, i)]) * one[i]
             )
     else:
         for i in range(rows.count):

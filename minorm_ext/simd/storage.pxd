@@ -11,7 +11,7 @@
 #     put(&w.y, at, n, scratch)          round what is in scratch memory; around the cache where results go that way
 
 from libc.stdint cimport uint8_t, uint16_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from minorm_ext.runtime.numbers cimport real
 
@@ -54,6 +54,7 @@ cdef extern from "simd/mask.h" nogil:
 cdef extern from "simd/stream.h" nogil:
     void nt_copy "minorm_nt_copy"(void* to, const void* source, size_t bytes) noexcept
     void nt_fence "minorm_nt_fence"() noexcept
+    void prefetch "minorm_prefetch"(const void* source, Py_ssize_t bytes) noexcept
     ctypedef struct NtWriter "minorm_nt_writer":
         pass
     void open_writer "minorm_nt_writer_open"(NtWriter* writer, void* to, void* scratch) noexcept
@@ -174,6 +175,28 @@ cdef inline void stage(
         bring(data, at, n, <float*>scratch + to)
     else:
         bring(data, at, n, <double*>scratch + to)
+
+
+cdef inline void clear(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:
+    """n results from `at` on are 0."""
+    cdef double line[LINE]
+    cdef char* to = data.items + at * size_of(data.type)
+    cdef Py_ssize_t left = n * size_of(data.type)
+    cdef Py_ssize_t some = min(left, <Py_ssize_t>sizeof(line))
+    if not data.nontemporal:
+        memset(to, 0, left)
+        return
+    memset(line, 0, some)
+    while left > 0:
+        some = min(left, some)
+        nt_copy(to, line, some)
+        to += some
+        left -= some
+
+
+cdef inline void ask(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:
+    """Ask for n elements from `at` on, which will soon be staged."""
+    prefetch(data.items + at * size_of(data.type), n * size_of(data.type))
 
 
 cdef inline Py_ssize_t gather(
