@@ -96,3 +96,17 @@ def test_a_mask_elsewhere_is_named() -> None:
         F.layer_norm(x, 3, mask=mask)
     with pytest.raises(DeviceError, match="mask is on"):
         F.layer_norm(x.cpu(), 3, mask=mask.to("cuda"))
+
+
+def test_micro_batches_of_a_mask() -> None:
+    x = np.random.default_rng(5).standard_normal((4, 6, 5, 7)).astype(np.float32)
+    held = {}
+    for device in ("cpu", "cuda"):
+        layer = nn.BatchNorm2d(6).to(device)
+        with nn.accumulate_stats(layer):
+            for part in (slice(2), slice(2, 4)):
+                layer(Tensor(x[part].copy()).to(device), Tensor(MASKS["any"][part].copy()).to(device))
+        held[device] = [t.cpu().numpy() for t in layer.buffers()]
+    assert held["cuda"][-1] == 1
+    for got, want in zip(held["cuda"], held["cpu"], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)

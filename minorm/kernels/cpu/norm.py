@@ -182,6 +182,7 @@ def _backward(
         ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
     count = None
     if mask is not None and needs[0] and origin != _ABSENT:
+        assert stats.count is not None
         count = stats.count.astype(_FLOAT64, copy=False)
     _kernels.backward(
         nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),

@@ -111,3 +111,22 @@ def test_several_ranks_are_refused(rng):
     assert layer.num_batches_tracked.item() == 0
     layer.eval()
     assert layer(x, mask).shape == x.shape
+
+
+@pytest.mark.parametrize("compute_dtype", [None, mn.float64])
+def test_masked_micro_batches_in_another_type(compute_dtype, rng):
+    """`accumulate_stats` merges what each channel has of its own, at an offset of 1e4."""
+    x = (rng.standard_normal((6, 3, 5)) + 1e4).astype(np.float32)
+    mask = rng.random((6, 3, 5)) < 0.5
+    mask[:2, 1] = False
+    layer = nn.BatchNorm1d(3, momentum=None, compute_dtype=compute_dtype)
+    layer = layer.to(mn.float64) if compute_dtype is None else layer
+    with nn.accumulate_stats(layer):
+        for part in range(0, 6, 2):
+            data = mn.Tensor(np.where(mask, x, np.nan)[part : part + 2].astype(np.float32))
+            layer(data if compute_dtype is not None else data.to(mn.float64), mn.Tensor(mask[part : part + 2]))
+    assert layer.num_batches_tracked.item() == 1
+    for c in range(3):
+        values = x[:, c][mask[:, c]].astype(np.float64)
+        np.testing.assert_allclose(layer.running_mean.numpy()[c], values.mean(), rtol=1e-7)
+        np.testing.assert_allclose(layer.running_var.numpy()[c], values.var(), rtol=1e-6)
