@@ -46,7 +46,7 @@ class BatchNorm1d(_BatchNorm):
     here); None averages over all batches. affine=False leaves weight and bias out, bias=False the bias alone,
     track_running_stats=False the running statistics: then the batch's are always used. num_features is C; or the shape
     (C, *positions), for statistics and parameters of every position, taken over N alone (spatial=0 of ONNX
-    BatchNormalization 7). See `F.batch_norm`.
+    BatchNormalization 7). layer(x, mask) takes the elements alone where mask is True. See `F.batch_norm`.
     """
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"

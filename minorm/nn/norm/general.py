@@ -12,7 +12,10 @@ from minorm.tensor import Tensor
 
 
 class MeanVarianceNorm(Module):
-    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`. See `F.mean_variance_norm`."""
+    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`.
+
+    layer(x, mask) takes the elements alone where mask is True. See `F.mean_variance_norm`.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,12 @@ class MeanVarianceNorm(Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
+        options = {
+            "compute_dtype": self.compute_dtype,
+            "backend": self.backend,
+            "variance": self.variance,
+            "mask": mask,
+        }
         return F.mean_variance_norm(x, self.axes, self.eps, **options)
 
     def extra_repr(self) -> str:

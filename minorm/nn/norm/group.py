@@ -14,7 +14,7 @@ class GroupNorm(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), mean and var of each group of each sample.
 
     weight and bias (num_channels), or (num_groups) with per_group=True as in ONNX GroupNormalization 18.
-    See `F.group_norm`.
+    layer(x, mask) takes the elements alone where mask is True. See `F.group_norm`.
     """
 
     def __init__(

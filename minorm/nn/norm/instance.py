@@ -54,7 +54,8 @@ class InstanceNorm1d(_InstanceNorm):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, L), mean and var of each channel of each sample.
 
     affine=True adds weight and bias (C), bias=False leaves the bias out; track_running_stats=True adds running
-    statistics, which evaluation then uses. x may also be one sample, (C, L). See `F.instance_norm`.
+    statistics, which evaluation then uses. x may also be one sample, (C, L). layer(x, mask) takes the elements alone
+    where mask is True. See `F.instance_norm`.
     """
 
     ranks, form = (3,), "(N, C, L) or (C, L)"

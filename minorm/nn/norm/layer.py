@@ -13,7 +13,8 @@ from minorm.tensor import Tensor
 class LayerNorm(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (..., *normalized_shape), mean and var over those axes.
 
-    weight and bias have shape normalized_shape. See `F.layer_norm`.
+    weight and bias have shape normalized_shape. layer(x, mask) takes the elements alone where mask is True. See
+    `F.layer_norm`.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class LayerNorm(Affine):
 class RMSNorm(Affine):
     """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), the mean over those axes.
 
-    weight has shape normalized_shape; eps=None is 1.2e-7, 2.2e-16 for float64. See `F.rms_norm`.
+    weight has shape normalized_shape; eps=None is 1.2e-7, 2.2e-16 for float64. layer(x, mask) takes the elements alone
+    where mask is True. See `F.rms_norm`.
     """
 
     def __init__(

@@ -117,6 +117,10 @@ def test_read_back_it_is_the_same_and_trains(lived_in: Any, name: str, opset: in
         gradients.append([y.numpy(), data.grad.numpy(), *(p.grad.numpy() for _, p in sorted(one.named_parameters()))])
     for got, want in zip(*gradients, strict=True):
         close(got, want, 1e-5)
+    before = [tensor.numpy().copy() for tensor in back.buffers()]
+    np.testing.assert_array_equal(back.train()(x, mask).numpy(), back.eval()(x, mask).numpy())
+    for tensor, value in zip(back.buffers(), before, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), value)
     if not list(back.parameters()):
         return
     optimizer = optim.SGD(back.parameters(), 0.003)
