@@ -40,10 +40,16 @@ class FrozenBatchNorm2d(Module):
         super().__init__()
         check_sizes("FrozenBatchNorm2d", num_features=num_features)
         self.num_features, self.eps, self.compute_dtype, self.backend = num_features, eps, compute_dtype, backend
-        for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
-            array = np.full(num_features, value, dtype or dtypes.get_default_dtype())
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            array = np.zeros(num_features, dtype or dtypes.get_default_dtype())
             self.register_buffer(name, Tensor(array).to(device=device))
+        self.reset_parameters()
         self.frozen = True  # also for what reads a file of it: the layer there is not trained either
+
+    def reset_parameters(self) -> None:
+        """weight and running_var = 1, bias and running_mean = 0: the identity, nearly."""
+        for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
+            getattr(self, name).fill_(value)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (N, C, H, W) -> y of the same shape"""
