@@ -94,11 +94,13 @@ class Collected:
     """What `redirected` calls: the moments of every layer of a model, in the order in which layers were first seen."""
 
     def __init__(self, model: Module) -> None:
-        self.buffers = list(model.buffers())
+        self.model, self.buffers = model, list(model.buffers())
         self.entries: dict[int, Entry] = {}
 
     def __call__(self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None) -> bool:
         """Merge an update of statistics that are the model's; False for others'."""
+        if self._tensor(running.mean) is None:  # a lazy layer has got its buffers in the meantime
+            self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
         if tensors[0] is None or tensors[1] is None:
             return False
