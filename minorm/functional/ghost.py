@@ -44,8 +44,8 @@ def ghost_batch_norm(
     training one call is as many calls of `batch_norm` as there are groups, one after the other: outputs, gradients,
     and running statistics, which are blended in group by group (the paper's algorithm 1), and num_batches_tracked
     counts groups. In evaluation it is `batch_norm`. The arguments are those of `batch_norm`. All whole groups are
-    normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. In a file groups are
-    nodes, so their number is fixed there.
+    normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. In a file groups
+    are nodes, so their number is fixed there.
 
     ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing has changed then.
 
