@@ -131,3 +131,12 @@ def test_compute_dtype(name: str) -> None:
             np.testing.assert_array_equal(y, expected.astype(np.float16))
         else:
             np.testing.assert_allclose(y, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["GhostBatchNorm", "BatchRenorm1d"])
+def test_what_they_have_no_arithmetic_for_is_refused(name: str) -> None:
+    layer, x = trained(name)
+    with pytest.raises(ValueError, match=f"{name}: mask is given; expected None"):
+        layer(x, mn.ones(*x.shape) > 0)
+    with pytest.raises(TypeError, match=f"{name}: there is no argument 'variance'"):
+        type(layer)(4, variance="onnx")

@@ -178,3 +178,28 @@ def test_micro_batches_on_ranks_of_one_process_are_the_whole_batch(ranks: int) -
     assert np.abs(mn.cat(parts).detach().numpy() - expected.detach().numpy()).max() > 0.1
     np.testing.assert_allclose(accumulated[1].running_var.numpy(), whole[1].running_var.numpy(), rtol=1e-10)
     assert np.abs(accumulated[8].running_var.numpy() - whole[8].running_var.numpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_compute_dtype_of_several_ranks(dtype: Any) -> None:
+    """y and the gradient of x are the exact ones of the whole batch, rounded once."""
+    rng = np.random.default_rng(0)
+    x, dy = (rng.standard_normal((8, 3, 5)) + 30).astype(dtype), rng.standard_normal((8, 3, 5)).astype(dtype)
+    wide, one = Tensor(x.astype(np.float64)).requires_grad_(), nn.BatchNorm1d(3, dtype=mn.float64)
+    y = one(wide)
+    y.backward(Tensor(dy.astype(np.float64)))
+
+    def program(group: Any) -> Any:
+        layer = nn.SyncBatchNorm(3, process_group=group, compute_dtype=mn.float64)
+        part = Tensor(np.split(x, 2)[group.rank]).requires_grad_()
+        out = layer(part)
+        out.backward(Tensor(np.split(dy, 2)[group.rank]))
+        return out.detach().numpy(), part.grad.numpy()
+
+    found = run(program, ranks=2)
+    # one number in a thousand may lie so near the middle of two of `dtype` that the last bit of float64 decides
+    for got, exact in zip(zip(*found, strict=True), (y.detach(), wide.grad), strict=True):
+        got, rounded = np.concatenate(got), exact.numpy().astype(dtype)
+        assert got.dtype == dtype
+        assert (got != rounded).mean() < 1e-2
+        np.testing.assert_allclose(got, rounded, rtol=2 * np.finfo(dtype).eps)
