@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MEASURED = 16_384  # images at most that precise_bn takes its statistics from
 FIXES = ("precise_bn", "freeze")
+FORMS = (".png", ".svg", ".pdf")
 
 
 def add(commands: Any) -> None:
@@ -35,7 +36,9 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
-    parser.add_argument("--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg)")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg, .pdf)"
+    )
     parser.add_argument(
         "--fix",
         choices=FIXES,
@@ -51,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.fix is None) != (args.out is None):
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
+    if args.plot and not args.plot.lower().endswith(FORMS):
+        raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
     source = sources.open_model(args.model)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
@@ -90,7 +95,6 @@ def _draw(found: Diagnosis, title: str, path: str) -> None:
 
     figure = doctor_picture.picture(found, title)
     contents = io.BytesIO()
-    form = os.path.splitext(path)[1].removeprefix(".").lower() or "png"
-    figure.savefig(contents, format=form, dpi=130)
+    figure.savefig(contents, format=path[-3:].lower(), dpi=130)
     with atomic.replacing(path, "doctor") as file:
         file.write(contents.getvalue())

@@ -1,10 +1,11 @@
-"""The images of a diagnosis: up to 512 from the loader, shuffled, so that sorted classes come mixed, and batched anew."""
+"""The images of a diagnosis: up to 512 from the loader, shuffled, as they may be sorted by class, and batched anew."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Images:
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             yield slice(start, end), Tensor(self.inputs[start:end])
 
     @property

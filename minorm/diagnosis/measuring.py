@@ -243,7 +243,7 @@ def _described(step: Step) -> Norm:
     )
 
 
-def _both(mean: Tensor, var: Tensor) -> tuple[Any, Any]:
+def _both(mean: Any, var: Any) -> tuple[Any, Any]:
     return _array(mean).astype(np.float64), _array(var).astype(np.float64)
 
 

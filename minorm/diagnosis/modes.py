@@ -1,4 +1,4 @@
-"""Both modes of a model for a while, and no trace of it: modes, statistics and random numbers come back as they were."""
+"""Both modes of a model for a while, without a trace: modes, statistics and random numbers are as before afterwards."""
 
 from __future__ import annotations
 

@@ -79,9 +79,7 @@ class Diagnosis:
     def _modes(self) -> str:
         if self.gap is None:
             return ""
-        return textwrap.fill(
-            f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH
-        )
+        return textwrap.fill(f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

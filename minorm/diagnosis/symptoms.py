@@ -37,7 +37,9 @@ def of(measured: Measured) -> Iterator[Symptom]:
     for norm in measured.norms:
         if norm.running is not None:
             yield from _some(_untouched(norm) or _convention(norm) or _stale(norm, measured))
-        yield from _some(_batch(norm, measured.batch_size), _large_mean(norm), _eps(norm), _vanished(norm), _undone(norm))
+        yield from _some(
+            _batch(norm, measured.batch_size), _large_mean(norm), _eps(norm), _vanished(norm), _undone(norm)
+        )
     for activation in measured.activations:
         yield from _some(_dead(activation) or _saturated(activation))
     for affine in measured.affine:

@@ -19,8 +19,8 @@ CHANNELS = 8
 def layer(count: int = 512, mean: float = 0.0, sd: float = 1.0, **options: Any) -> Norm:
     """A BatchNorm that has seen what its running statistics say."""
     draw = np.random.default_rng(0)
-    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), (np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)),
-                momentum=0.9, batches=100)  # fmt: skip
+    running = np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)
+    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100)
     for name, value in options.items():
         setattr(made, name, value)
     made.means = [mean + sd * draw.standard_normal((count, CHANNELS))]
