@@ -31,10 +31,24 @@ NORMS: dict[Any, str] = {
 }
 AFFINE: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # the axis of their channels
 ACTIVATIONS: dict[Any, str] = {
-    getattr(F, name): name
-    for name in (
-        "relu relu6 leaky_relu elu celu selu gelu silu mish hardswish sigmoid tanh hardsigmoid hardtanh softsign"
-    ).split()
+    function: function.__name__
+    for function in (
+        F.relu,
+        F.relu6,
+        F.leaky_relu,
+        F.elu,
+        F.celu,
+        F.selu,
+        F.gelu,
+        F.silu,
+        F.mish,
+        F.hardswish,
+        F.sigmoid,
+        F.tanh,
+        F.hardsigmoid,
+        F.hardtanh,
+        F.softsign,
+    )
 }
 PASSING: set[Any] = {
     *(getattr(F, f"{kind}{rank}d") for kind in ("max_pool", "avg_pool") for rank in (1, 2, 3)),
