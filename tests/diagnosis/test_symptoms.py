@@ -71,6 +71,11 @@ def test_the_noise_that_a_small_momentum_explains_is_no_fault() -> None:
     assert symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, [])) > 1.5
 
 
+def test_in_a_frozen_layer_no_batch_makes_noise() -> None:
+    frozen = layer(running=(np.full(CHANNELS, 0.8), np.ones(CHANNELS)), frozen=True, momentum=None, batches=None)
+    assert found(frozen, batch_size=2) == [("stale_statistics", "note")]
+
+
 def test_statistics_that_have_hardly_begun() -> None:
     norm = layer(running=(np.full(CHANNELS, 0.3), np.ones(CHANNELS)), batches=10)
     assert found(norm) == [("stale_statistics", "warning")]
