@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from minorm import atomic, nn
@@ -84,17 +82,16 @@ def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
         nn.utils.freeze_norm(source.model)
         source.write(out)
         return f"{out}: every layer with running statistics is frozen"
-    batches = min(len(loader), -(-MEASURED // loader.batch_size))
-    nn.utils.precise_bn(source.model, list(islice(loader, batches)))
+    size = loader.batch_size or 1
+    batches = min(len(loader), -(-MEASURED // size))
+    nn.utils.precise_bn(source.model, loader, num_iters=batches)
     source.write(out)
-    return f"{out}: running statistics measured anew, on {batches * loader.batch_size:,} images"
+    return f"{out}: running statistics measured anew, on {batches * size:,} images"
 
 
 def _draw(found: Diagnosis, title: str, path: str) -> None:
     from minorm.cli import doctor_picture
 
     figure = doctor_picture.picture(found, title)
-    contents = io.BytesIO()
-    figure.savefig(contents, format=path[-3:].lower(), dpi=130)
     with atomic.replacing(path, "doctor") as file:
-        file.write(contents.getvalue())
+        figure.savefig(file, format=path[-3:].lower(), dpi=130)

@@ -87,7 +87,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         return "-" if row[name] is None else format(row[name], form)
 
     return (
-        row["layer"],
+        row["layer"] or "the model",
         row["kind"],
         number("gap", ".3f"),
         number("offset", ".3f"),

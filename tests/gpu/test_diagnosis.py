@@ -11,7 +11,7 @@ from tests.diagnosis import planting
 
 
 @pytest.mark.parametrize("name", ["stale_variance", "undone", "dead_channels", "folded"])
-def test_the_findings_are_those_of_the_cpu(name: str, cuda: Any) -> None:  # noqa: ARG001
+def test_the_findings_are_those_of_the_cpu(name: str, cuda: Any) -> None:
     sick = planting.PLANTED[name]()
     batches = planting.loader(data=planting.images(96))
     expected = mn.diagnose(sick.model, batches)
