@@ -345,7 +345,7 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 # What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
 # of a data set.
 OTHER_DATA = re.compile(
-    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
+    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
 CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
 
