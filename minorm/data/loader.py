@@ -22,7 +22,8 @@ from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch
 from minorm.data.order import Order
 from minorm.data.showing import brief
-from minorm.data.transforms import Transform
+from minorm.data.transforms.base import Transform
+from minorm.data.transforms.choosing import applied
 from minorm.mistakes import Checked
 
 
@@ -46,7 +47,7 @@ class DataLoader(Checked):
     shard          (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
                    n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
 
-    The other arguments are PyTorch's (see `options.py`). Batches are read where they are asked for, by no other process.
+    The other arguments are PyTorch's, see `options.py`. Batches are read where they are asked for, by no other process.
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
     training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
@@ -150,8 +151,8 @@ class DataLoader(Checked):
                 f"{list(batch)}; expected tuples; or transform in the dataset, or the batch after it was read"
             )
         if not isinstance(batch, (tuple, list)):
-            return self.transform(batch, generator)
-        images = self.transform(batch[0], generator)
+            return applied(self.transform, batch, generator)
+        images = applied(self.transform, batch[0], generator)
         if hasattr(batch, "_fields"):
             return type(batch)(images, *batch[1:])
         return type(batch)((images, *batch[1:]))
