@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -203,4 +204,8 @@ class DataLoader(Checked):
         said = [f"{name}={brief(value)}" for name, value in words.items() if value is not None and value is not False]
         if order.shuffle or self.transform is not None:
             said.append(f"seed={self.seed}")
-        return f"DataLoader({', '.join([brief(self.dataset), *said])})"
+        said.insert(0, brief(self.dataset))
+        line = f"DataLoader({', '.join(said)})"
+        if len(line) <= 100 and "\n" not in line:
+            return line
+        return "\n".join(["DataLoader(", *(indent(f"{part},", "    ") for part in said), ")"])

@@ -58,7 +58,7 @@ class Order:
             return iter(self.batch_sampler)
         if self.given is None and not self.streams:
             return self._slices(self.positions(seed, epoch))
-        source: Iterator[Any] = iter(self.dataset) if self.streams else map(int, self.given or ())
+        source: Iterator[Any] = iter(self.dataset) if self.given is None else map(int, self.given)
         return source if self.batch_size is None else batched(source, self.batch_size, self.drop_last)
 
     def _slices(self, order: Array) -> Iterator[Any]:
