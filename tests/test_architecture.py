@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
     "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
-    "data": {"tensor", "random", "opening"},
+    "data": {"tensor", "functional", "random", "opening"},  # functional: transforms of images
     "utils": {"data"},
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,
