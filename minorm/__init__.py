@@ -4,7 +4,8 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.backends and mn.training are imported when first asked for.
+mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends and mn.training are imported
+when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 

@@ -396,6 +396,6 @@ def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) ->
             x.grad = grad
 
 
-def Variable(data: Any, requires_grad: bool = False) -> Any:  # noqa: N802  PyTorch's name
+def Variable(data: Any, requires_grad: bool = False) -> Any:
     """The Tensor without its graph: what older programs wrap around each batch."""
     return data.detach().requires_grad_(requires_grad)

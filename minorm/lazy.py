@@ -17,10 +17,10 @@ Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 def names(package: str, later: Mapping[str, str]) -> Functions:
     """The module functions `__getattr__` and `__dir__` of a package (PEP 562) for names that come from its modules.
 
-    The modules are there by their names, too.
+    The modules are there by their names, too; `dir` shows those without names of theirs.
     """
     homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
-    return _functions(package, homes, {module for module in later if module not in homes})
+    return _functions(package, homes, {module for module, words in later.items() if not words})
 
 
 def from_module(package: str, module: str, words: str) -> Functions:
@@ -30,7 +30,7 @@ def from_module(package: str, module: str, words: str) -> Functions:
 
 def _functions(package: str, homes: Mapping[str, str], modules: set[str]) -> Functions:
     def get(name: str) -> Any:
-        if name in modules:
+        if name in modules or f"{package}.{name}" in homes.values():
             return import_module(f"{package}.{name}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])

@@ -15,7 +15,7 @@ from minorm.tensor import Tensor
 def _constructor(name: str, dtype: Any) -> Callable[..., Tensor]:
     def make(*data: Any) -> Tensor:
         sizes = all(isinstance(size, int) for size in data)
-        return creation.empty(*(data or (0,)), dtype=dtype) if sizes else creation.tensor(*data, dtype=dtype)
+        return creation.empty(*(data or (0,)), dtype=dtype) if sizes else creation.tensor(data[0], dtype=dtype)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A Tensor of {dtype}: of the data, or of these sizes."

@@ -73,7 +73,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     def __invert__(self) -> TensorT:
         if dtypes.is_float(self.array.dtype):
             raise TypeError(f"invert: x is {self.array.dtype}; expected bools or integers")
-        return stepwise.Stepwise.apply(self, step="invert")
+        return stepwise.Stepwise.apply(self, step="logical_not" if self.array.dtype == dtypes.bool else "invert")
 
     def __matmul__(self, other: Any) -> TensorT:
         a, b = operands("matmul", self, other, broadcast=False)

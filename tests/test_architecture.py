@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
     "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
-    "data": {"tensor", "random", "opening"},
+    "data": {"tensor", "functional", "random", "opening"},  # functional: transforms of images
     "utils": {"data"},
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,
@@ -345,7 +345,7 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 # What else is called data: an array's address and its memoryview, a loop's step, the view that a layout takes, the name
 # of a data set.
 OTHER_DATA = re.compile(
-    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
+    r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
 CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
 

@@ -19,7 +19,17 @@ import minorm.functional as F
 import minorm_ext
 from minorm import models, nn, optim, trace
 from minorm.autograd import Function
-from minorm.ops import activation, convolution, loss, matmul, normalization, pooling, reduction, response
+from minorm.ops import (
+    activation,
+    convolution,
+    loss,
+    matmul,
+    normalization,
+    pooling,
+    reduction,
+    renormalization,
+    response,
+)
 from tests.levels import at_level
 
 Shapes = list[tuple[int, ...]]
@@ -78,6 +88,16 @@ def batch_norm(training: bool = True, **options: Any) -> Callable[..., Any]:
     return function
 
 
+def ghost_batch_norm(x: Any, weight: Any, bias: Any) -> Any:
+    mean, var = mn.zeros(*weight.shape, dtype=x.dtype), mn.ones(*weight.shape, dtype=x.dtype)
+    return F.ghost_batch_norm(x, mean, var, 3, weight, bias, training=True), mean, var
+
+
+def batch_renorm(x: Any, weight: Any, bias: Any) -> Any:
+    mean, var = mn.zeros(*weight.shape, dtype=x.dtype), mn.ones(*weight.shape, dtype=x.dtype)
+    return F.batch_renorm(x, mean, var, weight, bias, training=True, dmax=0.1), mean, var
+
+
 def instance_norm(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     mean, var = mn.zeros(*weight.shape, dtype=x.dtype), mn.ones(*weight.shape, dtype=x.dtype)
     return F.instance_norm(x, mean, var, weight, bias, **options), mean, var
@@ -125,6 +145,7 @@ for name, shape in IMAGES.items():
             shape,
             *per_channel,
         )
+        case(f"filter_response_norm, {name}{order}", wrap(F.filter_response_norm), shape, *per_channel)
         case(f"mean_variance_norm, {name}{order}", wrap(F.mean_variance_norm), shape)
         case(f"batch_norm with a mask, {name}{order}", wrap(masked(batch_norm_of)), shape, *per_channel)
         case(f"instance_norm with a mask, {name}{order}", wrap(masked(instance_norm)), shape, *per_channel)
@@ -140,6 +161,9 @@ for name, shape in {
         case(f"layer_norm with a mask, {name}", masked(layer_norm_of), shape, shape[1:], shape[1:])
         case(f"layer_norm, {name}", lambda x, w, b: F.layer_norm(x, w.shape, w, b), shape, shape[1:], shape[1:])
         case(f"rms_norm, {name}", lambda x, w: F.rms_norm(x, w.shape, w), shape, shape[1:])
+for shape in ((16, 24, 28, 28), (17, 16, 4, 4)):
+    case(f"ghost_batch_norm of {shape}", ghost_batch_norm, shape, shape[1:2], shape[1:2])
+    case(f"batch_renorm of {shape}", batch_renorm, shape, shape[1:2], shape[1:2])
 case("batch_norm over N alone", batch_norm(), (64, 5, 8, 8), (5, 8, 8), (5, 8, 8))
 case("layer_norm, one row", lambda x, w, b: F.layer_norm(x, w.shape, w, b), (1, 300_000), (300_000,), (300_000,))
 case("layer_norm over an image", lambda x, w: F.layer_norm(x, w.shape, w), (32, 8, 20, 20), (8, 20, 20))
@@ -284,7 +308,7 @@ def test_instruction_sets_change_no_bit(name: str, dtype: Any) -> None:
     assert len(found) == 1
 
 
-ADDING_UP = (activation, convolution, loss, matmul, normalization, pooling, reduction, response)
+ADDING_UP = (activation, convolution, loss, matmul, normalization, pooling, reduction, renormalization, response)
 
 
 def test_no_operation_that_adds_up_is_left_out() -> None:

@@ -156,6 +156,26 @@ for training in (True, False):
         *((3, 8, 5, 6), channels, channels, running, running),
     )
 case("instance_norm", instance_norm, (3, 8, 5, 6), channels, channels, running, running)
+
+
+def ghost_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, count: Any) -> Any:
+    y = F.ghost_batch_norm(x, mean, var, 2, weight, bias, True, None, num_batches_tracked=count)
+    return y, mean, var, count
+
+
+def batch_renorm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, count: Any) -> Any:
+    y = F.batch_renorm(x, mean, var, weight, bias, True, None, 1e-5, 1.5, 0.5, num_batches_tracked=count)
+    return y, mean, var, count
+
+
+for shape in ((6, 8, 3, 4), (5, 8, 4)):
+    case(f"ghost_batch_norm of {shape}", ghost_batch_norm, shape, channels, channels, *counted)
+    case(f"batch_renorm of {shape}", batch_renorm, shape, channels, channels, *counted)
+case("filter_response_norm", lambda x, w, b: F.filter_response_norm(x, w, b, 0.1), (3, 8, 5, 6), channels, channels)
+for name in ("two_pass", "welford", "onnx"):
+    case(f"batch_norm by {name}", lambda x, w, b, mean, var, name=name: (
+        F.batch_norm(x, mean, var, w, b, True, variance=name), mean, var), (3, 8, 5, 6), channels, channels, running,
+        running)  # fmt: skip
 case("group_norm", lambda x, w, b: F.group_norm(x, 4, w, b), (3, 8, 5, 6), channels, channels)
 case("group_norm, a scale a group", lambda x, w, b: F.group_norm(x, 4, w, b), (3, 8, 5, 6), (4,), (4,))
 case("layer_norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b), (7, 5, 9), (9,), (9,))

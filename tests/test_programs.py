@@ -1,8 +1,8 @@
 """Ordinary programs run after the one word `torch` is replaced by `minorm`, and their losses are PyTorch's.
 
-Each file of tests/programs is a PyTorch program: `models()` makes its networks, `train(**models)` takes ten steps or more
-and returns its losses. It is run as it stands, and again with the word exchanged, from the same weights; what is random
-comes from NumPy. In float64 the two agree to 1e-6.
+Each file of tests/programs is a PyTorch program: `models()` makes its networks, `train(**models)` takes ten steps or
+more and returns its losses. It is run as it stands, and again with the word exchanged, from the same weights; what is
+random comes from NumPy. In float64 the two agree to 1e-6.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
 import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
+from minorm.nn.utils.parametrizations import weight_standardization
 
 
 def names(text: str) -> list[str]:
@@ -39,6 +41,13 @@ FUNCTIONAL = {
     "rms_norm": "x normalized_shape weight=None eps=None",
     "mean_variance_norm": "x axes=(0, 2, 3) eps=1e-09",
     "normalization": "x scale=None bias=None axes=(2, 3) num_groups=1 eps=1e-05 compute_dtype=None",
+    "filter_response_norm": "x weight=None bias=None eps=1e-06",
+    "ghost_batch_norm": (
+        "x running_mean running_var virtual_batch_size weight=None bias=None training=False momentum=0.9 eps=1e-05"
+    ),
+    "batch_renorm": (
+        "x running_mean running_var weight=None bias=None training=False momentum=0.9 eps=1e-05 rmax=3.0 dmax=5.0"
+    ),
     "local_response_norm": "x size alpha=0.0001 beta=0.75 k=1.0",
     "normalize": "x p=2.0 dim=1 eps=1e-12",
     "conv1d": "x weight bias=None stride=1 padding=0 dilation=1 groups=1",
@@ -76,6 +85,7 @@ LAYERS = names("""
     MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d
     BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm LayerNorm
     RMSNorm LocalResponseNorm MeanVarianceNorm Normalization
+    GhostBatchNorm BatchRenorm1d BatchRenorm2d BatchRenorm3d FilterResponseNorm2d TLU FrozenBatchNorm2d
     ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Hardswish
     CrossEntropyLoss MSELoss NLLLoss BCEWithLogitsLoss L1Loss
 """)
@@ -177,6 +187,32 @@ def test_schedules(name: str) -> None:
 
 def test_clipping() -> None:
     assert callable(nn.utils.clip_grad_norm_)
+
+
+NORMS = {  # beyond PyTorch's: what API says of them, arguments and defaults
+    nn.GhostBatchNorm: "num_features virtual_batch_size eps=1e-05 momentum=0.9 affine=True track_running_stats=True",
+    nn.BatchRenorm2d: "num_features eps=1e-05 momentum=0.9 affine=True track_running_stats=True",
+    nn.FilterResponseNorm2d: "num_features eps=1e-06",
+    nn.TLU: "num_features",
+    nn.FrozenBatchNorm2d: "num_features eps=1e-05",
+    nn.accumulate_stats: "model",
+    nn.utils.precise_bn: "model loader num_iters=None layerwise=False",
+    nn.utils.freeze_norm: "model",
+    weight_standardization: "module name=weight eps=1e-06",
+}
+
+
+@pytest.mark.parametrize("function", NORMS, ids=lambda f: f.__name__)
+def test_norms_beyond_pytorch(function: Any) -> None:
+    shown = [p.name if p.default is p.empty else f"{p.name}={p.default}"
+             for p in inspect.signature(function).parameters.values()
+             if p.kind is not p.KEYWORD_ONLY and p.name not in ("device", "dtype")]  # fmt: skip
+    assert " ".join(shown) == NORMS[function]
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm", "mean_variance_norm"])
+def test_variance_by_name(name: str) -> None:
+    assert inspect.signature(getattr(F, name)).parameters["variance"].default is None
 
 
 def test_onnx() -> None:

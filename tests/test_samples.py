@@ -8,7 +8,10 @@ what only PyTorch has, and are looked at in tests of their own.
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,15 +25,19 @@ import torch
 from tests.twins.samples import compare, leaves, ours, tensors
 
 MOST = 24  # samples of a name
-FUNCTIONS = sorted(" ".join(mn.functional.LATER.values()).split())
-LAYERS = sorted(name for name in " ".join(mn.nn.LATER.values()).split() if name != "summary")
+FUNCTIONS = [name for name in dir(mn.functional) if inspect.isfunction(getattr(mn.functional, name)) and name[0] != "_"]
+BY_THEIR_OWN_NAME = {"log_softmax", "sigmoid", "softmax", "tanh"}  # and not as nn.functional.softmax
+LAYERS = [name for name in dir(mn.nn) if inspect.isclass(getattr(mn.nn, name)) and hasattr(torch.nn, name)]
 
-# In PyTorch's lists under another name, or not at all: looked at beside the layer, or in tests/functional.
+# In PyTorch's lists under another name, or not at all: compared in tests/nn and tests/functional.
 NOT_LISTED = {
+    "mean_variance_norm", "normalization",  # ours alone
     "affine_grid", "dropout1d", "fold", "gumbel_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "native_channel_shuffle", "one_hot", "upsample",
 }  # fmt: skip
 LAYERS_NOT_LISTED = {
+    "Buffer", "Dropout", "Flatten", "Hardsigmoid", "Identity", "Module", "ModuleDict", "ModuleList", "Parameter",
+    "Sequential", "SyncBatchNorm", "Unflatten",
     "AlphaDropout", "ChannelShuffle", "CosineSimilarity", "CrossMapLRN2d", "Dropout1d", "Dropout2d", "Dropout3d",
     "EmbeddingBag", "FeatureAlphaDropout", "Fold", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PairwiseDistance",
     "ParameterDict", "ParameterList", "PixelShuffle", "PixelUnshuffle", "RNNBase", "RNNCellBase", "RReLU",
@@ -39,13 +46,39 @@ LAYERS_NOT_LISTED = {
 }  # fmt: skip
 FROM_PYTORCH = {"triplet_margin_with_distance_loss": "distance_function"}  # an argument that is a function of PyTorch
 PLAIN_TARGETS = {"KLDivLoss", "PoissonNLLLoss"}  # where PyTorch's gradient of the target is NaN, at 0 and below
+# PyTorch's show classes of its own inside, or momentum of another meaning and whether there is a bias.
 OTHER_REPR = {
-    "TransformerEncoderLayer",
-    "TransformerEncoder",
-    "TransformerDecoderLayer",
-    "Transformer",
-    "MultiheadAttention",
-}  # fmt: skip  PyTorch's show classes of its own inside
+    "TransformerEncoderLayer", "TransformerEncoder", "TransformerDecoderLayer", "Transformer", "MultiheadAttention",
+    "AvgPool1d", "GroupNorm", "LayerNorm",
+    *(f"{kind}{n}d" for kind in ("BatchNorm", "InstanceNorm") for n in (1, 2, 3)),
+}  # fmt: skip
+
+
+BOUNDS = {"hardsigmoid": {"rtol": 1e-7}}  # PyTorch's slope is 1/6 in float32
+
+
+def lacks_batch(name: str, x: Any) -> bool:
+    """One sample without a batch axis, where a convolution or a pool wants one."""
+    kind = re.fullmatch(r"(conv|conv_?transpose|(max|avg|adaptive_?avg)_?pool)([123])d", name.lower())
+    return kind is not None and name != "AdaptiveAvgPool3d" and x.ndim == int(kind[3]) + 1
+
+
+def below_zero(name: str) -> Callable[[Any], bool]:
+    return lambda sample: (sample.kwargs.get(name) or 0) < 0
+
+
+# What PyTorch computes, and we refuse with the function's name: see docs/differences.md.
+REFUSED: dict[str, Callable[[Any], bool]] = {
+    "avg_pool2d": lambda sample: sample.args[1:2] == ((),),
+    "batch_norm": lambda sample: (
+        sample.input.ndim < 2 or (sample.kwargs.get("momentum", 0) == -1 and sample.kwargs["training"])
+    ),
+    "group_norm": below_zero("eps"),
+    "instance_norm": below_zero("momentum"),
+    "layer_norm": below_zero("eps"),
+    "normalize": lambda sample: sample.kwargs.get("p", 2.0) < 1 or sample.input.ndim == 0,
+    "rms_norm": below_zero("eps"),
+}
 
 
 def some(samples: Any) -> list[Any]:
@@ -61,7 +94,7 @@ def operators() -> dict[str, list[Any]]:
         database = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     found: dict[str, list[Any]] = {}
     for info in database:
-        if info.name.startswith("nn.functional."):
+        if info.name.startswith("nn.functional.") or info.name in BY_THEIR_OWN_NAME:
             found.setdefault(info.name.removeprefix("nn.functional."), []).append(info)
     return found
 
@@ -74,7 +107,7 @@ def modules() -> dict[str, Any]:
 
 def drawn(name: str, options: dict[str, Any]) -> bool:
     """Whether the result is drawn at random."""
-    training = options.get("training", name in ("dropout2d", "dropout3d"))
+    training = options.get("training", name in ("dropout", "dropout2d", "dropout3d"))
     return bool(options.get("dropout_p")) or (training and options.get("p", 0.5) not in (0, 1))
 
 
@@ -85,7 +118,7 @@ def test_functions(name: str, operators: dict[str, list[Any]]) -> None:
     for info in operators[name]:
         torch.manual_seed(0)
         for sample in some(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
-            if drawn(name, sample.kwargs):
+            if drawn(name, sample.kwargs) or lacks_batch(name, sample.input):
                 continue
             arguments, options = leaves([sample.input, *sample.args]), leaves(sample.kwargs)
             try:
@@ -98,8 +131,13 @@ def test_functions(name: str, operators: dict[str, list[Any]]) -> None:
                 arguments[0], arguments[1] = arguments[1], arguments[0]
             if name in FROM_PYTORCH and FROM_PYTORCH[name] in settings:
                 settings[FROM_PYTORCH[name]] = mn.nn.PairwiseDistance()
+            if name in REFUSED and REFUSED[name](sample):
+                with pytest.raises((ValueError, TypeError, IndexError), match=f"^{name}: "):
+                    getattr(mn.functional, name)(*mine, **settings)
+                continue
             result = getattr(mn.functional, name)(*mine, **settings)
-            compare(result, expected, ((mine, settings), (arguments, options)), f"F.{name} {info.variant_test_name}")
+            sides = (mine, settings), (arguments, options)
+            compare(result, expected, sides, f"F.{name} {info.variant_test_name}", **BOUNDS.get(name, {}))
             compared += 1
     assert compared
 
@@ -114,10 +152,12 @@ def test_layers(name: str, modules: dict[str, Any]) -> None:
         for sample in some(info.module_inputs_func(info, **options)):
             given, settings = sample.constructor_input.args, dict(sample.constructor_input.kwargs)
             settings.pop("device", None)
-            if settings.get("proj_size"):
-                continue  # tests/nn/test_recurrent.py
+            if settings.get("proj_size") or lacks_batch(name, [*sample.forward_input.args, None][0]):
+                continue
             theirs = info.module_cls(*given, **settings).double().train(training)
             arguments, more = leaves(list(sample.forward_input.args)), leaves(sample.forward_input.kwargs)
+            if list(more) == ["input"]:
+                arguments, more = [more["input"]], {}  # by position, as our layers call it x
             for i, tensor in enumerate(tensors((arguments, more), torch.Tensor)):
                 if tensor.is_floating_point():
                     tensor.requires_grad_(i == 0 or (name not in PLAIN_TARGETS and name != "SoftMarginLoss"))

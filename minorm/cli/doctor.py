@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from minorm import atomic, nn
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
 MEASURED = 16_384  # images at most that precise_bn takes its statistics from
 FIXES = ("precise_bn", "freeze")
+FORMS = (".png", ".svg", ".pdf")
 
 
 def add(commands: Any) -> None:
@@ -35,7 +34,9 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
-    parser.add_argument("--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg)")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg, .pdf)"
+    )
     parser.add_argument(
         "--fix",
         choices=FIXES,
@@ -51,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.fix is None) != (args.out is None):
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
+    if args.plot and not args.plot.lower().endswith(FORMS):
+        raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
     source = sources.open_model(args.model)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
@@ -79,18 +82,16 @@ def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
         nn.utils.freeze_norm(source.model)
         source.write(out)
         return f"{out}: every layer with running statistics is frozen"
-    batches = min(len(loader), -(-MEASURED // loader.batch_size))
-    nn.utils.precise_bn(source.model, list(islice(loader, batches)))
+    size = loader.batch_size or 1
+    batches = min(len(loader), -(-MEASURED // size))
+    nn.utils.precise_bn(source.model, loader, num_iters=batches)
     source.write(out)
-    return f"{out}: running statistics measured anew, on {batches * loader.batch_size:,} images"
+    return f"{out}: running statistics measured anew, on {batches * size:,} images"
 
 
 def _draw(found: Diagnosis, title: str, path: str) -> None:
     from minorm.cli import doctor_picture
 
     figure = doctor_picture.picture(found, title)
-    contents = io.BytesIO()
-    form = os.path.splitext(path)[1].removeprefix(".").lower() or "png"
-    figure.savefig(contents, format=form, dpi=130)
     with atomic.replacing(path, "doctor") as file:
-        file.write(contents.getvalue())
+        figure.savefig(file, format=path[-3:].lower(), dpi=130)

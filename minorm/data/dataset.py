@@ -21,23 +21,23 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
-Sample = TypeVar("Sample", covariant=True)
+SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
-class Dataset(Shown, Generic[Sample]):
+class Dataset(Shown, Generic[SampleT_co]):
     """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough."""
 
-    def __getitem__(self, index: Any) -> Sample:
+    def __getitem__(self, index: Any) -> SampleT_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
 
     def __add__(self, other: Any) -> ConcatDataset:
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[Sample]):
+class IterableDataset(Dataset[SampleT_co]):
     """Base of datasets that are read from the beginning to the end: a subclass writes `__iter__`."""
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[SampleT_co]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch
 from minorm.data.order import Order
 from minorm.data.showing import brief
-from minorm.data.transforms import Transform
+from minorm.data.transforms.base import Transform
+from minorm.data.transforms.choosing import applied
 from minorm.mistakes import Checked
 
 
@@ -46,7 +48,7 @@ class DataLoader(Checked):
     shard          (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
                    n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
 
-    The other arguments are PyTorch's (see `options.py`). Batches are read where they are asked for, by no other process.
+    The other arguments are PyTorch's, see `options.py`. Batches are read where they are asked for, by no other process.
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
     training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
@@ -150,8 +152,8 @@ class DataLoader(Checked):
                 f"{list(batch)}; expected tuples; or transform in the dataset, or the batch after it was read"
             )
         if not isinstance(batch, (tuple, list)):
-            return self.transform(batch, generator)
-        images = self.transform(batch[0], generator)
+            return applied(self.transform, batch, generator)
+        images = applied(self.transform, batch[0], generator)
         if hasattr(batch, "_fields"):
             return type(batch)(images, *batch[1:])
         return type(batch)((images, *batch[1:]))
@@ -202,4 +204,8 @@ class DataLoader(Checked):
         said = [f"{name}={brief(value)}" for name, value in words.items() if value is not None and value is not False]
         if order.shuffle or self.transform is not None:
             said.append(f"seed={self.seed}")
-        return f"DataLoader({', '.join([brief(self.dataset), *said])})"
+        said.insert(0, brief(self.dataset))
+        line = f"DataLoader({', '.join(said)})"
+        if len(line) <= 100 and "\n" not in line:
+            return line
+        return "\n".join(["DataLoader(", *(indent(f"{part},", "    ") for part in said), ")"])

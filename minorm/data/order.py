@@ -58,7 +58,7 @@ class Order:
             return iter(self.batch_sampler)
         if self.given is None and not self.streams:
             return self._slices(self.positions(seed, epoch))
-        source: Iterator[Any] = iter(self.dataset) if self.streams else map(int, self.given or ())
+        source: Iterator[Any] = iter(self.dataset) if self.given is None else map(int, self.given)
         return source if self.batch_size is None else batched(source, self.batch_size, self.drop_last)
 
     def _slices(self, order: Array) -> Iterator[Any]:
@@ -97,7 +97,9 @@ def _check_together(batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: 
     ):
         raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
     if sampler is not None and shuffle:
-        raise ValueError("DataLoader: got both sampler and shuffle=True; expected one of them, as both decide the order")
+        raise ValueError(
+            "DataLoader: got both sampler and shuffle=True; expected one of them, as both decide the order"
+        )
     if batch_sampler is not None:
         others = {"batch_size": batch_size != 1, "shuffle": shuffle, "sampler": sampler is not None,
                   "drop_last": drop_last}  # fmt: skip

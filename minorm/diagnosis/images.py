@@ -1,15 +1,16 @@
-"""The images of a diagnosis: up to 512 from the loader, shuffled, so that sorted classes come mixed, and batched anew."""
+"""The images of a diagnosis: up to 512 from the loader, shuffled, as they may be sorted by class, and batched anew."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import dtypes, random
 from minorm.data import DataLoader
 from minorm.mistakes import kind_of
 from minorm.tensor import Tensor
@@ -37,7 +38,7 @@ class Images:
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             yield slice(start, end), Tensor(self.inputs[start:end])
 
     @property
@@ -53,13 +54,27 @@ def drawn(loader: Any) -> Images:
             f"diagnose: loader is a {kind_of(loader)}; expected batches that can be read again: a DataLoader, or a "
             "list of (images, labels)"
         )
-    if isinstance(loader, DataLoader):
-        loader = copy.copy(loader)  # reading moves its place
-        loader.shuffle = True
+    state = random.get_state()
+    try:
+        return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
+    finally:
+        random.set_state(state)  # a sampler may have drawn its order
+
+
+def _mixed(loader: DataLoader) -> DataLoader:
+    """A loader of the same batches, shuffled unless a sampler decides the order; reading it moves no other's place."""
+    other = copy.copy(loader)
+    other.order = copy.copy(loader.order)
+    other.order.shuffle = True
+    return other
+
+
+def _drawn(loader: Any) -> Images:
     chance = np.random.default_rng(SEED)
     kept: list[Any] = []
     sizes: list[int] = []
-    most = MOST if isinstance(loader, DataLoader) else LOOKED_AT
+    mixed = isinstance(loader, DataLoader) and loader.order.given is None and loader.batch_sampler is None
+    most = MOST if mixed else LOOKED_AT
     for batch in loader:
         inputs, labels = _parts(batch)
         sizes.append(len(inputs))

@@ -1,4 +1,4 @@
-"""From symptoms to findings: what the two modes make of the outputs, how severe each finding is, and what is whose cause.
+"""From symptoms to findings: what the modes make of the outputs, how severe each finding is, and what is whose cause.
 
 A finding about running statistics stands above a note only where evaluation suffers. What lies behind a layer that
 destroys its input is a consequence, and a note. The gap between the modes is a symptom too: where a layer explains it,
@@ -102,10 +102,8 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
 
 def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
     """Behind a layer that destroys its input, what was found is its consequence."""
-    order = {name: place for place, name in enumerate(measured.order)}
-    sources = [
-        found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE
-    ]
+    order: dict[str | None, int] = {name: place for place, name in enumerate(measured.order)}
+    sources = [found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE]
     if not sources:
         return judged
     first = min(sources, key=lambda name: order.get(name, len(order)))

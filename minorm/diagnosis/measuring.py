@@ -104,8 +104,13 @@ class Measured:
     @property
     def noise(self) -> float:
         """The largest error that a layer of R makes because a batch of images is no population."""
-        spreads = [statistics.spread(*norm.moments()) for norm in self.norms if norm.running and not norm.per_sample]
-        return statistics.output_error(max(spreads, default=0.0), self.images.batch)
+        batch = self.images.batch
+        errors = [
+            statistics.output_error(statistics.spread(*norm.moments()), min(batch, norm.virtual or batch))
+            for norm in self.norms
+            if norm.running and not norm.per_sample
+        ]
+        return max(errors, default=0.0)
 
 
 def measure(model: Module, images: Images, batch_size: int | None) -> Measured:
@@ -243,7 +248,7 @@ def _described(step: Step) -> Norm:
     )
 
 
-def _both(mean: Tensor, var: Tensor) -> tuple[Any, Any]:
+def _both(mean: Any, var: Any) -> tuple[Any, Any]:
     return _array(mean).astype(np.float64), _array(var).astype(np.float64)
 
 

@@ -1,16 +1,16 @@
-"""Both modes of a model for a while, and no trace of it: modes, statistics and random numbers come back as they were."""
+"""Both modes of a model for a while, without a trace: modes, statistics and random numbers are as before afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from minorm import random
 from minorm.autograd import no_grad
 from minorm.diagnosis.watching import holds_statistics
 from minorm.nn import Module
 from minorm.running import no_stats_update
+from minorm.tensor import Tensor
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def borrowed(model: Module) -> Iterator[None]:
     """Inside, the model may be put into any mode and run; afterwards it is as before, also where something raised."""
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
-    buffers = [(buffer, buffer.array.copy()) for buffer in model.buffers()]
+    buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]
     state = random.get_state()
     try:
         for module, _ in groups:
@@ -32,8 +32,8 @@ def borrowed(model: Module) -> Iterator[None]:
         for module, group in groups:
             module.process_group = group
         for buffer, before in buffers:
-            if not _same(buffer.array, before):  # a layer that minorm does not know moved it
-                buffer.array[...] = before
+            if buffer.cpu().array.tobytes() != before.tobytes():  # a layer that minorm does not know moved it
+                buffer.copy_(Tensor(before).to(buffer.device))
 
 
 def evaluation(model: Module) -> None:
@@ -47,7 +47,3 @@ def reference(model: Module) -> None:
     for module in model.modules():
         if holds_statistics(module):
             module.training, module.frozen = True, False
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a.tobytes() == b.tobytes()

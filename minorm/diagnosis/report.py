@@ -79,9 +79,7 @@ class Diagnosis:
     def _modes(self) -> str:
         if self.gap is None:
             return ""
-        return textwrap.fill(
-            f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH
-        )
+        return textwrap.fill(f"From batch statistics to evaluation: {explaining.changes(self.gap.numbers)}.", WIDTH)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -89,7 +87,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         return "-" if row[name] is None else format(row[name], form)
 
     return (
-        row["layer"],
+        row["layer"] or "the model",
         row["kind"],
         number("gap", ".3f"),
         number("offset", ".3f"),

@@ -37,7 +37,9 @@ def of(measured: Measured) -> Iterator[Symptom]:
     for norm in measured.norms:
         if norm.running is not None:
             yield from _some(_untouched(norm) or _convention(norm) or _stale(norm, measured))
-        yield from _some(_batch(norm, measured.batch_size), _large_mean(norm), _eps(norm), _vanished(norm), _undone(norm))
+        yield from _some(
+            _batch(norm, measured.batch_size), _large_mean(norm), _eps(norm), _vanished(norm), _undone(norm)
+        )
     for activation in measured.activations:
         yield from _some(_dead(activation) or _saturated(activation))
     for affine in measured.affine:
@@ -89,13 +91,17 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
     """0.5, or 4 sampling errors of the images, or 6 times the noise that an average with this momentum has."""
     spread = statistics.spread(*norm.moments())
     batch = _samples(norm, measured.batch_size or USUAL_BATCH)
-    kept = norm.momentum
-    if kept is None:
-        share = 1 / max(1, norm.batches or 1)
-    else:
-        share = (1 - kept) / (1 + kept)
-    noise = statistics.output_error(spread, batch) * math.sqrt(share)
+    noise = statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
     return max(0.5, 4 * statistics.output_error(spread, len(measured.images)), 6 * noise)
+
+
+def _noise_kept(norm: Norm) -> float:
+    """The variance of an average with this momentum, over that of a batch; nobody averages in a frozen layer."""
+    if norm.frozen:
+        return 0.0
+    if norm.momentum is None:
+        return 1 / norm.batches if norm.batches else 0.0
+    return (1 - norm.momentum) / (1 + norm.momentum)
 
 
 def _samples(norm: Norm, batch: int) -> int:

@@ -20,7 +20,7 @@ from minorm.ops import pooling
 from minorm.tensor import Tensor
 from minorm.trace import Call
 
-NORMS = {
+NORMS: dict[Any, str] = {
     F.batch_norm: "batch",
     F.instance_norm: "instance",
     F.group_norm: "group",
@@ -29,16 +29,38 @@ NORMS = {
     F.mean_variance_norm: "mean_variance",
     F.normalization: "general",
 }
-AFFINE = {F.linear: -1, **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d), 1)}  # the axis of their channels
-ACTIVATIONS = {
-    getattr(F, name): name
-    for name in "relu relu6 leaky_relu elu celu selu gelu silu mish hardswish sigmoid tanh hardsigmoid hardtanh "
-    "softsign".split()
+AFFINE: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # the axis of their channels
+ACTIVATIONS: dict[Any, str] = {
+    function: function.__name__
+    for function in (
+        F.relu,
+        F.relu6,
+        F.leaky_relu,
+        F.elu,
+        F.celu,
+        F.selu,
+        F.gelu,
+        F.silu,
+        F.mish,
+        F.hardswish,
+        F.sigmoid,
+        F.tanh,
+        F.hardsigmoid,
+        F.hardtanh,
+        F.softsign,
+    )
 }
 PASSING: set[Any] = {
     *(getattr(F, f"{kind}{rank}d") for kind in ("max_pool", "avg_pool") for rank in (1, 2, 3)),
     *(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.dropout, pooling.MaxPool, pooling.AvgPool),
 }
+KINDS: dict[Any, str] = {
+    **dict.fromkeys(NORMS, "norm"),
+    **dict.fromkeys(ACTIVATIONS, "activation"),
+    **dict.fromkeys(AFFINE, "affine"),
+    **dict.fromkeys(PASSING, "passing"),
+}
+WHAT = {**NORMS, **ACTIVATIONS}
 REACH = 8  # steps that are remembered, to find what lies before a step
 
 
@@ -63,7 +85,9 @@ See = Callable[[Step], None]
 
 def holds_statistics(module: Module) -> bool:
     """Whether a module normalizes with running statistics of its own."""
-    return isinstance(getattr(module, "running_mean", None), Tensor) or bool(getattr(module, "has_running_stats", False))
+    return isinstance(getattr(module, "running_mean", None), Tensor) or bool(
+        getattr(module, "has_running_stats", False)
+    )
 
 
 @contextmanager
@@ -163,17 +187,8 @@ class _Watcher:
 
     def _visit(self, call: Call, name: str | None) -> None:
         target, given = call.target, call.arguments
-        kind = next(
-            (
-                kind
-                for kind, known in (
-                    ("norm", NORMS), ("activation", ACTIVATIONS), ("affine", AFFINE), ("passing", PASSING),
-                )
-                if target in known
-            ),
-            "",
-        )  # fmt: skip
-        if not kind:
+        kind = KINDS.get(target)
+        if kind is None:
             for child in call.children:
                 self._visit(child, name)
             return
@@ -182,13 +197,10 @@ class _Watcher:
         y = y[0] if isinstance(y, tuple) else y
         if not isinstance(x, Tensor) or not isinstance(y, Tensor):
             return
-        run = target.apply if isinstance(target, type) else target
+        run: Any = getattr(target, "apply", target)  # a Function, or a functional
         others = {key: given[key] for key in rest}
-        what = {**NORMS, **ACTIVATIONS}.get(target, "")
-        self._show(
-            Step(kind, self._name(given, name or self._place(run.__name__)), x, y, lambda x: run(x, **others), what=what,
-                 axis=self._axis(kind, target, x, given), options=given)
-        )  # fmt: skip
+        named, axis = self._name(given, name or self._place(run.__name__)), self._axis(kind, target, x, given)
+        self._show(Step(kind, named, x, y, lambda x: run(x, **others), axis, WHAT.get(target, ""), given))
 
     def _axis(self, kind: str, target: Any, x: Tensor, given: Mapping[str, Any]) -> int:
         if kind == "affine":

@@ -72,6 +72,8 @@ LATER = {
     "ctc": "ctc_loss",
     "distances": "cosine_similarity pairwise_distance pdist",
     "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
+    "filter_response": "filter_response_norm",
+    "ghost": "ghost_batch_norm",
     "likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
     "linear": "bilinear",
     "lookup": "embedding embedding_bag one_hot",
@@ -82,6 +84,7 @@ LATER = {
     "padding": "pad",
     "piecewise": "hardshrink hardtanh prelu rrelu softshrink threshold",
     "rearranging": "channel_shuffle fold native_channel_shuffle pixel_shuffle pixel_unshuffle unfold",
+    "renormalization": "batch_renorm",
     "resizing": "interpolate upsample upsample_bilinear upsample_nearest",
     "sampling": "affine_grid grid_sample",
     "smooth": "celu glu gumbel_softmax logsigmoid mish selu softmin softsign tanhshrink",
@@ -97,6 +100,8 @@ if TYPE_CHECKING:
     from minorm.functional.ctc import ctc_loss
     from minorm.functional.distances import cosine_similarity, pairwise_distance, pdist
     from minorm.functional.dropout import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+    from minorm.functional.filter_response import filter_response_norm
+    from minorm.functional.ghost import ghost_batch_norm
     from minorm.functional.likelihoods import (
         binary_cross_entropy,
         gaussian_nll_loss,
@@ -127,6 +132,7 @@ if TYPE_CHECKING:
         pixel_unshuffle,
         unfold,
     )
+    from minorm.functional.renormalization import batch_renorm
     from minorm.functional.resizing import interpolate, upsample, upsample_bilinear, upsample_nearest
     from minorm.functional.sampling import affine_grid, grid_sample
     from minorm.functional.smooth import (

@@ -1,6 +1,7 @@
 """Convolution in one, two and three dimensions, and its transpose. PyTorch's names and argument order.
 
-x is (N, C, *spatial), or one sample (C, *spatial). Along every axis, with kernel k, stride s, padding (low, high) and dilation d,
+x is (N, C, *spatial), or one sample (C, *spatial). Along every axis, with kernel k, stride s, padding (low, high) and
+dilation d,
 
     y[o] = sum over taps t of  weight[t] * x[o * s + t * d - low]          zero outside x
     length of y = floor((length of x + low + high - d * (k - 1) - 1) / s) + 1

@@ -32,8 +32,13 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 @trace.operation
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:  # noqa: ARG001
-    """The distance of each row of x1 (*, P, M) to each of x2 (*, R, M): (*, P, R). The differences are taken as such."""
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",  # noqa: ARG001
+) -> Tensor:
+    """The distance of each row of x1 (*, P, M) to each of x2 (*, R, M): (*, P, R)."""
     floats("cdist", (), x1=x1, x2=x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"cdist: x1 has shape {x1.shape}, x2 {x2.shape}; expected (*, P, M) and (*, R, M)")

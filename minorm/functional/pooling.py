@@ -1,8 +1,8 @@
 """Pooling in one, two and three dimensions. PyTorch's names and argument order.
 
-x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride` (None: by kernel_size) over x
-with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it starts inside: a window that
-is larger than x sees all of it.
+x is (N, C, *spatial), or one sample (C, *spatial). A window of `kernel_size` taps, `dilation` apart, moves by `stride`
+(None: by kernel_size) over x with `padding` on both sides. ceil_mode keeps a last window that hangs over the end, if it
+starts inside: a window that is larger than x sees all of it.
 """
 
 from __future__ import annotations

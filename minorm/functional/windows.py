@@ -31,7 +31,7 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
             result = function(batch, *args[1:], **kwargs) if args else function(**{**kwargs, "x": batch})
             return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
 
-        function.public = run  # type: ignore[attr-defined]  what a trace calls the function
+        vars(function)["public"] = run  # what a trace calls the function
         return run  # type: ignore[return-value]
 
     return decorate

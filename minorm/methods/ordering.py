@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from minorm import devices, dtypes
-from minorm.ops import reduction
+from minorm.ops import reduction, stepwise
 from minorm.ops.operands import axis_of
 from minorm.ops.shape import Cat
 from minorm.reductions import Reductions
@@ -123,24 +123,23 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         """
         if bins < 1 or max < min:
             raise ValueError(f"histc: bins={bins}, min={min}, max={max}; expected bins, and min <= max")
-        with devices.on_device_of(self.array):
-            x = self.array.reshape(-1).astype(np.float64)
-            low, high = (float(min), float(max)) if min != max else (
-                (float(x.min()), float(x.max())) if x.size else (0.0, 1.0)
-            )  # fmt: skip
-            if low == high:
-                low, high = low - 1, high + 1
-            counts = devices.namespace(x).histogram(x, bins=bins, range=(low, high))[0]
-            return self.from_array(counts.astype(self.array.dtype))
+        low, high = float(min), float(max)
+        if low == high:
+            low, high = self._bounds()
+        if low == high:
+            low, high = low - 1, high + 1
+        return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
         """How often each of 0, 1, 2 ... stands in a vector of integers; or the sum of its weights."""
         if self.ndim != 1 or self.array.dtype.kind not in "iu":
             raise ValueError(f"bincount: x is {self.array.dtype} of shape {self.shape}; expected a vector of integers")
+        if (least := int(self._bounds()[0])) < 0:
+            raise ValueError(f"bincount: x holds {least}; expected no negative number")
+        given = () if weights is None else (weights,)
+        return stepwise.BinCount.apply(self, *given, minlength=minlength)
+
+    def _bounds(self) -> tuple[float, float]:
+        """The smallest and the largest element; of nothing, 0 and 1."""
         with devices.on_device_of(self.array):
-            if self.numel() and int(self.array.min()) < 0:
-                raise ValueError(f"bincount: x holds {int(self.array.min())}; expected no negative number")
-            given = None if weights is None else weights.array
-            counts = devices.namespace(self.array).bincount(self.array, given, minlength)
-            kind = np.int64 if given is None else given.dtype if given.dtype in dtypes.FLOATS else np.float64
-            return self.from_array(counts.astype(kind, copy=False))
+            return (float(self.array.min()), float(self.array.max())) if self.numel() else (0.0, 1.0)

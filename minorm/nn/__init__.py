@@ -88,6 +88,10 @@ LATER = {
         "MultiMarginLoss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
     "norm.accumulation": "accumulate_stats",
+    "norm.filter_response": "FilterResponseNorm2d TLU",
+    "norm.frozen": "FrozenBatchNorm2d",
+    "norm.ghost": "GhostBatchNorm",
+    "norm.renorm": "BatchRenorm1d BatchRenorm2d BatchRenorm3d",
     "norm.response": "CrossMapLRN2d",
     "padding": (
         "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d "
@@ -144,6 +148,10 @@ if TYPE_CHECKING:
         TripletMarginWithDistanceLoss,
     )
     from minorm.nn.norm.accumulation import accumulate_stats
+    from minorm.nn.norm.filter_response import TLU, FilterResponseNorm2d
+    from minorm.nn.norm.frozen import FrozenBatchNorm2d
+    from minorm.nn.norm.ghost import GhostBatchNorm
+    from minorm.nn.norm.renorm import BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
     from minorm.nn.norm.response import CrossMapLRN2d
     from minorm.nn.padding import (
         CircularPad1d,

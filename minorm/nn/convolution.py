@@ -93,7 +93,7 @@ class _Conv(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (N, in_channels, *size) -> (N, out_channels, *new size); or one sample, without N"""
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             x, padding = F.pad(x, self._around(), self.padding_mode), 0
         return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)

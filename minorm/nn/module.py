@@ -7,7 +7,7 @@ Names and keys are PyTorch's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from minorm import devices, dtypes
 from minorm.nn import hooks
@@ -37,6 +37,7 @@ class Module(Attributes):
 
     training: bool = True
     frozen: bool = False
+    ignored_keys: ClassVar[tuple[str, ...]] = ()  # of older layers: `load_state_dict` passes over them
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,6 +185,9 @@ class Module(Attributes):
         nothing has changed. `strict=False` accepts missing and unexpected keys and reports them in the result.
         """
         own = self.state_dict()
+        ignored = {_join(path, key) for path, module in self._named_modules("") for key in module.ignored_keys}
+        if ignored and isinstance(state_dict, Mapping):
+            state_dict = {key: value for key, value in state_dict.items() if key not in ignored}
         extra = {_join(path, EXTRA): module for path, module in self._named_modules("") if _join(path, EXTRA) in own}
         if not extra and not assign:
             return load_into(type(self).__name__, own, state_dict, strict)

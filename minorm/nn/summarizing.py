@@ -61,7 +61,8 @@ def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float3
     rows: list[Row] = []
     handles = []
     for name, module in model.named_modules():
-        if not any(True for _ in module.children()):
+        computed = "parametrizations" in name.split(".")  # what a weight is computed by is part of its layer
+        if not computed and all(child == "parametrizations" for child, _ in module.named_children()):
 
             def note(module: Module, inputs: Any, output: Any, name: str = name) -> None:
                 rows.append(_row(name, module, inputs, output))
@@ -93,15 +94,17 @@ def _row(name: str, module: Module, inputs: tuple[Any, ...], output: Any) -> Row
         count = inputs[0].numel() * math.prod(weight.shape[1:])
     elif weight is not None and kind.startswith("Conv"):
         count = math.prod(shape) * math.prod(weight.shape[1:])
-    own = sum(p.numel() for p in module.parameters(recurse=False))
+    own = sum(p.numel() for p in module.parameters())
     return Row(f"{name} ({kind})" if name else kind, str(shape), own, count, _axes(kind, module, len(shape)))
 
 
 def _axes(kind: str, module: Any, rank: int) -> str:
     """The axes that a norm reduces over."""
-    if kind.startswith("BatchNorm"):
+    if kind.startswith(("BatchNorm", "BatchRenorm", "SyncBatchNorm")):
         return str((0, *range(2, rank)))
-    if kind.startswith("InstanceNorm"):
+    if kind == "GhostBatchNorm":
+        return f"{(0, *range(2, rank))}, {module.virtual_batch_size} samples a group"
+    if kind.startswith(("InstanceNorm", "FilterResponseNorm")):
         return str(tuple(range(2, rank)))
     if kind == "GroupNorm":
         return f"{(1, *range(2, rank))}, {module.num_groups} groups"

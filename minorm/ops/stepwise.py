@@ -51,6 +51,26 @@ class Quotient(Function):
         return floor + (inexact & ((a < 0) != (b < 0)))
 
 
+class BinCount(Function):
+    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights; at least `minlength` of them."""
+
+    differentiable = False
+
+    def forward(self, x: Any, weights: Any = None, *, minlength: int) -> Any:
+        counts = np.bincount(x, weights, minlength)
+        kind = np.int64 if weights is None else weights.dtype if weights.dtype in dtypes.FLOATS else np.float64
+        return counts.astype(kind, copy=False)
+
+
+class Histogram(Function):
+    """How many elements of x lie in each of `bins` equal parts from low to high, high included."""
+
+    differentiable = False
+
+    def forward(self, x: Any, *, bins: int, low: float, high: float) -> Any:
+        return np.histogram(x.reshape(-1).astype(np.float64), bins=bins, range=(low, high))[0].astype(x.dtype)
+
+
 class Rounded(Stepwise):
     """floor, ceil, rint, trunc or sign of a float, whose result stays in the graph: its gradient is 0."""
 

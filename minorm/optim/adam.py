@@ -117,4 +117,6 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable)
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable
+        )

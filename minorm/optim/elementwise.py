@@ -93,7 +93,8 @@ class RMSprop(Elementwise):
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-                                  "weight_decay": weight_decay, "maximize": maximize}, differentiable)  # fmt: skip
+                                  "weight_decay": weight_decay, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def kept(self, group: dict[str, Any]) -> tuple[str, ...]:
         """square_avg, and what momentum and centered need."""
@@ -135,7 +136,8 @@ class Adagrad(Elementwise):
     ) -> None:
         super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
                                   "initial_accumulator_value": initial_accumulator_value,
-                                  "maximize": maximize}, differentiable)  # fmt: skip
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
         """initial_accumulator_value"""
@@ -171,7 +173,8 @@ class Adamax(Elementwise):
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
-                                  "maximize": maximize}, differentiable)  # fmt: skip
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""
@@ -208,7 +211,8 @@ class NAdam(Elementwise):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
                                   "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
-                                  "maximize": maximize}, differentiable)  # fmt: skip
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""
@@ -250,7 +254,8 @@ class RAdam(Elementwise):
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
-                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}, differentiable)  # fmt: skip
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
         """See the class."""

@@ -242,6 +242,8 @@ class Optimizer(Checked):
         array = value.array if isinstance(value, Tensor) else value
         if name == "step":
             return int(array)  # PyTorch keeps it as a tensor of one float
+        if name == "mu_product":
+            return float(array)  # as it does that of NAdam
         if not select.is_array(array):
             return array
         if array.shape != parameter.shape:

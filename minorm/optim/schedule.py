@@ -70,6 +70,7 @@ class LRScheduler(Checked):
         self._set()
 
     def __repr__(self) -> str:
-        hidden = ("optimizer", "base_lrs", "schedulers", "lr_lambdas", "scale_fn")
-        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name not in hidden)
-        return f"{self._name}({settings}; lr={self.get_last_lr()})"
+        hidden = ("optimizer", "base_lrs", "schedulers", "lr_lambdas", "scale_fn", "ends", "heights")
+        said = [f"{name}={value!r}" for name, value in vars(self).items() if name not in hidden]
+        said = [*map(repr, getattr(self, "schedulers", ())), *said]
+        return f"{self._name}({', '.join(said)}; lr=[{', '.join(f'{rate:g}' for rate in self.get_last_lr())}])"

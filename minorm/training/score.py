@@ -77,6 +77,12 @@ class Score:
         """Whatever the loop did between two batches included."""
         return self.images * self.parts / max(1e-9, self.seconds)
 
+    def __repr__(self) -> str:
+        said = [f"{self.images:,} images", f"loss={self.loss:.6g}"]
+        if self.accuracy is not None:
+            said.append(f"accuracy={self.accuracy:.4f}")
+        return f"Score({', '.join(said)}, {self.images_per_second:,.0f} images/s)"
+
 
 def _are_classes(logits: Any, labels: Tensor) -> bool:
     """Are these logits (N, C, d1, ...) and integers (N, d1, ...)?"""

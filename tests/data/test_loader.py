@@ -266,7 +266,10 @@ def test_ranks_share_each_batch_of_one_process(
     count: int, batch_size: int, size: int, drop_last: bool, seed: int
 ) -> None:
     whole = labels_of(DataLoader(numbers(count), batch_size, True, drop_last=drop_last, seed=seed))
-    loaders = [DataLoader(numbers(count), batch_size, True, drop_last=drop_last, seed=seed, shard=(r, size)) for r in range(size)]
+    loaders = [
+        DataLoader(numbers(count), batch_size, True, drop_last=drop_last, seed=seed, shard=(r, size))
+        for r in range(size)
+    ]
     shares = [labels_of(loader) for loader in loaders]
     assert len({len(share) for share in shares} | {len(loaders[0])}) == 1  # as many steps on every rank
     for step, batch in enumerate(whole):

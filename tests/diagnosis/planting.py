@@ -144,7 +144,9 @@ def large_mean() -> Sick:
 def huge_mean() -> Sick:
     data = images()
     batches = loader(data=ArrayDataset(1e4 + data.arrays[0], data.arrays[1]))
-    return Sick("large_mean", "0", trained(nn.Sequential(nn.BatchNorm2d(3), *network()), batches=batches), "error", batches)
+    return Sick(
+        "large_mean", "0", trained(nn.Sequential(nn.BatchNorm2d(3), *network()), batches=batches), "error", batches
+    )
 
 
 def tiny_variance() -> Sick:

@@ -24,4 +24,7 @@ def test_the_words_are_filled_in(name: str) -> None:
 
 def test_a_fix_names_what_to_do() -> None:
     for name, text in explaining.WORDS.items():
-        assert any(word in text.fix for word in ("nn.", "momentum", "eps=", "take out", "training=", "subtract", "weight_decay", "smaller")), name
+        assert any(
+            word in text.fix
+            for word in ("nn.", "momentum", "eps=", "take out", "training=", "subtract", "weight_decay", "smaller")
+        ), name

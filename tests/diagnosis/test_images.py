@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minorm as mn
-from minorm.data import ArrayDataset, DataLoader
+from minorm import random
+from minorm.data import ArrayDataset, DataLoader, RandomSampler
 from minorm.diagnosis import images
 from minorm.diagnosis.images import Images
 
@@ -46,6 +47,16 @@ def test_a_loader_stays_where_it_is() -> None:
     rest = [x for x, _ in running]
     assert len(rest) == 12
     assert not DataLoader(numbered(10), 2).shuffle
+
+
+def test_a_sampler_decides_and_its_random_numbers_come_back() -> None:
+    dataset = numbered(600)
+    loader = DataLoader(dataset, 50, sampler=RandomSampler(dataset))
+    before = random.get_state()
+    assert len(images.drawn(loader)) == 512
+    assert random.get_state() == before
+    halves = [list(range(300)), list(range(300, 600))]
+    assert images.drawn(DataLoader(dataset, batch_sampler=halves)).labels.max() > 400
 
 
 def test_the_batch_size_is_the_median() -> None:

@@ -13,7 +13,7 @@ def test_the_report_of_a_sick_model() -> None:
     text = str(found)
     lines = text.splitlines()
     assert lines[0] == "512 images, batches of 32: 1 error, 1 note"
-    assert lines[2].split() == "layer kind gap offset digits lost eps/variance batch error findings".split()
+    assert lines[2].split()[:4] == ["layer", "kind", "gap", "offset"]
     row = next(line for line in lines if line.startswith("4 "))
     assert row.split()[1] == "batch"
     assert row.split()[-1] == "stale_statistics"

@@ -19,8 +19,8 @@ CHANNELS = 8
 def layer(count: int = 512, mean: float = 0.0, sd: float = 1.0, **options: Any) -> Norm:
     """A BatchNorm that has seen what its running statistics say."""
     draw = np.random.default_rng(0)
-    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), (np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)),
-                momentum=0.9, batches=100)  # fmt: skip
+    running = np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)
+    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100)
     for name, value in options.items():
         setattr(made, name, value)
     made.means = [mean + sd * draw.standard_normal((count, CHANNELS))]
@@ -69,6 +69,11 @@ def test_few_images_raise_no_alarm() -> None:
 def test_the_noise_that_a_small_momentum_explains_is_no_fault() -> None:
     noisy = layer(running=(np.full(CHANNELS, 0.8), np.ones(CHANNELS)), momentum=0.5)
     assert symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, [])) > 1.5
+
+
+def test_in_a_frozen_layer_no_batch_makes_noise() -> None:
+    frozen = layer(running=(np.full(CHANNELS, 0.8), np.ones(CHANNELS)), frozen=True, momentum=None, batches=None)
+    assert found(frozen, batch_size=2) == [("stale_statistics", "note")]
 
 
 def test_statistics_that_have_hardly_begun() -> None:

@@ -71,6 +71,11 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     **{f"BatchNorm{n}d": (4,) for n in (1, 2, 3)},
     "SyncBatchNorm": (4,),
     **{f"InstanceNorm{n}d": (4, 1e-5, 0.9, True, True) for n in (1, 2, 3)},
+    **{f"BatchRenorm{n}d": (4,) for n in (1, 2, 3)},
+    "GhostBatchNorm": (4, 2),
+    "FilterResponseNorm2d": (4,),
+    "TLU": (4,),
+    "FrozenBatchNorm2d": (4,),
 }
 
 
@@ -91,7 +96,8 @@ def test_layers_are_made_on_a_device(name: str, device: str) -> None:
 
 
 def test_every_layer_that_takes_a_device_has_a_case() -> None:
-    kinds = [kind for kind in vars(nn).values() if isinstance(kind, type) and issubclass(kind, nn.Module)]
+    late = [getattr(nn, name) for module, names in nn.LATER.items() if "norm." in module for name in names.split()]
+    kinds = [kind for kind in (*vars(nn).values(), *late) if isinstance(kind, type) and issubclass(kind, nn.Module)]
     assert {kind.__name__ for kind in kinds if "device" in inspect.signature(kind).parameters} == set(LAYERS)
 
 
@@ -224,6 +230,29 @@ def test_running_statistics_are_updated_where_they_are(momentum: float | None, c
         found[device] = {name: host(value) for name, value in layer.state_dict().items()}
     for name, value in found["cpu"].items():
         np.testing.assert_allclose(found["cuda"][name], value, rtol=1e-6)
+
+
+def test_accumulated_statistics_stay_where_they_are(cuda: Any) -> None:
+    """Merged, measured exactly and frozen: on the device, as on the CPU."""
+    found = {}
+    for device in ("cpu", "cuda:1"):
+        mn.manual_seed(0)
+        net = nn.Sequential(nn.BatchNorm1d(3), nn.GhostBatchNorm(3, 2), nn.BatchRenorm1d(3, rmax=2, dmax=1)).to(device)
+        batches = [mn.randn(4, 3).to(device), mn.randn(6, 3).to(device)]
+        cuda.transfers.clear()
+        with nn.accumulate_stats(net):
+            for x in batches:
+                net(x)
+        assert cuda.transfers.to_host == 0
+        states = [{name: host(value).copy() for name, value in net.state_dict().items()}]
+        for layerwise in (False, True):
+            nn.utils.precise_bn(net, batches, layerwise=layerwise)
+            states.append({name: host(value).copy() for name, value in net.state_dict().items()})
+        assert {b.device for b in net.buffers()} <= {device, f"{device}:0"}
+        found[device] = states
+    for a, b in zip(found["cpu"], found["cuda:1"], strict=True):
+        for name, value in a.items():
+            np.testing.assert_allclose(b[name], value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])

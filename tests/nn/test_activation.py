@@ -45,3 +45,13 @@ def test_inplace_is_accepted_and_changes_nothing(layer):
 def test_softmax_needs_dim():
     with pytest.raises(TypeError, match="dim"):
         nn.Softmax()
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu", "elu", "silu", "hardswish", "hardsigmoid", "dropout"])
+def test_inplace_of_a_function_makes_a_new_tensor(name):
+    x = mn.tensor([-4.0, -1.0, 2.0])
+    mn.manual_seed(0)
+    expected = getattr(nn.functional, name)(x)
+    mn.manual_seed(0)
+    assert getattr(nn.functional, name)(x, inplace=True).tolist() == expected.tolist()
+    assert x.tolist() == [-4.0, -1.0, 2.0]

@@ -78,7 +78,9 @@ def test_mistakes():
         nn.ConvTranspose2d(3, 4, 3, padding="same")
     with fails(ValueError, "Conv2d: padding='same' needs stride 1"):
         nn.Conv2d(3, 4, 3, padding="same", stride=2)
-    with fails(ValueError, "Conv2d: padding_mode is 'mirror'; expected 'zeros' or 'reflect' or 'replicate' or 'circular'"):
+    with fails(
+        ValueError, "Conv2d: padding_mode is 'mirror'; expected 'zeros' or 'reflect' or 'replicate' or 'circular'"
+    ):
         nn.Conv2d(3, 4, 3, padding_mode="mirror")
     with fails(ValueError, "ConvTranspose2d: padding_mode is 'reflect'; expected 'zeros'"):
         nn.ConvTranspose2d(3, 4, 3, padding_mode="reflect")

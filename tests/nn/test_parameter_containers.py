@@ -19,7 +19,9 @@ def filled(library: Any) -> Any:
             self.steps = library.nn.ParameterList([library.nn.Parameter(ones(2)), library.nn.Parameter(ones(3))])
             self.steps.append(library.nn.Parameter(ones(1)))
             self.steps.extend([library.nn.Parameter(ones(2, 2))])
-            self.names = library.nn.ParameterDict({"b": library.nn.Parameter(ones(2)), "a": library.nn.Parameter(ones(1))})
+            self.names = library.nn.ParameterDict(
+                {"b": library.nn.Parameter(ones(2)), "a": library.nn.Parameter(ones(1))}
+            )
             self.names["c"] = library.nn.Parameter(ones(3))
             self.names.update({"d": library.nn.Parameter(ones(4))})
 

@@ -287,6 +287,10 @@ case("Trilu", None, [X, np.array(-1)], np.tril(X, -1), upper=0)
 case("CumSum", None, [X, np.array(1)], X.cumsum(1))
 case("CumSum", None, [X, np.array(-1)], X[..., ::-1].cumsum(2)[..., ::-1], reverse=1)
 case("CumSum", None, [X, np.array(2)], X.cumsum(2) - X, exclusive=1)
+case("CumProd", None, [X, np.array(1)], X.cumprod(1))
+case("CumProd", None, [X, np.array(-1)], X[..., ::-1].cumprod(2)[..., ::-1], reverse=1)
+LATE = np.concatenate([np.ones_like(WHOLE[:1]), WHOLE[:-1]])  # one place later
+case("CumProd", None, [WHOLE, np.array(0)], LATE.cumprod(0), exclusive=1)
 case("CumSum", None, [WHOLE, np.array(0)], WHOLE[::-1].cumsum(0)[::-1] - WHOLE, exclusive=1, reverse=1)
 
 # Shapes

@@ -117,3 +117,12 @@ def test_wrong_arguments():
     for make, error, message in cases:
         with pytest.raises(error, match=message):
             make()
+
+
+def test_a_schedule_shows_its_settings_and_rates() -> None:
+    optimizer = optim.SGD([mn.ones(2, requires_grad=True)], lr=0.1, momentum=0.9)
+    step = optim.lr_scheduler.StepLR(optimizer, 3)
+    assert repr(step) == "StepLR(step_size=3, gamma=0.1, last_epoch=0; lr=[0.1])"
+    both = optim.lr_scheduler.SequentialLR(optimizer, [step, optim.lr_scheduler.ConstantLR(optimizer)], [4])
+    assert repr(both).startswith("SequentialLR(StepLR(step_size=3, gamma=0.1, ")
+    assert "lr=[0.004])" in repr(optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 10))

@@ -226,3 +226,34 @@ def test_a_gradient_of_another_shape_or_type(gradient):
 def test_repr():
     text = repr(optim.SGD(parameters(), lr=0.1))
     assert "group 0: 2 parameters, 17 numbers; lr=0.1" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"]
+)
+def test_maximize_climbs(name):
+    up, down = parameters((3,), seed=1), parameters((3,), seed=1)
+    for weights, sign in ((up, 1), (down, -1)):
+        optimizer = getattr(optim, name)(weights, lr=0.1, maximize=sign == 1)
+        for _ in range(3):
+            weights[0].grad = mn.tensor(np.float32([1.0, -2.0, 0.5]) * sign)
+            optimizer.step()
+    assert np.array_equal(up[0].numpy(), down[0].numpy())
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam"])
+def test_how_pytorch_computes_a_step_is_taken(name):
+    torch = pytest.importorskip("torch")
+    optimizer = getattr(optim, name)
+    taken = optimizer(parameters(), lr=0.1, foreach=True, fused=False)
+    group = {"params": parameters((2,), seed=1), "foreach": False, "capturable": True, "fused": None}
+    taken.add_param_group(group)
+    ours = optimizer([mn.ones(2, requires_grad=True)], lr=0.1)
+    theirs = getattr(torch.optim, name)([torch.ones(2, requires_grad=True)], lr=0.1, foreach=True)
+    theirs.param_groups[0]["params"][0].grad = torch.ones(2)
+    theirs.step()
+    state = theirs.state_dict()
+    kept = {key: value.numpy() for key, value in state["state"].get(0, {}).items() if value is not None}
+    ours.load_state_dict({**state, "state": {0: kept} if kept else {}})
+    with pytest.raises(NotImplementedError, match=f"{name}: differentiable=True asks for steps that gradients"):
+        optimizer(parameters(), lr=0.1, differentiable=True)

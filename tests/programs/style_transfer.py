@@ -60,7 +60,9 @@ def models():
     return {"cnn": cnn}
 
 
-def get_style_model_and_losses(cnn, style_img, content_img, content_layers=("conv_2",), style_layers=("conv_1", "conv_3")):
+def get_style_model_and_losses(
+    cnn, style_img, content_img, content_layers=("conv_2",), style_layers=("conv_1", "conv_3")
+):
     normalization = Normalization([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     content_losses, style_losses = [], []
     model = nn.Sequential(normalization)

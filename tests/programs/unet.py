@@ -135,7 +135,8 @@ def train(model):
             masks_pred = model(images)
             loss = criterion(masks_pred, true_masks)
             loss += dice_loss(
-                F.softmax(masks_pred, dim=1).double(), F.one_hot(true_masks, model.n_classes).permute(0, 3, 1, 2).double()
+                F.softmax(masks_pred, dim=1).double(),
+                F.one_hot(true_masks, model.n_classes).permute(0, 3, 1, 2).double(),
             )
         optimizer.zero_grad(set_to_none=True)
         grad_scaler.scale(loss).backward()

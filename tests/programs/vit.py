@@ -132,4 +132,10 @@ def train(model):
         probs = F.softmax(model(images[:8]), dim=-1)
         q = images[:8].flatten(2)
         attended = F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    return [*losses, float(total), probs.max(dim=-1).values.sum().item(), attended.mean().item(), scheduler.get_last_lr()[0]]
+    return [
+        *losses,
+        float(total),
+        probs.max(dim=-1).values.sum().item(),
+        attended.mean().item(),
+        scheduler.get_last_lr()[0],
+    ]

@@ -76,3 +76,13 @@ def test_soft_labels_and_several_outputs_have_no_accuracy() -> None:
 def test_an_empty_score_divides_by_nothing() -> None:
     score = Score()
     assert (score.loss, score.accuracy, score.images_per_second) == (0, 0, 0)
+
+
+def test_a_score_shows_itself() -> None:
+    model, loader = (
+        nn.Linear(3, 4),
+        data.DataLoader(data.ArrayDataset(np.ones((8, 3), np.float32), np.zeros(8, int)), 4),
+    )
+    score = evaluate(model, loader, nn.CrossEntropyLoss())
+    assert repr(score).startswith(f"Score(8 images, loss={score.loss:.6g}, accuracy={score.accuracy:.4f}, ")
+    assert repr(score).endswith(" images/s)")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.mistakes import checked
 from minorm.nn.module import Module
 from minorm.running import RunningStats, redirected
@@ -62,12 +63,14 @@ class Entry:
         self.momentum, self.unbiased = running.momentum, running.unbiased
         self.moments = Moments(per_sample)
 
-    def set(self, mean: Array, var: Array) -> None:
-        """Write both as they are, in place."""
-        for tensor, value in ((self.mean, mean), (self.var, var)):
-            assert tensor is not None
-            tensor.array[...] = value
-            tensor.version.count += 1
+    def set(self) -> None:
+        """Write the moments that were merged as they are, in place."""
+        assert self.mean is not None
+        assert self.var is not None
+        with devices.on_device_of(self.mean.array):
+            self.mean.array[...], self.var.array[...] = self.moments.mean, self.moments.var
+        self.mean.version.count += 1
+        self.var.version.count += 1
 
     def step(self) -> None:
         """One momentum step with the moments that were merged."""
@@ -77,10 +80,11 @@ class Entry:
         running = RunningStats(self.mean.array, self.var.array, self.momentum, self.unbiased, batches)
         found = self.moments
         samples = found.weight if found.per_sample else None
-        if not isinstance(found.weight, int):  # a mask left each channel its own number
-            running.update_counted(found.mean, found.var, found.weight, samples)
-        else:
-            running.update(found.mean, found.var, found.count, samples)
+        with devices.on_device_of(running.mean):
+            if not isinstance(found.weight, int):  # a mask left each channel its own number
+                running.update_counted(found.mean, found.var, found.weight, samples)
+            else:
+                running.update(found.mean, found.var, found.count, samples)
         for tensor in (self.mean, self.var, self.batches) if running.changed else ():
             if tensor is not None:
                 tensor.version.count += 1
@@ -90,11 +94,13 @@ class Collected:
     """What `redirected` calls: the moments of every layer of a model, in the order in which layers were first seen."""
 
     def __init__(self, model: Module) -> None:
-        self.buffers = list(model.buffers())
+        self.model, self.buffers = model, list(model.buffers())
         self.entries: dict[int, Entry] = {}
 
     def __call__(self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None) -> bool:
         """Merge an update of statistics that are the model's; False for others'."""
+        if self._tensor(running.mean) is None:  # a lazy layer has got its buffers in the meantime
+            self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
         if tensors[0] is None or tensors[1] is None:
             return False

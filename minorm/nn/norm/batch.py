@@ -12,6 +12,7 @@ from minorm.tensor import Tensor
 
 class _BatchNorm(RunningNorm):
     normalize: ClassVar[Any] = staticmethod(F.batch_norm)
+    takes_group: ClassVar[bool] = True  # convert_sync_batchnorm may put a SyncBatchNorm in its place
 
     def _shape(self) -> tuple[int, ...]:
         shape, name = self.num_features, type(self).__name__
@@ -36,6 +37,21 @@ class _BatchNorm(RunningNorm):
             )
         if not isinstance(self.num_features, tuple):
             super()._check(x)
+
+
+class _Variant(_BatchNorm):
+    """A BatchNorm that trains by other arithmetic: options that this lacks are refused, and ranks do not share it."""
+
+    takes_group: ClassVar[bool] = False
+
+    def _without(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options that F.batch_norm shares with every function of its kind."""
+        for name in ("variance", "mask"):
+            if options.pop(name, None) is not None:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} is given; expected None: only BatchNorm layers take it"
+                )
+        return options
 
 
 class BatchNorm1d(_BatchNorm):

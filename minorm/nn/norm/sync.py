@@ -61,14 +61,15 @@ class SyncBatchNorm(_BatchNorm):
         """`module` with a SyncBatchNorm in place of every BatchNorm layer, the same parameters, buffers and options.
 
         InstanceNorm layers normalize each sample alone and stay; those with running statistics take them over the
-        samples of all ranks from now on. Returns the module, or what took its place where it is a BatchNorm itself.
+        samples of all ranks from now on. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or what
+        took its place where it is a BatchNorm itself.
         Layers of a loaded ONNX graph are none of these: they go on with the statistics of their own rank.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):
             if isinstance(layer, _InstanceNorm):
                 layer.process_group = process_group
-            elif isinstance(layer, _BatchNorm):
+            elif isinstance(layer, _BatchNorm) and layer.takes_group:
                 made[id(layer)] = cls._from(layer, process_group)
         for parent in list(module.modules()):
             for name, child in list(parent._own(MODULE)):

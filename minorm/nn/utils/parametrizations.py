@@ -1,14 +1,16 @@
-"""weight_norm and spectral_norm: a weight that is computed from others at every call.
+"""weight_norm, spectral_norm, weight_standardization: a weight that is computed from others at every call.
 
-The layer then has a child `parametrizations.weight`, which holds the originals, and no parameter `weight`; before each
-forward the attribute `weight` is computed anew. Keys are PyTorch's: `parametrizations.weight.original0` ...
+The layer then has a child `parametrizations.weight`, which holds the originals, and no parameter `weight`: whoever
+reads that attribute gets it computed anew. Keys are PyTorch's: `parametrizations.weight.original0` ...
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from minorm.autograd import no_grad
+from minorm.functional.normalization import normalization
 from minorm.functional.response import normalize
 from minorm.nn.container import ModuleDict
 from minorm.nn.module import Module
@@ -77,6 +79,23 @@ class _SpectralNorm(Parametrization):
         return self.original / ((self._matrix(self.original) @ v) * u).sum()
 
 
+class _WeightStandardization(Parametrization):
+    """weight = (w - mean) / sqrt(var + eps), over all that one output channel adds up; arXiv:1903.10520."""
+
+    def __init__(self, weight: Tensor, eps: float, transposed_groups: int) -> None:
+        super().__init__()
+        self.eps, self.groups = eps, transposed_groups
+        self.original = Parameter(weight.detach())
+
+    def forward(self) -> Tensor:
+        """The weight."""
+        w = self.original
+        if not self.groups:  # (out, in / groups, *kernel)
+            return normalization(w, axes=tuple(range(1, w.ndim)), eps=self.eps)
+        split = w.reshape(self.groups, -1, *w.shape[1:])  # (groups, in / groups, out / groups, *kernel)
+        return normalization(split, axes=(1, *range(3, split.ndim)), eps=self.eps).reshape(w.shape)
+
+
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Let weight = g * v / |v|: its size g and its direction v are learned apart. dim=None: one norm for all."""
     return _parametrized(module, name, _WeightNorm(getattr(module, name), dim))
@@ -90,18 +109,69 @@ def spectral_norm(
     return _parametrized(module, name, _SpectralNorm(getattr(module, name), n_power_iterations, eps, axis))
 
 
+def weight_standardization(module: Module, name: str = "weight", eps: float = 1e-6) -> Module:
+    """Let weight = (w - mean) / sqrt(var + eps), mean and var of each output channel: mean 0, variance 1.
+
+    For layers before a GroupNorm or a BatchNorm in small batches. The channels of a ConvTranspose are on axis 1. The
+    leaf is `parametrizations.<name>.original`; returns the module. ValueError where a channel adds up one number only.
+
+    Qiao, Wang, Liu, Shen and Yuille 2019, arXiv:1903.10520.
+    """
+    weight = _leaf(module, name)
+    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not eps >= 0:
+        raise ValueError(f"weight_standardization: eps={eps!r}; expected a number of at least 0")
+    transposed = type(module).__name__.startswith("ConvTranspose")
+    groups = getattr(module, "groups", 1) if transposed else 0
+    channels = weight.shape[1] * groups if transposed else weight.shape[0] if weight.ndim else 1
+    if weight.numel() < 2 * channels:
+        raise ValueError(
+            f"weight_standardization: {name} has shape {weight.shape}, one number for each of {channels} output "
+            "channels, which has no variance; expected at least two"
+        )
+    return _parametrized(module, name, _WeightStandardization(weight, float(eps), groups))
+
+
 def _parametrized(module: Module, name: str, parametrization: Parametrization) -> Module:
-    if not isinstance(getattr(module, name, None), Parameter):
-        raise ValueError(f"parametrization: {type(module).__name__} has no parameter {name!r}")
+    _leaf(module, name)
     delattr(module, name)
     if not hasattr(module, "parametrizations"):
         module.add_module("parametrizations", ModuleDict())
     holder: Any = module.parametrizations
     holder[name] = parametrization
-
-    def compute(layer: Any, args: Any) -> None:  # noqa: ARG001
-        object.__setattr__(layer, name, parametrization())
-
-    module.register_forward_pre_hook(compute)
-    compute(module, ())
+    kind, names = getattr(type(module), "parametrized", (type(module), ()))
+    module.__class__ = _computing(kind, (*names, name))
     return module
+
+
+def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
+    """A class like `kind`, of the same name, whose attributes of these names are computed."""
+    if (kind, names) not in _made:
+        members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
+        members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
+        members["__reduce__"] = _reduce
+        _made[kind, names] = type(kind.__name__, (kind,), members)
+    return _made[kind, names]
+
+
+_made: dict[tuple[Any, tuple[str, ...]], type[Module]] = {}
+
+
+def _compute(module: Any, name: str) -> Tensor:
+    return module.parametrizations[name]()
+
+
+def _reduce(module: Any) -> tuple[Any, ...]:
+    return _empty, type(module).parametrized, vars(module)
+
+
+def _empty(kind: type[Module], names: tuple[str, ...]) -> Module:
+    """An object without attributes, which copying and pickling fill."""
+    made = _computing(kind, names)
+    return made.__new__(made)
+
+
+def _leaf(module: Module, name: str) -> Parameter:
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Parameter):
+        raise ValueError(f"parametrization: {type(module).__name__} has no parameter {name!r}")
+    return weight

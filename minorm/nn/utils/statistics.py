@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from minorm import devices
 from minorm.autograd import no_grad
 from minorm.mistakes import checked, is_foreign, kind_of
 from minorm.nn.module import Module
@@ -72,13 +73,14 @@ def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = Non
             "InstanceNorm with track_running_stats=True, that is not frozen"
         )
     modes = [(module, module.training) for module in model.modules()]
-    before = [(b, b.array.copy()) for norm in norms for b in norm.buffers()]
+    before = [(b, b.detach().clone().array) for norm in norms for b in norm.buffers()]
     try:
         for group in _in_order(model, norms, loader) if layerwise else [norms]:
             _measure(model, group, loader, num_iters)
     except BaseException:
         for buffer, array in before:
-            buffer.array[...] = array
+            with devices.on_device_of(array):
+                buffer.array[...] = array
         raise
     finally:
         for module, training in modes:
@@ -95,7 +97,7 @@ def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[li
 def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
     """Give these norms the statistics of the data, all others evaluating."""
     for entry in _collected(model, norms, loader, num_iters).entries.values():
-        entry.set(entry.moments.mean, entry.moments.var)
+        entry.set()
 
 
 def _collected(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> Collected:

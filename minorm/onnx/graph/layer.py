@@ -55,6 +55,18 @@ class Layer(Sealed):
         self.uses: dict[str, Tensor] = {}  # of this place, not of the places below: what they are called here
         self.held: dict[int, Parameter] = {}  # those that its node reads, by the place of the input
 
+    _operator = ""  # of the first node that reads a tensor of this place
+
+    def size(self) -> str:
+        """The shape of its first tensor, a number for one axis, to begin a `repr` with; "" without one."""
+        shape = next((tensor.shape for tensor in self.uses.values()), None)
+        return "" if shape is None else f"{shape[0] if len(shape) == 1 else tuple(shape)}, "
+
+    def extra_repr(self) -> str:
+        """The operator, and its tensors with their shapes."""
+        tensors = [f"{name} {tuple(tensor.shape)}" for name, tensor in self.uses.items()]
+        return ", ".join([self._operator, *tensors]) if self._operator else ", ".join(tensors)
+
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
         """The Parameters of this place and of those below, each once."""
         for name, tensor in self._used(prefix, recurse):

@@ -42,6 +42,7 @@ PUBLISHED: dict[str, tuple[int, ...]] = {
     "Conv": (1, 11, 22),
     "ConvTranspose": (1, 11, 22),
     "Cos": (7, 22),
+    "CumProd": (26,),
     "CumSum": (11, 14),
     "DepthToSpace": (1, 11, 13, 28),
     "DequantizeLinear": (10, 13, 19, 21, 23, 24, 25, 28),

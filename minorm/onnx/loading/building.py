@@ -127,6 +127,7 @@ class Builder:
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
         places.place(model, layers, state, places.of_tensors(state, self.nodes))
+        places.in_order(model, self.nodes, self.layers, state)
         model.placed = [
             Placed(next(filter(None, node.outputs)), node.operator, layer, node.statistics)
             for node, layer in self.layers

@@ -36,6 +36,10 @@ class Input:
     dtype: np.dtype[Any]
     shape: tuple[int | str, ...] | None  # None: of any rank
 
+    def __str__(self) -> str:
+        shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
+        return f"{self.name} {self.dtype} {shape}"
+
     def check(self, given: Any, converted_to: Any = None) -> Tensor:
         """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
         if not isinstance(given, (Tensor, np.ndarray)):
@@ -273,8 +277,8 @@ class GraphModule(Sealed):
         yield from super()._own(*kinds)
 
     def extra_repr(self) -> str:
-        """Inputs, outputs and the number of nodes."""
-        inputs = ", ".join(self.input_names)
+        """Inputs with types and shapes, outputs, and the number of nodes."""
+        inputs = ", ".join(map(str, self.inputs))
         return f"{inputs} -> {', '.join(self.output_names)}; {len(self._steps)} nodes"
 
 

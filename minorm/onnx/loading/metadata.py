@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from minorm.nn import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Module
-from minorm.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from minorm.nn.norm.base import RunningNorm
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.layer import Statistics, StatisticsLayer
 
@@ -58,9 +58,9 @@ def is_ours(model: Any) -> bool:
 def _statistics(module: Module) -> Statistics | None:
     if isinstance(module, StatisticsLayer):
         return module.statistics
-    per_sample = isinstance(module, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))
-    if not per_sample and not isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
+    if not isinstance(module, RunningNorm):
         return None
+    per_sample = isinstance(module, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))
     usual = not per_sample and module.momentum is not None and not module.unbiased_running_var
     if module.running_mean is None or usual:
         return None

@@ -8,10 +8,12 @@ that can be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from minorm.nn import Module
+from minorm.nn.attributes import MODULE
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
@@ -72,6 +74,31 @@ def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], w
                 if id(tensors[name]) not in own:
                     own.add(id(tensors[name]))
                     _use(*found, name, tensors[name])
+
+
+def in_order(
+    root: Module, nodes: Sequence[Node], layers: Iterable[tuple[Node, Module]], tensors: Mapping[str, Tensor]
+) -> None:
+    """List the places below `root` as the nodes come, each at the first one that reads a tensor of it or below it."""
+    position = {id(node): i for i, node in enumerate(nodes)}
+    first = {id(module): (position[id(node)], node.operator) for node, module in layers}
+    for i, node in enumerate(nodes):
+        for name in (*node.inputs, *node.statistics):
+            if name in tensors:
+                first.setdefault(id(tensors[name]), (i, node.operator))
+    _arrange(root, first)
+
+
+def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[float, str]:
+    """The first node of a module, once those below it are in order."""
+    uses = module.uses.values() if isinstance(module, Layer) else ()
+    own = [first[id(thing)] for thing in (module, *uses) if id(thing) in first]
+    if own and isinstance(module, Layer):
+        module._operator = min(own)[1]
+    below = {name: _arrange(child, first) for name, child in module._own(MODULE)}
+    for name in sorted(below, key=lambda name: below[name][0]):
+        module._kinds[name] = module._kinds.pop(name)
+    return min([*own, *below.values()], default=(math.inf, ""))
 
 
 def layer_of(root: Module, name: str) -> Module:

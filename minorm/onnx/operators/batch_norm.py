@@ -184,7 +184,8 @@ class BatchNormalization(StatisticsLayer):
 
     def extra_repr(self) -> str:
         """The options, and whether the running statistics are the file's or the graph computes them."""
-        return f"eps={self.eps}, momentum={self.momentum}, {'' if self.owned else 'no '}running statistics of its own"
+        statistics = f"{'' if self.owned else 'no '}running statistics of its own"
+        return f"{self.size()}eps={self.eps}, momentum={self.momentum}, {statistics}"
 
 
 def trains(node: Node) -> bool:

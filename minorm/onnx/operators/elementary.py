@@ -91,6 +91,8 @@ STEPS = {
 def write_step(g: Graph, x: Value, step: str) -> Value:
     if step == "trunc":  # towards 0: down above it, up below
         return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
+    if step == "invert":
+        raise Decline("minorm writes ~ of bools alone")
     operator = STEPS[step]
     if not g.has(operator):
         raise Decline(f"{operator} exists from opset {PUBLISHED[operator][0]} on")

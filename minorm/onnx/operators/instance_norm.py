@@ -141,7 +141,7 @@ class InstanceNormalization(StatisticsLayer):
 
     def extra_repr(self) -> str:
         """The options."""
-        return f"eps={self.eps}, {self.statistics}"
+        return f"{self.size()}eps={self.eps}, {self.statistics}"
 
 
 @reads("InstanceNormalization", since=(1, 6, 22))

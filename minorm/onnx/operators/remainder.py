@@ -1,4 +1,7 @@
-"""Mod: of integers with the sign of the divisor, or (fmod=1, floats too) of the dividend. 28: floats either way."""
+"""Mod: of integers with the sign of the divisor, or (fmod=1, floats too) of the dividend. 28: floats either way.
+
+a // b is written with it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.arithmetic import Binary, paired
 from minorm.onnx.operators.comparison import compare
 from minorm.ops.special import Remainder
+from minorm.ops.stepwise import FloorDivide
 from minorm.tensor import Tensor
 
 
@@ -36,7 +40,25 @@ def write_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
 def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
     if truncated or not dtypes.is_float(a.dtype):
         raise Decline("Mod exists from opset 10 on")
-    rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
-    astray = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
-    astray = g.add("And", astray, g.add("Not", compare(g, rest, zero, "equal")))
+    rest, astray = _rest(g, a, b)
     return g.add("Where", astray, g.add("Add", rest, b), rest, dtype=rest.dtype)
+
+
+def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
+    """The remainder with a's sign, and where that is not b's."""
+    rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
+    apart = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
+    return rest, g.add("And", apart, g.add("Not", compare(g, rest, zero, "equal")))
+
+
+@lowers(FloorDivide)
+def lower_floor_divide(g: Graph, a: Value, b: Value) -> Value:
+    """NumPy's steps: (a - rest) / b, less 1 where the rest has the other sign; of floats, to the nearest whole."""
+    if not g.has("Mod"):
+        raise Decline("a quotient rounded down needs Mod (opset 10)")
+    if not dtypes.is_float(a.dtype):
+        return g.add("Div", g.add("Sub", a, g.add("Mod", a, b, fmod=0)), b)
+    rest, astray = _rest(g, a, b)
+    quotient = g.add("Sub", g.add("Div", g.add("Sub", a, rest), b), g.cast(astray, a.dtype))
+    whole = g.add("Floor", g.add("Add", quotient, g.scalar(0.5, a)))
+    return g.add("Where", compare(g, b, g.scalar(0, b), "equal"), g.add("Div", a, b), whole, dtype=a.dtype)

@@ -17,6 +17,7 @@ from minorm.onnx.operators import (  # noqa: F401
     dropout,
     einsum,
     elementary,
+    extensions,
     generation,
     group_norm,
     indexing,

@@ -1,4 +1,4 @@
-"""TopK, OneHot, Hardmax, GatherND, Trilu and CumSum: elements chosen by their values or places."""
+"""TopK, OneHot, Hardmax, GatherND, Trilu, CumSum and CumProd: elements chosen by their values or places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm import dtypes
-from minorm.joining import where
+from minorm.creation import ones_like
+from minorm.joining import cat, where
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node
@@ -16,7 +17,7 @@ from minorm.onnx.graph.registry import EVERY, lowers, reads, writes
 from minorm.onnx.graph.sizes import Size
 from minorm.onnx.operators.shape import transpose
 from minorm.ops.operands import axis_of
-from minorm.ops.reduction import CumSum, TopPlaces
+from minorm.ops.reduction import CumProd, CumSum, TopPlaces
 from minorm.tensor import Tensor
 
 # TopK. 10: k is an input. 11: the smallest, integers. Always sorted.
@@ -166,3 +167,29 @@ def write_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) 
         exclusive=int(exclusive),
         reverse=int(reverse),
     )
+
+
+@reads("CumProd", since=(26,), fixed=(1,))
+def read_cumprod(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    exclusive, reverse = bool(node["exclusive"]), bool(node["reverse"])
+
+    def cumprod(x: Tensor, axis: Tensor) -> Tensor:
+        dim = axis_of("cumprod", int(axis.item()), x)
+        y = x.flip(dim) if reverse else x
+        if exclusive:  # the first product is that of nothing
+            n = y.shape[dim]
+            y = cat([ones_like(y.narrow(dim, 0, min(1, n))), y.narrow(dim, 0, max(0, n - 1))], dim)
+        y = CumProd.apply(y, axis=dim)
+        return y.flip(dim) if reverse else y
+
+    return cumprod
+
+
+@writes(CumProd, "CumProd", since=(26,))
+def write_cumprod(g: Graph, x: Value, axis: int) -> Value:
+    return g.add("CumProd", x, g.constant(axis, np.int64, "axis"), shape=x.known_shape)
+
+
+@lowers(CumProd)
+def lower_cumprod(g: Graph, x: Value, axis: int) -> Value:
+    raise Decline("CumProd exists from opset 26 on")

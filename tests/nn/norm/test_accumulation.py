@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 import minorm as mn
 from minorm import nn
-from minorm.distributed import simulate
+from minorm.distributed import DistributedDataParallel, simulate
 from minorm.tensor import Tensor
 
 LAYERS: dict[str, Callable[..., Any]] = {
@@ -247,6 +247,26 @@ def test_a_loaded_graph() -> None:
         loaded(x[2:])
     same(state(loaded), state(one), 1e-6)
     assert np.abs(state(loaded)["1.running_mean"]).max() > 0
+
+
+def test_a_lazy_layer_and_a_wrapped_model() -> None:
+    x = mn.randn(6, 3)
+    one, lazy = nn.BatchNorm1d(3), nn.Sequential(nn.LazyBatchNorm1d())
+    one(x)
+    with nn.accumulate_stats(lazy):
+        lazy(x[:2])
+        lazy(x[2:])
+    same(state(lazy[0]), state(one), 1e-6)
+
+    def program(group: Any) -> Any:
+        wrapped = DistributedDataParallel(nn.SyncBatchNorm(3, process_group=group), group)
+        with nn.accumulate_stats(wrapped):
+            for part in x.split(2):
+                wrapped(part[group.rank : group.rank + 1])
+        return state(wrapped)
+
+    for found in simulate(2, program):
+        same(found, state(one), 1e-6)
 
 
 def test_what_is_no_model_is_named() -> None:

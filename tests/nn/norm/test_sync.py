@@ -11,7 +11,7 @@ import pytest
 
 import minorm as mn
 from minorm import nn
-from minorm.distributed import simulate
+from minorm.distributed import run, simulate
 from minorm.models import digits_cnn, resnet20
 from minorm.tensor import Tensor
 
@@ -133,3 +133,73 @@ def test_export_sends_nothing_and_writes_batch_normalization(tmp_path: Path, tra
         files.append(onnx.load(path).graph)
     assert [node.op_type for node in files[0].node] == [node.op_type for node in files[1].node]
     assert [node.op_type for node in files[1].node].count("BatchNormalization") == 3
+
+
+def network() -> nn.Sequential:
+    """Deep enough that what a layer sees depends on the statistics before it."""
+    mn.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3), nn.ReLU(),
+        nn.Flatten(), nn.Linear(12, 3), nn.BatchNorm1d(3),
+    ).double()  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_micro_batches_on_ranks_of_one_process_are_the_whole_batch(ranks: int) -> None:
+    """Outputs, gradients and running statistics: what accumulation alone cannot give, for deeper layers."""
+    rng = np.random.default_rng(0)
+    x, dy = rng.standard_normal((12, 2, 6, 6)) + np.arange(12).reshape(-1, 1, 1, 1), rng.standard_normal((12, 3))
+    fresh = network()
+    whole, given = copy.deepcopy(fresh), Tensor(x).requires_grad_()
+    expected = whole(given)
+    expected.backward(Tensor(dy))
+
+    def program(group: Any) -> Any:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(fresh), group)
+        mine = np.array_split(np.arange(12), ranks)[group.rank]
+        part = Tensor(x[mine]).requires_grad_()
+        y = model(part)
+        y.backward(Tensor(dy[mine]))
+        gradients = {name: group.all_reduce(p.grad.array) for name, p in model.named_parameters()}
+        return y.detach().numpy(), part.grad.numpy(), gradients, {k: v.numpy() for k, v in model.state_dict().items()}
+
+    found = run(program, ranks=ranks)
+    np.testing.assert_allclose(np.concatenate([f[0] for f in found]), expected.detach().numpy(), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(np.concatenate([f[1] for f in found]), given.grad.numpy(), rtol=1e-8, atol=1e-10)
+    for _, _, gradients, state in found:
+        for name, p in whole.named_parameters():
+            np.testing.assert_allclose(gradients[name], p.grad.numpy(), rtol=1e-8, atol=1e-9)
+        for name, value in whole.state_dict().items():
+            np.testing.assert_allclose(state[name], value.numpy(), rtol=1e-10, atol=1e-12)
+
+    accumulated = fresh
+    with nn.accumulate_stats(accumulated):
+        parts = [accumulated(Tensor(part)) for part in np.array_split(x, ranks)]
+    assert np.abs(mn.cat(parts).detach().numpy() - expected.detach().numpy()).max() > 0.1
+    np.testing.assert_allclose(accumulated[1].running_var.numpy(), whole[1].running_var.numpy(), rtol=1e-10)
+    assert np.abs(accumulated[8].running_var.numpy() - whole[8].running_var.numpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_compute_dtype_of_several_ranks(dtype: Any) -> None:
+    """y and the gradient of x are the exact ones of the whole batch, rounded once."""
+    rng = np.random.default_rng(0)
+    x, dy = (rng.standard_normal((8, 3, 5)) + 30).astype(dtype), rng.standard_normal((8, 3, 5)).astype(dtype)
+    wide, one = Tensor(x.astype(np.float64)).requires_grad_(), nn.BatchNorm1d(3, dtype=mn.float64)
+    y = one(wide)
+    y.backward(Tensor(dy.astype(np.float64)))
+
+    def program(group: Any) -> Any:
+        layer = nn.SyncBatchNorm(3, process_group=group, compute_dtype=mn.float64)
+        part = Tensor(np.split(x, 2)[group.rank]).requires_grad_()
+        out = layer(part)
+        out.backward(Tensor(np.split(dy, 2)[group.rank]))
+        return out.detach().numpy(), part.grad.numpy()
+
+    found = run(program, ranks=2)
+    # one number in a thousand may lie so near the middle of two of `dtype` that the last bit of float64 decides
+    for got, exact in zip(zip(*found, strict=True), (y.detach(), wide.grad), strict=True):
+        got, rounded = np.concatenate(got), exact.numpy().astype(dtype)
+        assert got.dtype == dtype
+        assert (got != rounded).mean() < 1e-2
+        np.testing.assert_allclose(got, rounded, rtol=2 * np.finfo(dtype).eps)

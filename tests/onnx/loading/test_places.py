@@ -199,3 +199,29 @@ def test_many_tensors_in_one_place_take_no_time(graph_of: Any) -> None:
     model = mo.load(proto, trainable="*")
     assert time.process_time() - start < 10
     assert len(names(model.get_submodule("a"))) == 5000
+
+
+def test_places_are_in_the_order_of_the_graph_with_shapes(tmp_path: Any) -> None:
+    class Net(mn.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = mn.nn.Linear(4, 2)
+            self.body = mn.nn.Sequential(mn.nn.Conv2d(3, 4, 3), mn.nn.BatchNorm2d(4), mn.nn.ReLU())
+            self.middle = mn.nn.Sequential(mn.nn.Conv2d(4, 4, 1, bias=False))
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.middle(self.body(x)).mean((2, 3)))
+
+    mo.export(Net().eval(), mn.randn(2, 3, 8, 8), tmp_path / "net.onnx", training=None)
+    model = mo.load(tmp_path / "net.onnx")
+    lines = repr(model).splitlines()
+    assert lines[1].startswith("  x float32 (batch, 3, 8, 8) -> ")
+    assert [line.split("(")[1].split(")")[0] for line in lines[2:] if line.startswith("  (")] == [
+        "body",
+        "middle",
+        "last",
+    ]
+    assert [name for name, _ in model.get_submodule("body").named_children()] == ["0", "1"]
+    assert "(0): Layer(Conv, weight (4, 3, 3, 3), bias (4,))" in repr(model)
+    assert "(1): BatchNormalization(4, eps=1e-05, " in repr(model)
+    assert "(last): Layer(Gemm, weight (2, 4), bias (2,))" in repr(model)

@@ -1,0 +1,47 @@
+"""Changes to images, under torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
+
+images     an array N x C x H x W, which is never changed in place; or one image C x H x W, or a Tensor
+generator  the np.random.Generator that every random choice is drawn from, a new one for each image: the same state
+           gives the same batch. Without it, that of `manual_seed`
+
+A DataLoader's `transform` is called with both, and a dataset may call one with an image alone. Any function of the two
+arguments is a transform.
+"""
+
+from __future__ import annotations
+
+from minorm.data.transforms.base import ImageTransform, Transform
+from minorm.data.transforms.choosing import Compose, Lambda, RandomApply, RandomChoice
+from minorm.data.transforms.color import ColorJitter, Grayscale, Normalize, RandomGrayscale
+from minorm.data.transforms.converting import ToDtype, ToImage, ToTensor
+from minorm.data.transforms.erasing import RandomErasing
+from minorm.data.transforms.geometry import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
+from minorm.data.transforms.resizing import InterpolationMode, RandomResizedCrop, Resize
+from minorm.data.transforms.warping import RandomAffine, RandomRotation
+
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "Compose",
+    "Grayscale",
+    "ImageTransform",
+    "InterpolationMode",
+    "Lambda",
+    "Normalize",
+    "Pad",
+    "RandomAffine",
+    "RandomApply",
+    "RandomChoice",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomVerticalFlip",
+    "Resize",
+    "ToDtype",
+    "ToImage",
+    "ToTensor",
+    "Transform",
+]

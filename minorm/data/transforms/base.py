@@ -1,0 +1,87 @@
+"""What every transform of images shares: a batch or one image, arrays or Tensors, and the generator it draws from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minorm import dtypes, random
+from minorm.data.dataset import Array
+from minorm.data.showing import Shown
+from minorm.tensor import Tensor
+
+Transform: TypeAlias = Callable[..., Any]  # transform(images, generator) -> images
+Generator: TypeAlias = np.random.Generator
+
+
+class ImageTransform(Shown):
+    """Base: a subclass says in `apply` what becomes of an array N x C x H x W, which it must not change in place."""
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:
+        """The images changed: N x C x H x W, or one C x H x W; an array for an array, a Tensor for a Tensor."""
+        array = images.array if isinstance(images, Tensor) else images
+        if not isinstance(array, np.ndarray) or array.ndim not in (3, 4):
+            raise ValueError(f"{type(self).__name__}: images are {getattr(images, 'shape', type(images).__name__)}; "
+                             "expected an array of shape (N, C, H, W), or (C, H, W) for one; "
+                             "ToTensor makes one of a picture")  # fmt: skip
+        found = self.apply(array if array.ndim == 4 else array[None], random.source(generator))
+        found = found if array.ndim == 4 else found[0]
+        return Tensor(np.ascontiguousarray(found)) if isinstance(images, Tensor) else found
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """The transform of a batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no apply")
+
+
+def check_floats(name: str, images: Array) -> None:
+    """Raise TypeError for integers, which arithmetic of brightness has no room in."""
+    if images.dtype.kind in "iub":
+        raise TypeError(f"{name}: the images are {images.dtype}; expected floats: "
+                        "ArrayDataset(images, labels, scale=255), or ToTensor before it")  # fmt: skip
+
+
+def check_probability(name: str, p: Any) -> float:
+    """p as a float; ValueError unless it is from 0 to 1."""
+    if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
+        raise ValueError(f"{name}: p={p}; expected a probability from 0 to 1")
+    return float(p)
+
+
+def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
+    """One int, or (vertical, horizontal), as two."""
+    both = (value, value) if isinstance(value, (int, np.integer)) else tuple(value)
+    if len(both) != 2 or not all(isinstance(item, (int, np.integer)) and item >= least for item in both):
+        raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}, or two of them")
+    return int(both[0]), int(both[1])
+
+
+def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
+    """Two numbers low <= a <= b <= high, as floats."""
+    both = tuple(value) if isinstance(value, (Sequence, np.ndarray)) else ()
+    if len(both) != 2 or not low <= both[0] <= both[1] <= high:
+        raise ValueError(f"{name}: {argument}={value}; expected two numbers, {low:g} <= first <= second <= {high:g}")
+    return float(both[0]), float(both[1])
+
+
+def drawn_sides(
+    area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
+) -> tuple[int, int]:
+    """The sides of a window: its share of the area is drawn from `scale`, first over second side from `ratio`."""
+    area_drawn = area * generator.uniform(scale[0], scale[1])
+    proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
+    return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))
+
+
+def in_floats(images: Array, change: Callable[[Tensor], Tensor]) -> Array:
+    """change(images), computed in float32 or float64; integers are rounded, to what their type can hold."""
+    kind = images.dtype
+    if dtypes.is_float(kind):
+        return change(Tensor(images)).array
+    found = change(Tensor(images.astype(np.float32))).array
+    if kind == np.bool_:
+        return found >= 0.5
+    limits = np.iinfo(kind)
+    return np.clip(np.rint(found), limits.min, limits.max).astype(kind)

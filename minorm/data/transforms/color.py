@@ -1,0 +1,170 @@
+"""What becomes of the numbers of a pixel: scaled, without colour, or brighter, flatter and of another hue.
+
+Colours are red, green and blue between 0 and 1; grey is 0.2989 red + 0.587 green + 0.114 blue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.data.dataset import Array
+from minorm.data.transforms.base import Generator, ImageTransform, check_floats, check_probability, interval
+
+GREY = np.array([0.2989, 0.587, 0.114])
+
+
+class Normalize(ImageTransform):
+    """(images - mean) / std, with one number for all channels or one a channel."""
+
+    def __init__(
+        self, mean: float | Sequence[float], std: float | Sequence[float], inplace: bool = False  # noqa: ARG002
+    ) -> None:  # fmt: skip
+        self.mean = np.asarray(mean, dtype=np.float64).reshape(-1, 1, 1)
+        self.std = np.asarray(std, dtype=np.float64).reshape(-1, 1, 1)
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.std).all() and (self.std > 0).all()):
+            raise ValueError(f"Normalize: mean={mean}, std={std}; expected finite numbers, and std above 0")
+
+    def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
+        """The normalized images, in their own float type."""
+        check_floats("Normalize", images)
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, images.shape[1]):
+                raise ValueError(f"Normalize: {name} has {len(values)} numbers and the images have shape "
+                                 f"{images.shape}; expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+        centered = images - self.mean.astype(images.dtype)
+        centered /= self.std.astype(images.dtype)
+        return centered
+
+    def __repr__(self) -> str:
+        mean, std = (values.ravel().tolist() for values in (self.mean, self.std))
+        return f"Normalize(mean={mean}, std={std})"
+
+
+class Grayscale(ImageTransform):
+    """Colours as grey, in 1 channel or in 3 equal ones."""
+
+    def __init__(self, num_output_channels: int = 1) -> None:
+        if num_output_channels not in (1, 3):
+            raise ValueError(f"Grayscale: num_output_channels={num_output_channels}; expected 1 or 3")
+        self.num_output_channels = num_output_channels
+
+    def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
+        """The grey images, in their own type; integers are cut, not rounded, as in torchvision."""
+        return np.repeat(grey("Grayscale", images), self.num_output_channels, axis=1)
+
+
+class RandomGrayscale(ImageTransform):
+    """Each image without its colours with probability p; it keeps its channels."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        self.p = check_probability("RandomGrayscale", p)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice for each image."""
+        chosen = generator.random(len(images)) < self.p
+        found = images.copy()
+        found[chosen] = grey("RandomGrayscale", images[chosen])
+        return found
+
+
+class ColorJitter(ImageTransform):
+    """Brightness, contrast, saturation and hue of each image changed by factors drawn for it, in an order drawn for it.
+
+        brightness   images * f
+        contrast     f * images + (1 - f) * the mean of their grey
+        saturation   f * images + (1 - f) * their grey
+        hue          turned by f of the circle of colours
+
+    brightness, contrast, saturation  (a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)
+    hue                               (a, b) within -0.5 to 0.5, or d for (-d, d)
+
+    What leaves 0 to 1 is clipped. Images of one channel have no saturation and no hue.
+    """
+
+    def __init__(self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0) -> None:
+        self.brightness, self.contrast = _factors("brightness", brightness), _factors("contrast", contrast)
+        self.saturation = _factors("saturation", saturation)
+        around = (-hue, hue) if isinstance(hue, (int, float)) else hue
+        self.hue = interval("ColorJitter", "hue", around, -0.5, 0.5)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """New factors for each image."""
+        check_floats("ColorJitter", images)
+        if images.shape[1] not in (1, 3):
+            raise ValueError(f"ColorJitter: images have shape {images.shape}; expected 1 or 3 channels")
+        ranges = (self.brightness, self.contrast, self.saturation, self.hue)
+        found = images.copy()
+        for image in found:
+            factors = [generator.uniform(low, high) for low, high in ranges]
+            for which in generator.permutation(4):
+                if ranges[which] != ((0, 0) if which == 3 else (1, 1)):
+                    image[...] = CHANGES[which](image, factors[which])
+        return found
+
+
+def brightened(image: Array, f: float) -> Array:
+    """f * image, within 0 and 1."""
+    return _mixed(image, 0.0, f)
+
+
+def contrasted(image: Array, f: float) -> Array:
+    """f * image + (1 - f) * the mean of its grey, within 0 and 1."""
+    return _mixed(image, _grey_of(image).mean(dtype=np.float64), f)
+
+
+def saturated(image: Array, f: float) -> Array:
+    """f * image + (1 - f) * its grey, within 0 and 1."""
+    return image if len(image) == 1 else _mixed(image, _grey_of(image), f)
+
+
+def hued(image: Array, f: float) -> Array:
+    """Its colours turned by f of a full turn: with hue h, saturation s and value v in 0 to 1,
+
+    channel = v * (1 - s * max(0, min(k, 4 - k, 1)))  with  k = (n + 6 h) mod 6  and  n = 5, 3, 1 for red, green, blue
+    """
+    if len(image) == 1:
+        return image
+    wide = image.astype(np.float64)
+    red, green, blue = wide
+    value, least = wide.max(0), wide.min(0)
+    span = value - least
+    part = np.where(span > 0, span, 1)
+    sixth = np.where(value == red, (green - blue) / part,
+                     np.where(value == green, 2 + (blue - red) / part, 4 + (red - green) / part))  # fmt: skip
+    k = (np.array([5.0, 3.0, 1.0]).reshape(3, 1, 1) + sixth + 6 * f) % 6
+    turned = value - span * np.clip(np.minimum(k, 4 - k), 0, 1)
+    return turned.astype(image.dtype)
+
+
+CHANGES = (brightened, contrasted, saturated, hued)
+
+
+def grey(name: str, images: Array) -> Array:
+    """N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+    if images.shape[1] not in (1, 3):
+        raise ValueError(f"{name}: images have shape {images.shape}; expected 1 or 3 channels")
+    return _grey_of(images).astype(images.dtype, copy=False)
+
+
+def _grey_of(images: Array) -> Array:
+    """One channel, of one image or of several."""
+    if images.shape[-3] == 1:
+        return images
+    red, green, blue = (images[..., i : i + 1, :, :] for i in range(3))
+    weights = GREY.astype(images.dtype if images.dtype.kind == "f" else np.float64)
+    return weights[0] * red + weights[1] * green + weights[2] * blue
+
+
+def _mixed(image: Array, other: Any, f: float) -> Array:
+    return np.clip(f * image + (1 - f) * other, 0, 1).astype(image.dtype)
+
+
+def _factors(argument: str, value: Any) -> tuple[float, float]:
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"ColorJitter: {argument}={value}; expected at least 0, or two factors")
+        value = (max(0.0, 1.0 - value), 1.0 + value)
+    return interval("ColorJitter", argument, value, 0)

@@ -1,0 +1,67 @@
+"""From pictures to Tensors: channels first, and bytes as numbers between 0 and 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes
+from minorm.data.showing import Shown
+from minorm.tensor import Tensor
+
+
+class ToImage(Shown):
+    """A picture H x W or H x W x C, an array or what np.asarray takes, as a Tensor C x H x W.
+
+    A Tensor, and an array N x C x H x W, are images already, and stay.
+    """
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
+        """The Tensor; the batch itself."""
+        if isinstance(images, Tensor):
+            return images
+        array = np.asarray(images)
+        if array.ndim == 4:
+            return array
+        if array.ndim not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: the picture has shape {array.shape}; expected (H, W) or "
+                             "(H, W, C), or a batch (N, C, H, W)")  # fmt: skip
+        return Tensor(np.ascontiguousarray(array[None] if array.ndim == 2 else array.transpose(2, 0, 1)))
+
+
+class ToDtype(Shown):
+    """Images of another type; with scale, what fills one integer type, or 0 to 1 in floats, fills the other."""
+
+    def __init__(self, dtype: Any, scale: bool = False) -> None:
+        self.dtype, self.scale = dtypes.check(dtype), scale
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
+        """The converted images, an array for an array, a Tensor for a Tensor."""
+        array = images.array if isinstance(images, Tensor) else images
+        found = self._converted(array)
+        return Tensor(found) if isinstance(images, Tensor) else found
+
+    def _converted(self, array: Any) -> Any:
+        floats = dtypes.is_float(array.dtype), dtypes.is_float(self.dtype)
+        if not self.scale or floats == (True, True) or array.dtype == self.dtype:
+            return array.astype(self.dtype)
+        if floats == (False, True):
+            wide = dtypes.compute_type(self.dtype)
+            return np.divide(array, wide.type(np.iinfo(array.dtype).max), dtype=wide).astype(self.dtype, copy=False)
+        most = np.iinfo(self.dtype).max
+        if floats == (True, False):
+            return np.minimum(array.astype(np.float64) * (most + 1 - 1e-3), most).astype(self.dtype)
+        return (array.astype(np.float64) * (most + 1) // (int(np.iinfo(array.dtype).max) + 1)).astype(self.dtype)
+
+
+class ToTensor(Shown):
+    """A picture, or a batch, as images of floats: bytes divided by 255 as float32, floats as they are.
+
+    A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
+    """
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
+        """The images."""
+        found = ToImage()(images)
+        return ToDtype(dtypes.float32, scale=True)(found) if found.dtype == np.uint8 else found

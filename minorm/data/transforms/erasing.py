@@ -1,0 +1,68 @@
+"""RandomErasing: a rectangle of an image without its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.data.dataset import Array
+from minorm.data.transforms.base import Generator, ImageTransform, check_probability, drawn_sides, interval
+
+
+class RandomErasing(ImageTransform):
+    """In each image, with probability p, one rectangle becomes `value`.
+
+    scale  which shares of the image's area it may have
+    ratio  which heights over widths, drawn evenly on a logarithmic scale
+    value  a number, one a channel, or "random": each element from the normal distribution
+
+    Ten rectangles are drawn; if none fits, the image stays. (Zhong et al. 2017, arXiv:1708.04896; as in torchvision.)
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | str | Sequence[float] = 0,
+        inplace: bool = False,  # noqa: ARG002  the images that come stay as they are
+    ) -> None:
+        self.p = check_probability("RandomErasing", p)
+        self.scale = interval("RandomErasing", "scale", scale, 0, 1)
+        self.ratio = interval("RandomErasing", "ratio", ratio, np.finfo(np.float64).tiny)
+        if isinstance(value, str) and value != "random":
+            raise ValueError(f"RandomErasing: value={value!r}; expected a number, one a channel, or 'random'")
+        self.value = value
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice, and a new rectangle, for each image."""
+        values = self._values(images)
+        found = images.copy()
+        for image in found:
+            if generator.random() >= self.p:
+                continue
+            window = self._window(image.shape[1], image.shape[2], generator)
+            if window is not None:
+                top, left, h, w = window
+                drawn = generator.standard_normal((len(image), h, w)) if values is None else values
+                image[:, top : top + h, left : left + w] = drawn
+        return found
+
+    def _values(self, images: Array) -> Any:
+        """C or 1 numbers, in a shape that meets an image; None for random ones."""
+        if isinstance(self.value, str):
+            return None
+        values = np.asarray(self.value).reshape(-1, 1, 1)
+        if len(values) not in (1, images.shape[1]):
+            raise ValueError(f"RandomErasing: value has {len(values)} numbers and the images have shape "
+                             f"{images.shape}; expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
+        return values
+
+    def _window(self, height: int, width: int, generator: Generator) -> tuple[int, int, int, int] | None:
+        for _ in range(10):
+            h, w = drawn_sides(height * width, self.scale, self.ratio, generator)
+            if h < height and w < width:
+                return int(generator.integers(height - h + 1)), int(generator.integers(width - w + 1)), h, w
+        return None

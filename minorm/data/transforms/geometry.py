@@ -1,0 +1,128 @@
+"""Windows and mirrors: which elements of an image are kept, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.data.dataset import Array
+from minorm.data.transforms.base import Generator, ImageTransform, check_probability, pair
+
+PADDING_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+
+
+class RandomHorizontalFlip(ImageTransform):
+    """Each image mirrored left to right with probability p."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = check_probability("RandomHorizontalFlip", p)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice for each image."""
+        chosen = generator.random(len(images)) < self.p
+        flipped = images.copy()
+        flipped[chosen] = images[chosen, ..., ::-1]
+        return flipped
+
+
+class RandomVerticalFlip(ImageTransform):
+    """Each image turned upside down with probability p."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = check_probability("RandomVerticalFlip", p)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice for each image."""
+        chosen = generator.random(len(images)) < self.p
+        flipped = images.copy()
+        flipped[chosen] = images[chosen, :, ::-1]
+        return flipped
+
+
+class Pad(ImageTransform):
+    """Elements around each image.
+
+    padding       one number, (left and right, above and below), or (left, above, right, below)
+    padding_mode  "constant" (`fill`), or copies: "edge" (the outermost), "reflect" (mirrored at it), "symmetric"
+                  (mirrored at the border)
+    """
+
+    def __init__(self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant") -> None:
+        sides = (padding,) * 4 if isinstance(padding, (int, np.integer)) else tuple(padding)
+        sides = sides * 2 if len(sides) == 2 else sides
+        if len(sides) != 4 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sides):
+            raise ValueError(f"Pad: padding={padding}; expected 1, 2 or 4 ints of at least 0")
+        self.padding, self.fill = tuple(map(int, sides)), fill
+        self.padding_mode = _mode("Pad", padding_mode)
+
+    def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
+        """Larger images."""
+        left, above, right, below = self.padding
+        return padded(images, (above, below), (left, right), self.padding_mode, self.fill)
+
+
+class CenterCrop(ImageTransform):
+    """The middle of each image, `size` high and wide; zeros around one that is smaller."""
+
+    def __init__(self, size: int | tuple[int, int]) -> None:
+        self.size = pair("CenterCrop", "size", size, 1)
+
+    def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
+        """The windows."""
+        missing = [max(want - have, 0) for want, have in zip(self.size, images.shape[2:], strict=True)]
+        (above, below), (left, right) = ((n // 2, n - n // 2) for n in missing)
+        images = padded(images, (above, below), (left, right), "constant", 0)
+        top, start = (round((have - want) / 2) for want, have in zip(self.size, images.shape[2:], strict=True))
+        return images[:, :, top : top + self.size[0], start : start + self.size[1]].copy()
+
+
+class RandomCrop(ImageTransform):
+    """A random window of `size` out of each image, after adding `padding` on each side.
+
+    size, padding       one number, or (vertical, horizontal)
+    fill, padding_mode  what is added, as `Pad` has it; zeros unless told otherwise
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        padding: int | tuple[int, int] | None = 0,
+        fill: float = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.size = pair("RandomCrop", "size", size, 1)
+        self.padding = pair("RandomCrop", "padding", 0 if padding is None else padding, 0)
+        self.fill, self.padding_mode = fill, _mode("RandomCrop", padding_mode)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new window for each image."""
+        count, (height, width), (top, left) = len(images), self.size, self.padding
+        rows, columns = images.shape[2] + 2 * top - height, images.shape[3] + 2 * left - width  # room to move
+        if rows < 0 or columns < 0:
+            raise ValueError(f"RandomCrop: images of shape {images.shape} with padding {self.padding} "
+                             f"are smaller than size {self.size}")  # fmt: skip
+        y = generator.integers(0, rows + 1, count)
+        x = generator.integers(0, columns + 1, count)
+        around = padded(images, (top, top), (left, left), self.padding_mode, self.fill)
+        windows = np.lib.stride_tricks.sliding_window_view(around, (height, width), axis=(2, 3))
+        return windows[np.arange(count), :, y, x]
+
+
+def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
+    """The images with rows above and below, and columns left and right."""
+    if not any((*rows, *columns)):
+        return images
+    if mode != "constant":
+        return np.pad(images, ((0, 0), (0, 0), rows, columns), mode)  # type: ignore[call-overload]
+    height, width = images.shape[2:]
+    around = np.full((*images.shape[:2], sum(rows) + height, sum(columns) + width), fill, images.dtype)
+    around[:, :, rows[0] : rows[0] + height, columns[0] : columns[0] + width] = images
+    return around
+
+
+def _mode(name: str, mode: Any) -> str:
+    if mode not in PADDING_MODES:
+        raise ValueError(f"{name}: padding_mode={mode!r}; expected one of {', '.join(PADDING_MODES)}")
+    return str(mode)

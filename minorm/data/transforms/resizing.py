@@ -1,0 +1,124 @@
+"""Images of another size: all of each, or a window drawn for it. The arithmetic is F.interpolate's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.data.dataset import Array
+from minorm.data.transforms.base import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
+
+
+class InterpolationMode(StrEnum):
+    """How elements between elements are read."""
+
+    NEAREST = "nearest"
+    NEAREST_EXACT = "nearest-exact"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+
+
+class Resize(ImageTransform):
+    """Images of another size.
+
+    size           (height, width), or the shorter side, which keeps the proportions
+    interpolation  "nearest", "nearest-exact", "bilinear" or "bicubic"
+    max_size       the longer side at most, with one size; the shorter one is less then
+    antialias      a wider kernel where an axis shrinks
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        interpolation: str = "bilinear",
+        max_size: int | None = None,
+        antialias: bool | None = True,
+    ) -> None:
+        sizes = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+        if len(sizes) not in (1, 2) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+            raise ValueError(f"Resize: size={size}; expected an int of at least 1, or two of them")
+        if max_size is not None and (len(sizes) == 2 or max_size <= sizes[0]):
+            raise ValueError(
+                f"Resize: max_size={max_size} with size={size}; expected more than one size for both sides"
+            )
+        self.size = int(sizes[0]) if len(sizes) == 1 else (int(sizes[0]), int(sizes[1]))
+        self.interpolation, self.max_size = _mode("Resize", interpolation), max_size
+        self.antialias = bool(antialias)
+
+    def apply(self, images: Array, generator: Generator) -> Array:  # noqa: ARG002
+        """The resized images, in their own type."""
+        return resized(images, self._lengths(*images.shape[2:]), self.interpolation, self.antialias)
+
+    def _lengths(self, height: int, width: int) -> tuple[int, int]:
+        if isinstance(self.size, tuple):
+            return self.size
+        short, long = min(height, width), max(height, width)
+        new_short, new_long = self.size, int(self.size * long / short)
+        if self.max_size is not None and new_long > self.max_size:
+            new_short, new_long = int(self.max_size * new_short / new_long), self.max_size
+        return (new_short, new_long) if height <= width else (new_long, new_short)
+
+
+class RandomResizedCrop(ImageTransform):
+    """A window of each image, of an area and of proportions drawn for it, resized to `size`.
+
+    size   (height, width), or one number for both
+    scale  which shares of the image's area the window may have
+    ratio  which widths over heights, drawn evenly on a logarithmic scale
+
+    Ten windows are drawn; if none fits, it is the middle of the image, as much as the ratios allow. (Szegedy et al.
+    2014, arXiv:1409.4842; as in torchvision.)
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: str = "bilinear",
+        antialias: bool | None = True,
+    ) -> None:
+        self.size = pair("RandomResizedCrop", "size", size, 1)
+        self.scale = interval("RandomResizedCrop", "scale", scale, 0)
+        self.ratio = interval("RandomResizedCrop", "ratio", ratio, np.finfo(np.float64).tiny)
+        self.interpolation, self.antialias = _mode("RandomResizedCrop", interpolation), bool(antialias)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new window for each image."""
+        found = np.empty((*images.shape[:2], *self.size), images.dtype)
+        for image, place in zip(images, found, strict=True):
+            top, left, height, width = self.window(image.shape[1], image.shape[2], generator)
+            window = image[None, :, top : top + height, left : left + width]
+            place[...] = resized(window, self.size, self.interpolation, self.antialias)[0]
+        return found
+
+    def window(self, height: int, width: int, generator: Generator) -> tuple[int, int, int, int]:
+        """(top, left, height, width) of a window."""
+        for _ in range(10):
+            w, h = drawn_sides(height * width, self.scale, self.ratio, generator)
+            if 0 < w <= width and 0 < h <= height:
+                return int(generator.integers(height - h + 1)), int(generator.integers(width - w + 1)), h, w
+        w = min(width, round(height * self.ratio[1]))
+        h = min(height, round(width / self.ratio[0]))
+        return (height - h) // 2, (width - w) // 2, h, w
+
+
+def resized(images: Array, size: tuple[int, int], interpolation: str, antialias: bool) -> Array:
+    """The images with these lengths."""
+    if tuple(images.shape[2:]) == size:
+        return images.copy()
+    smooth = interpolation in ("bilinear", "bicubic")
+    options: dict[str, Any] = {"align_corners": False, "antialias": antialias} if smooth else {}
+    return in_floats(images, lambda x: F.interpolate(x, size, mode=interpolation, **options))
+
+
+def _mode(name: str, interpolation: Any) -> str:
+    try:
+        return InterpolationMode(interpolation).value
+    except ValueError:
+        known = ", ".join(mode.value for mode in InterpolationMode)
+        raise ValueError(f"{name}: interpolation={interpolation!r}; expected one of {known}") from None

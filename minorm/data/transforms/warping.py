@@ -1,0 +1,145 @@
+"""Images turned, moved, scaled and sheared: each element is read where the inverse of the map says (F.grid_sample).
+
+With (x, y) measured from the centre c in pixels, y downwards, an element goes to  A (x, y) + t + c,
+
+    A = scale * [[cos(a - s), -cos(a - s) tan(r) - sin(a) cos(s)],     a the angle, r and s the shears,
+                 [sin(a - s), -sin(a - s) tan(r) + cos(a) cos(s)]] / cos(s)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.data.dataset import Array
+from minorm.data.transforms.base import Generator, ImageTransform, in_floats, interval
+from minorm.tensor import Tensor
+
+
+class RandomRotation(ImageTransform):
+    """Each image turned about its centre by an angle drawn for it, against the clock.
+
+    degrees        (a, b) that the angle is drawn from, or d for (-d, d)
+    interpolation  "nearest" or "bilinear"
+    expand         False: images of a batch keep one size
+    center         (x, y) in pixels from the upper left corner; the middle unless given
+    fill           what stands outside of the image
+    """
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        interpolation: str = "nearest",
+        expand: bool = False,
+        center: Sequence[float] | None = None,
+        fill: float = 0,
+    ) -> None:
+        if expand:
+            raise ValueError("RandomRotation: expand=True; expected False, as the images of a batch have one size")
+        self.degrees = _around_zero("RandomRotation", "degrees", degrees)
+        self.interpolation, self.center, self.fill = _mode("RandomRotation", interpolation), center, fill
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new angle for each image."""
+        angles = generator.uniform(*self.degrees, len(images))
+        maps = np.stack([linear(-angle) for angle in angles]) if len(images) else np.empty((0, 2, 2))
+        return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, self.fill)
+
+
+class RandomAffine(ImageTransform):
+    """Each image turned (with the clock), moved, scaled and sheared by what is drawn for it.
+
+    degrees    (a, b) that the angle is drawn from, or d for (-d, d)
+    translate  the largest shares of width and height that it moves by; whole pixels
+    scale      (a, b) that the factor is drawn from
+    shear      (a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too
+
+    The rest as for RandomRotation.
+    """
+
+    def __init__(
+        self,
+        degrees: float | Sequence[float],
+        translate: Sequence[float] | None = None,
+        scale: Sequence[float] | None = None,
+        shear: float | Sequence[float] | None = None,
+        interpolation: str = "nearest",
+        fill: float = 0,
+        center: Sequence[float] | None = None,
+    ) -> None:
+        name = "RandomAffine"
+        self.degrees = _around_zero(name, "degrees", degrees)
+        if translate is not None and (len(translate) != 2 or not all(0 <= share <= 1 for share in translate)):
+            raise ValueError(f"{name}: translate={translate}; expected two shares from 0 to 1")
+        self.translate = translate
+        self.scale = None if scale is None else interval(name, "scale", scale, np.finfo(np.float64).tiny)
+        parts = [] if shear is None else [shear]
+        if isinstance(shear, Sequence) and len(shear) == 4:
+            parts = [shear[:2], shear[2:]]
+        self.shear = tuple(end for part in parts for end in _around_zero(name, "shear", part))
+        self.interpolation, self.fill, self.center = _mode(name, interpolation), fill, center
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new map for each image."""
+        count, (height, width) = len(images), images.shape[2:]
+        maps, moves = np.empty((count, 2, 2)), np.zeros((count, 2))
+        for i in range(count):
+            angle = generator.uniform(*self.degrees)
+            if self.translate is not None:
+                most = self.translate[0] * width, self.translate[1] * height
+                moves[i] = [round(generator.uniform(-m, m)) for m in most]
+            scale = 1.0 if self.scale is None else generator.uniform(*self.scale)
+            shears = self.shear[:2], self.shear[2:]
+            maps[i] = linear(angle, scale, *(generator.uniform(ends[0], ends[1]) if ends else 0.0 for ends in shears))
+        return warped(images, maps, moves, self.center, self.interpolation, self.fill)
+
+
+def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: float = 0.0) -> Array:
+    """A of the formula above, of angles in degrees."""
+    a, r, s = map(math.radians, (angle, shear_x, shear_y))
+    return scale / math.cos(s) * np.array(
+        [[math.cos(a - s), -math.cos(a - s) * math.tan(r) - math.sin(a) * math.cos(s)],
+         [math.sin(a - s), -math.sin(a - s) * math.tan(r) + math.cos(a) * math.cos(s)]]
+    )  # fmt: skip
+
+
+def warped(
+    images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: float
+) -> Array:
+    """The images read where the inverse of each map leads; as if they went on with `fill` outside."""
+    height, width = images.shape[2:]
+    middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
+    y, x = np.mgrid[:height, :width]
+    places = np.stack([x, y], -1) - middle  # of the result
+    (a, b), (c, d) = maps[:, 0].T, maps[:, 1].T
+    inverse = np.array([[d, -b], [-c, a]]) / (a * d - b * c)
+    from_x, from_y = np.moveaxis(places - moves[:, None, None], -1, 0)
+    grid = np.stack([inverse[i, 0][:, None, None] * from_x + inverse[i, 1][:, None, None] * from_y for i in (0, 1)], -1)
+    grid = (2 * (grid + middle) + 1) / [width, height] - 1  # -1 and 1 are the outer edges
+
+    def read(x: Tensor) -> Tensor:
+        at = Tensor(grid.astype(x.dtype))
+        found = F.grid_sample(x, at, interpolation)
+        if fill == 0:
+            return found
+        return found + fill * (1 - F.grid_sample(Tensor(np.ones_like(x.array)), at, interpolation))
+
+    return in_floats(images, read)
+
+
+def _around_zero(name: str, argument: str, value: Any) -> tuple[float, float]:
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"{name}: {argument}={value}; expected at least 0, or two numbers")
+        value = (-value, value)
+    return interval(name, argument, value)
+
+
+def _mode(name: str, interpolation: Any) -> str:
+    if interpolation not in ("nearest", "bilinear"):
+        raise ValueError(f"{name}: interpolation={interpolation!r}; expected 'nearest' or 'bilinear'")
+    return str(getattr(interpolation, "value", interpolation))

@@ -1,0 +1,42 @@
+"""Filter response normalization: each channel of each sample by the mean of its squares, without a mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm import trace
+from minorm.functional.normalization_checks import check_per_channel, check_types, equation
+from minorm.ops.normalization import Normalize
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def filter_response_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-6,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+) -> Tensor:
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias, the mean over all positions of a channel of a sample.
+
+    x (N, C, *positions); weight and bias (C). Nothing depends on the batch, so training and evaluation are alike. At
+    a single position y is the sign of x, nearly, and hardly any gradient passes: choose an eps near 1 there, as the
+    paper does. compute_dtype and the types as in `layer_norm`. ValueError for shapes that do not fit.
+
+    Singh and Krishnan 2019, arXiv:1911.09737.
+    """
+    computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
+    rule = equation("filter_response_norm", eps, False)
+    if x.ndim < 3:
+        raise ValueError(
+            f"filter_response_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes"
+        )
+    check_per_channel("filter_response_norm", x, weight=weight, bias=bias)
+    param = () if weight is None and bias is None else (1,)
+    return Normalize.apply(
+        x, weight, bias, axes=tuple(range(2, x.ndim)), param=param, equation=rule, compute_dtype=computed,
+        backend=backend,
+    )  # fmt: skip

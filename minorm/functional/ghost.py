@@ -1,0 +1,93 @@
+"""Ghost batch normalization: a large batch by the statistics of small ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minorm import trace
+from minorm.functional.arguments import whole
+from minorm.functional.normalization import batch_norm
+from minorm.functional.normalization_checks import (
+    batch_axes,
+    check_batch,
+    check_types,
+    equation,
+    mark_changed,
+    running_stats,
+)
+from minorm.joining import cat
+from minorm.ops.normalization import Normalize
+from minorm.tensor import Tensor
+
+
+@trace.operation
+def ghost_batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    virtual_batch_size: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    compute_dtype: Any = None,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
+
+    x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size, the last one may be smaller. In
+    training one call is as many calls of `batch_norm` as there are groups, one after the other: outputs, gradients,
+    and running statistics, which are blended in group by group (the paper's algorithm 1), and num_batches_tracked
+    counts groups. In evaluation it is `batch_norm`. The arguments are those of `batch_norm`. All whole groups are
+    normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. In a file groups
+    are nodes, so their number is fixed there.
+
+    ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing has changed then.
+
+    Hoffer, Hubara and Soudry 2017, arXiv:1705.08741.
+    """
+    size = whole("ghost_batch_norm", "virtual_batch_size", virtual_batch_size)
+    if size < 1:
+        raise ValueError(f"ghost_batch_norm: virtual_batch_size={size}; expected at least 1")
+    options = {"compute_dtype": compute_dtype, "backend": backend}
+    statistics = running_mean, running_var, weight, bias, training, momentum, eps
+    options |= {"num_batches_tracked": num_batches_tracked, "unbiased_running_var": unbiased_running_var}
+    computed = check_types(
+        "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    if not training or x.ndim < 2 or len(x) <= size:
+        return batch_norm(x, *statistics, **options)
+    axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
+    check_batch(x, axes, weight, bias, running_mean, running_var)
+    groups, rest = divmod(len(x), size)
+    each = math.prod(x.shape[axis] for axis in axes[1:])
+    if 1 in (size * each, rest * each):
+        raise ValueError(
+            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
+            "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
+        )
+    if trace.state.calls is not None:
+        return cat([batch_norm(part, *statistics, **options) for part in x.split(size)])
+    running = running_stats(
+        "ghost_batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+
+    def observe(mean: Any, var: Any, count: int) -> None:
+        for i in range(groups):
+            running.update(mean[i], var[i], count)  # type: ignore[union-attr]
+
+    head = x if not rest else x[: groups * size]
+    y = Normalize.apply(
+        head.reshape(groups, size, *x.shape[1:]), weight, bias, axes=tuple(axis + 1 for axis in axes),
+        param=tuple(axis + 1 for axis in param) if weight is not None or bias is not None else (),
+        equation=equation("ghost_batch_norm", eps), observe=None if running is None else observe,
+        compute_dtype=computed, backend=backend,
+    ).reshape(head.shape)  # fmt: skip
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y if not rest else cat([y, batch_norm(x[groups * size :], *statistics, **options)])

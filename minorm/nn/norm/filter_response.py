@@ -1,0 +1,83 @@
+"""Filter response normalization and the activation that belongs to it: no batch, no mean, and a learned threshold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minorm.functional as F
+from minorm.joining import maximum
+from minorm.nn import init
+from minorm.nn.module import Module
+from minorm.nn.norm.base import Affine
+from minorm.nn.parameter import Parameter, check_sizes, uninitialized
+from minorm.tensor import Tensor
+
+
+class FilterResponseNorm2d(Affine):
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), the mean over H and W.
+
+    weight and bias (C), 1 and 0 at first. y is not centred: follow it by `TLU`, whose threshold is learned, and not by
+    ReLU. See `F.filter_response_norm`.
+    """
+
+    weight: Parameter
+    bias: Parameter
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-6,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("FilterResponseNorm2d", num_features=num_features)
+        self.num_features, self.eps, self.compute_dtype, self.backend = num_features, eps, compute_dtype, backend
+        self._add_affine((num_features,), True, True, dtype, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, C, H, W) -> y of the same shape"""
+        _check("FilterResponseNorm2d", x, self.num_features, "(N, C, H, W)", x.ndim == 4)
+        options = {"compute_dtype": self.compute_dtype, "backend": self.backend}
+        return F.filter_response_norm(x, self.weight, self.bias, self.eps, **options)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"{self.num_features}, eps={self.eps}"
+
+
+class TLU(Module):
+    """y = max(x, tau), a threshold for each channel of x (N, C, *) that is learned; ReLU at first, tau = 0.
+
+    Singh and Krishnan 2019, arXiv:1911.09737.
+    """
+
+    tau: Parameter
+
+    def __init__(self, num_features: int, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        check_sizes("TLU", num_features=num_features)
+        self.num_features = num_features
+        self.tau = uninitialized((num_features,), dtype, device)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """tau = 0."""
+        init.constant_(self.tau, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, C, *) -> y of the same shape"""
+        _check("TLU", x, self.num_features, "(N, C, *)", x.ndim >= 2)
+        return maximum(x, self.tau.reshape(-1, *(1,) * (x.ndim - 2)))
+
+    def extra_repr(self) -> str:
+        """The number of channels."""
+        return str(self.num_features)
+
+
+def _check(layer: str, x: Tensor, channels: int, form: str, fits: bool) -> None:
+    if not fits or x.shape[1] != channels:
+        raise ValueError(f"{layer}: x has shape {x.shape}; expected {form} with num_features={channels} channels")

@@ -1,0 +1,68 @@
+"""FrozenBatchNorm2d: a BatchNorm of which nothing changes any more, for networks that are fine-tuned."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes
+from minorm.nn.module import Module
+from minorm.nn.parameter import check_sizes
+from minorm.tensor import Tensor
+
+
+class FrozenBatchNorm2d(Module):
+    """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in both modes.
+
+    The four are buffers (C): they are saved and loaded, and no optimizer sees them. torchvision's layer: it loads the
+    state of a BatchNorm2d, whose num_batches_tracked is ignored. A gradient reaches x alone. To freeze the layers of a
+    model where they are, see `nn.utils.freeze_norm`.
+    """
+
+    ignored_keys: ClassVar[tuple[str, ...]] = ("num_batches_tracked",)
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("FrozenBatchNorm2d", num_features=num_features)
+        self.num_features, self.eps, self.compute_dtype, self.backend = num_features, eps, compute_dtype, backend
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            array = np.zeros(num_features, dtype or dtypes.get_default_dtype())
+            self.register_buffer(name, Tensor(array).to(device=device))
+        self.reset_parameters()
+        self.frozen = True  # also for what reads a file of it: the layer there is not trained either
+
+    def reset_parameters(self) -> None:
+        """weight and running_var = 1, bias and running_mean = 0: the identity, nearly."""
+        for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
+            getattr(self, name).fill_(value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, C, H, W) -> y of the same shape"""
+        if x.ndim != 4 or x.shape[1] != self.num_features:
+            raise ValueError(
+                f"FrozenBatchNorm2d: x has shape {x.shape}; expected (N, C, H, W) with num_features="
+                f"{self.num_features} channels"
+            )
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps,
+            compute_dtype=self.compute_dtype, backend=self.backend,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """The options, as torchvision prints them."""
+        return f"{self.num_features}, eps={self.eps}"

@@ -1,0 +1,53 @@
+"""GhostBatchNorm: BatchNorm over groups of a batch, so that a large batch keeps the noise of small ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minorm.functional as F
+from minorm.nn.norm.batch import _Variant
+from minorm.nn.parameter import check_sizes
+from minorm.tensor import Tensor
+
+
+class GhostBatchNorm(_Variant):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of the batch.
+
+    x (N, C) or (N, C, *positions), cut along N into groups of virtual_batch_size; the last one may be smaller. In
+    training a call is as many calls of BatchNorm, group after group, running statistics included; in evaluation it is
+    BatchNorm. Parameters, state and the other arguments are BatchNorm's. See `F.ghost_batch_norm`.
+    """
+
+    ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"
+
+    def __init__(
+        self,
+        num_features: int | tuple[int, ...],
+        virtual_batch_size: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        unbiased_running_var: bool = False,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> None:
+        check_sizes("GhostBatchNorm", virtual_batch_size=virtual_batch_size)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
+            unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
+        )  # fmt: skip
+        self.virtual_batch_size = virtual_batch_size
+
+    def normalize(self, x: Tensor, mean: Any, var: Any, *args: Any, **options: Any) -> Tensor:
+        """F.ghost_batch_norm, with the size of a group."""
+        return F.ghost_batch_norm(x, mean, var, self.virtual_batch_size, *args, **self._without(options))
+
+    def extra_repr(self) -> str:
+        """The options."""
+        features, rest = super().extra_repr().split(", eps=", 1)
+        return f"{features}, virtual_batch_size={self.virtual_batch_size}, eps={rest}"

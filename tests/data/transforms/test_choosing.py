@@ -1,0 +1,90 @@
+"""One transform after the other, perhaps, or one of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm.data.transforms import (
+    Compose,
+    Lambda,
+    Normalize,
+    Pad,
+    RandomApply,
+    RandomChoice,
+    RandomCrop,
+    RandomHorizontalFlip,
+)
+
+IMAGES = np.random.default_rng(0).random((6, 3, 5, 4), dtype=np.float32)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_compose_is_one_after_the_other() -> None:
+    steps = [RandomCrop(4, padding=1), RandomHorizontalFlip(), Normalize(0.5, 0.25)]
+    expected, generator = IMAGES, rng(3)
+    for step in steps:
+        expected = step(expected, generator)
+    assert np.array_equal(Compose(steps)(IMAGES, rng(3)), expected)
+    assert Compose([])(IMAGES, rng()) is IMAGES
+
+
+def test_functions_of_the_images_alone() -> None:
+    twice = Compose([lambda images: images * 2, Lambda(lambda images: images + 1), np.sqrt])
+    assert np.array_equal(twice(IMAGES, rng()), np.sqrt(IMAGES * 2 + 1))
+    noisy = Compose([lambda images, generator: images + generator.random(1)])
+    assert np.array_equal(noisy(IMAGES, rng(1)), IMAGES + rng(1).random(1))
+    with pytest.raises(TypeError, match=r"Lambda: lambd is a int; expected a function"):
+        Lambda(3)  # type: ignore[arg-type]
+
+
+def test_perhaps() -> None:
+    images = rng(1).random((3000, 1, 2, 2))
+    found = RandomApply([Lambda(lambda x: x + 1), Lambda(lambda x: x * 2)], p=0.3)(images, rng())
+    changed = (found == (images + 1) * 2).all(axis=(1, 2, 3))
+    assert (changed ^ (found == images).all(axis=(1, 2, 3))).all()
+    assert abs(changed.mean() - 0.3) < 0.03
+    with pytest.raises(ValueError, match=r"RandomApply: the transforms make \(3, 7, 6\) of \(3, 5, 4\)"):
+        RandomApply([Pad(1)], p=1.0)(IMAGES, rng())
+
+
+@pytest.mark.parametrize("p", [None, [1, 3]])
+def test_one_of_several(p: Any) -> None:
+    images = rng(1).random((3000, 1, 2, 2))
+    found = RandomChoice([Lambda(lambda x: x + 1), Lambda(lambda x: x * 2)], p)(images, rng())
+    first = (found == images + 1).all(axis=(1, 2, 3))
+    assert (first ^ (found == images * 2).all(axis=(1, 2, 3))).all()
+    assert abs(first.mean() - (0.5 if p is None else 0.25)) < 0.03
+    assert RandomChoice([Pad(1)])(IMAGES, rng()).shape == (6, 3, 7, 6)
+    with pytest.raises(ValueError, match=r"RandomChoice: the transforms make images of \[\(3, 5, 4\), \(3, 7, 6\)\]"):
+        RandomChoice([Pad(1), Pad(0)])(IMAGES, rng(1))
+    with pytest.raises(ValueError, match=r"RandomChoice: p=\[1\] for 2 transforms; expected a share for each"):
+        RandomChoice([Pad(1), Pad(0)], [1])
+
+
+def test_they_show_what_they_hold() -> None:
+    steps = Compose([RandomCrop(4, padding=1), RandomApply([RandomHorizontalFlip()], 0.25), Normalize(0.5, [1, 2])])
+    assert repr(steps) == (
+        "Compose(\n    RandomCrop(size=(4, 4), padding=(1, 1), fill=0, padding_mode='constant')\n    RandomApply(\n"
+        "        RandomHorizontalFlip(p=0.5)\n        p=0.25\n    )\n    Normalize(mean=[0.5], std=[1.0, 2.0])\n)"
+    )
+    assert repr(RandomChoice([Pad(1)])) == (
+        "RandomChoice(\n    Pad(padding=(1, 1, 1, 1), fill=0, padding_mode='constant')\n    p=None\n)"
+    )
+
+
+def test_in_a_dataset_and_in_a_loader() -> None:
+    steps = Compose([RandomHorizontalFlip(), Normalize(0.5, 0.5)])
+    mn.manual_seed(3)
+    alone = steps(mn.tensor(IMAGES[0]))
+    assert isinstance(alone, mn.Tensor)
+    mn.manual_seed(3)
+    assert np.array_equal(alone.numpy(), steps(IMAGES[:1])[0])
+    loader = mn.data.DataLoader(mn.data.ArrayDataset(IMAGES), 2, transform=lambda images: images + 1)
+    assert np.array_equal(next(iter(loader))[0].numpy(), IMAGES[:2] + 1)

@@ -1,0 +1,48 @@
+"""What docs/ shows is what the programs beside it give: tables, pictures and code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+IMPORTS = "import numpy as np\nimport minorm as mn\nimport minorm.functional as F\nfrom minorm import nn\n"
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_the_padded_encoder_gives_a_sequence_the_same_result_alone() -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page("masked.md"), re.DOTALL | re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS + program], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout == "0.0\n"
+    unmasked = re.sub(r"(self\.norm\d\(self\.conv\d\(x\)), mask\)", r"\1)", program)
+    assert unmasked != program
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS + unmasked], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert float(done.stdout) > 0.05
+
+
+def test_the_tables_of_padding() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks import padding
+
+    assert padding.statistics_table() in page("masked.md")
+    for norm in padding.NORMS:
+        numbers = [f"{padding.change(norm, length, masked=False):.2g}" for length in (24, 40, 200)]
+        assert f"| {norm} | {' | '.join(numbers)} | " in page("masked.md")
+        assert padding.change(norm, 200, masked=True) < 5e-6
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_pictures_are_there_and_small(name: str) -> None:
+    for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page(name)):
+        assert (ROOT / "docs" / picture).stat().st_size < 100_000, picture
