@@ -32,13 +32,8 @@ class MeanVarianceNorm(Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        options = {
-            "compute_dtype": self.compute_dtype,
-            "backend": self.backend,
-            "variance": self.variance,
-            "mask": mask,
-        }
-        return F.mean_variance_norm(x, self.axes, self.eps, **options)
+        given = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
+        return F.mean_variance_norm(x, self.axes, self.eps, **given)
 
     def extra_repr(self) -> str:
         """The options."""
