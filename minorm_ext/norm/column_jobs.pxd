@@ -55,8 +55,7 @@ cdef inline void tile_moments(
     for j in range(tile.columns):
         k[j] = guess[j]
         offset[j] = m2[j] = 0
-    if held != NULL:
-        for j in range(tile.columns):
+        if held != NULL:
             held[j] = 0
     while row < end:
         moments_of_columns(

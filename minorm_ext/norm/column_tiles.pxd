@@ -172,15 +172,13 @@ cdef inline void tile_finish(
         d[i] = (origin[i] - k[i]) + offset[i]
     for i in range(tile.rows):
         var[i] = m2[i] * one
-    if held != NULL:
-        for i in range(tile.rows):
-            w.count[tile.row + i] = held[i]
-            var[i] = m2[i] * one_by_count(w, tile.row + i)
+    for i in range(0 if held == NULL else tile.rows):
+        w.count[tile.row + i] = held[i]
+        var[i] = m2[i] * one_by_count(w, tile.row + i)
     rstds_of(&w.equation, var, w.rstd + tile.row, tile.rows)
-    if held != NULL:
-        for i in range(tile.rows):
-            if says_nothing(w, held[i]):
-                w.rstd[tile.row + i] = 0
+    for i in range(0 if held == NULL else tile.rows):
+        if says_nothing(w, held[i]):
+            w.rstd[tile.row + i] = 0
 
 
 # Backward.

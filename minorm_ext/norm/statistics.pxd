@@ -381,10 +381,8 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint 
     else:
         sums_of_counted(w, rows, scratch, a, q)
     for i in range(count):
-        n[i], one[i] = w.plan.columns, w.plan.one_by_columns
-    if not whole:
-        for i in range(count):
-            n[i], one[i] = rows.counted[i], 1 / <double>rows.counted[i]
+        n[i] = w.plan.columns if whole else rows.counted[i]
+        one[i] = w.plan.one_by_columns if whole else 1 / n[i]
     for i in range(count):
         odd |= out_of_range(single, n[i], a[i], q[i])
         rows.d[i] = a[i] * one[i]  # so far, the mean relative to k
@@ -415,18 +413,16 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint 
         else:
             rows.d[i] = 0
     rstds_of(&w.equation, rows.var, rows.rstd, count)
-    if not whole:
-        for i in range(count):
-            if says_nothing(w, n[i]):
-                rows.rstd[i] = 0
+    for i in range(0 if whole else count):
+        if says_nothing(w, n[i]):
+            rows.rstd[i] = 0
 
 
 cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept nogil:
     cdef Py_ssize_t size = rows.count * sizeof(double)
     cdef Py_ssize_t i, at
-    if w.count != NULL:
-        for i in range(rows.count):
-            w.count[rows.number[i]] = rows.counted[i]
+    for i in range(0 if w.count == NULL else rows.count):
+        w.count[rows.number[i]] = rows.counted[i]
     if in_vectors(w, rows.count):
         memcpy(w.k + rows.row, rows.k, size)
         memcpy(w.d + rows.row, rows.d, size)
@@ -477,10 +473,7 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
             sum[i] *= scale
             sum_x[i] *= scale
     for i in range(rows.count):
-        one[i] = w.plan.one_by_columns
-    if w.count != NULL:
-        for i in range(rows.count):
-            one[i] = one_by_count(w, rows.number[i])
+        one[i] = w.plan.one_by_columns if w.count == NULL else one_by_count(w, rows.number[i])
     for i in range(rows.count):
         rows.p[i] = rows.rstd[i] * sum[i] * one[i] if centered else 0
     if w.equation.guard:

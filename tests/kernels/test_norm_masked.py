@@ -135,7 +135,7 @@ class Problem:
             away = (values - origin) - offset
             var[row] = (away**2).mean()
             std = np.sqrt(var[row])
-            if n > equation.centered:
+            if n > equation.centered and not (equation.guard and std == 0):
                 rstd[row] = 1 / (std + equation.eps) if equation.guard else 1 / np.sqrt(var[row] + equation.eps)
             xhat, g = away * rstd[row], grad * s
             y[row][counts] = xhat * s + b
