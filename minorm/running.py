@@ -45,7 +45,7 @@ def is_updating() -> bool:
 
 @contextmanager
 def redirected(take: Callable[..., bool]) -> Iterator[None]:
-    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples).
+    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
 
     Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
     thread has its own.
@@ -81,25 +81,26 @@ class RunningStats:
         self.batches = batches
         self.changed = False
 
-    def update(self, mean: Any, var: Any, count: int, samples: int | None = None) -> None:
+    def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
         samples: given where both are averages over so many samples, of statistics that each sample has of its own.
+        rest: what the mean lacks for being one float64; nothing here, but differences of means far from 0 need it.
         An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
         before anything is written.
         """
         if count == 0 or not _mode.updating:
             return
-        if _mode.take is not None and _mode.take(self, mean, var, count, samples):
+        if _mode.take is not None and _mode.take(self, mean, var, count, samples, rest):
             return
         keep, share, share_var = self.rates(count)
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, 1)
 
-    def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None) -> None:
+    def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
         """The same where a mask decided how many elements each statistic was taken over: count has their shape.
 
-        samples as in `update`. Those of several samples, on an axis before ours, are averaged over the samples that
-        have elements. What has none keeps its running value; a batch without any is not counted.
+        samples and rest as in `update`. Those of several samples, on an axis before ours, are averaged over the samples
+        that have elements. What has none keeps its running value; a batch without any is not counted.
         """
         if not _mode.updating:
             return
@@ -110,7 +111,7 @@ class RunningStats:
                     "RunningStats.update_counted: statistics of each sample with unbiased_running_var=True cannot be "
                     "merged where a mask leaves each sample another number of elements"
                 )
-            takes = [_mode.take(self, *part) for part in self._parts(mean, var, count, samples, own)]
+            takes = [_mode.take(self, *part) for part in self._parts(mean, var, count, samples, rest, own)]
             if all(takes):
                 return
         if self.unbiased:
@@ -125,11 +126,11 @@ class RunningStats:
         self._write(new_mean, new_var, mean, seen.any())
 
     @staticmethod
-    def _parts(mean: Any, var: Any, count: Any, samples: Any, own: bool) -> Any:
+    def _parts(mean: Any, var: Any, count: Any, samples: Any, rest: Any, own: bool) -> Any:
         """What `redirected` is told: sample by sample where each has statistics of its own."""
         if not own:
-            return [(mean, var, count, samples)]
-        return [(m, v, n, (n > 0).astype(np.int64)) for m, v, n in zip(mean, var, count, strict=True)]
+            return [(mean, var, count, samples, rest)]
+        return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any) -> None:
         """Store the new values, and count the batches: all is checked before."""

@@ -18,6 +18,7 @@ from minorm.functional.normalization_checks import (
 )
 from minorm.joining import cat
 from minorm.ops.normalization import Normalize
+from minorm.running import RunningStats
 from minorm.tensor import Tensor
 
 
@@ -78,16 +79,28 @@ def ghost_batch_norm(
         "ghost_batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
     )
 
-    def observe(mean: Any, var: Any, count: int) -> None:
-        for i in range(groups):
-            running.update(mean[i], var[i], count)  # type: ignore[union-attr]
-
     head = x if not rest else x[: groups * size]
     y = Normalize.apply(
         head.reshape(groups, size, *x.shape[1:]), weight, bias, axes=tuple(axis + 1 for axis in axes),
         param=tuple(axis + 1 for axis in param) if weight is not None or bias is not None else (),
-        equation=equation("ghost_batch_norm", eps), observe=None if running is None else observe,
+        equation=equation("ghost_batch_norm", eps), running=None if running is None else _Each(running),
         compute_dtype=computed, backend=backend,
     ).reshape(head.shape)  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y if not rest else cat([y, batch_norm(x[groups * size :], *statistics, **options)])
+
+
+class _Each:
+    """Running statistics that take the moments of all groups, one after the other."""
+
+    def __init__(self, running: RunningStats) -> None:
+        self.running = running
+
+    def is_kernel_ready(self, rows: int) -> bool:  # noqa: ARG002
+        """Kernels blend in one batch."""
+        return False
+
+    def update(self, mean: Any, var: Any, count: int, rest: Any) -> None:
+        """As RunningStats has it, for each group."""
+        for group in zip(mean, var, rest, strict=True):
+            self.running.update(*group[:2], count, rest=group[2])

@@ -76,6 +76,11 @@ class Statistics:
     def mean(self) -> Array:
         return self.block[0] + self.block[1]
 
+    @property
+    def rest(self) -> Array:
+        """What rounding k + d to one number has dropped."""
+        return (self.block[0] - self.mean) + self.block[1]
+
 
 class Running(Protocol):
     """What `forward` may be handed to update: the running statistics of minorm/running.py, in a form for kernels.

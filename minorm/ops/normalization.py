@@ -57,21 +57,25 @@ class Normalize(Function):
         if mask is not None:
             self.mask = mask  # the array itself, so that it is watched
             self.options["mask"] = layout.data(mask_like(mask, x))
-        options = self.options
+        options, tell = self.options, None
         if running is not None:
             if mask is not None:
-                observe = running.update_counted
+                tell = running.update_counted
             elif layout.in_order and running.is_kernel_ready(layout.nest.rows):
                 options = {**options, "running": running}
             else:
-                observe = running.update
+                tell = running.update
         y, self.stats = self.norm.forward(
             layout.nest, layout.data(x), layout.parameter(scale), layout.parameter(bias), equation, **options
         )
         y = layout.result(y, x)
-        if observe is not None:  # last: an error before it leaves running statistics as they were
+        if tell is not None or observe is not None:  # last: an error before it leaves running statistics as they were
             count = layout.nest.columns if mask is None else layout.statistics(self.stats.count)
-            observe(layout.statistics(self.stats.mean), layout.statistics(self.stats.var), count)
+            found = layout.statistics(self.stats.mean), layout.statistics(self.stats.var), count
+            if observe is not None:
+                observe(*found)
+            if tell is not None:
+                tell(*found, rest=layout.statistics(self.stats.rest))
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:

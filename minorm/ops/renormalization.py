@@ -69,7 +69,8 @@ class Renormalize(Function):
             b = b + bias
         self.s = layout.parameter(s.astype(dtype))
         y = self.norm.apply(nest, data, self.stats, self.s, layout.parameter(b.astype(dtype)), **self.dtype)
-        running.update(mean, var, nest.columns)  # last: an error before it leaves running statistics as they were
+        # last: an error before it leaves running statistics as they were
+        running.update(mean, var, nest.columns, rest=layout.statistics(self.stats.rest))
         return layout.result(y, x)
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:

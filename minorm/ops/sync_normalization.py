@@ -75,7 +75,7 @@ class NormalizeAcross(Function):
             s, b = layout.parameter(scale), layout.parameter(bias)
             y = layout.result(self.norm.apply(nest, layout.data(x), self.stats, s, b, **self.dtype), x)
         if running is not None:  # last: an error before it leaves running statistics as they were
-            running.update(total, var, count)
+            running.update(total, var, count, rest=(k - total) + d)
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:

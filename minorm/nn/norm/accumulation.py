@@ -41,14 +41,19 @@ class Moments:
         """Of all parts."""
         return self.first + self.offset
 
-    def add(self, mean: Array, var: Array, count: Any, samples: int | None) -> None:
-        """Merge the moments of one part, all in float64."""
+    @property
+    def rest(self) -> Array:
+        """What that has dropped for being one number."""
+        return (self.first - self.mean) + self.offset
+
+    def add(self, mean: Array, var: Array, count: Any, samples: int | None, rest: Any) -> None:
+        """Merge the moments of one part, all in float64; its mean is mean + rest."""
         weight = count if samples is None else samples
         if type(self.weight) is int and not self.weight:
-            self.first, self.offset, self.var = mean, np.zeros_like(mean), var
+            self.first, self.offset, self.var = mean, np.zeros_like(mean) + rest, var
         total = self.weight + weight
         h = weight / np.maximum(total, 1)
-        t = (mean - self.first) - self.offset
+        t = ((mean - self.first) + rest) - self.offset
         apart = 0 if self.per_sample else t * t * (h * (1 - h))
         self.offset, self.var = self.offset + t * h, self.var + (var - self.var) * h + apart
         self.count = self.count + (count - self.count) * h if self.per_sample else total
@@ -82,9 +87,9 @@ class Entry:
         samples = found.weight if found.per_sample else None
         with devices.on_device_of(running.mean):
             if not isinstance(found.weight, int):  # a mask left each channel its own number
-                running.update_counted(found.mean, found.var, found.weight, samples)
+                running.update_counted(found.mean, found.var, found.weight, samples, found.rest)
             else:
-                running.update(found.mean, found.var, found.count, samples)
+                running.update(found.mean, found.var, found.count, samples, found.rest)
         for tensor in (self.mean, self.var, self.batches) if running.changed else ():
             if tensor is not None:
                 tensor.version.count += 1
@@ -97,7 +102,9 @@ class Collected:
         self.model, self.buffers = model, list(model.buffers())
         self.entries: dict[int, Entry] = {}
 
-    def __call__(self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None) -> bool:
+    def __call__(
+        self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None, rest: Any
+    ) -> bool:
         """Merge an update of statistics that are the model's; False for others'."""
         if self._tensor(running.mean) is None:  # a lazy layer has got its buffers in the meantime
             self.buffers = list(self.model.buffers())
@@ -107,7 +114,7 @@ class Collected:
         entry = self.entries.get(id(tensors[0]))
         if entry is None:
             entry = self.entries[id(tensors[0])] = Entry(tensors, running, samples is not None)
-        entry.moments.add(mean, var, count, samples)
+        entry.moments.add(mean, var, count, samples, rest)
         return True
 
     def _tensor(self, array: Array) -> Tensor | None:

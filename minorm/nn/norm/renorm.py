@@ -82,8 +82,9 @@ class BatchRenorm1d(_BatchRenorm):
     r = std / running_std and d = (mean - running_mean) / running_std, clipped to [1 / rmax, rmax] and [-dmax, dmax],
     make of the batch's statistics those that evaluation will use; no gradient flows through them. rmax and dmax are
     numbers, or functions of the step, 0 at the first call; the defaults are the paper's: 1 and 0, which is BatchNorm,
-    until step 5,000, then linearly to 3 at 40,000 and to 5 at 25,000. Evaluation, parameters, state_dict and the other
-    arguments are BatchNorm1d's. See `F.batch_renorm`.
+    until step 5,000, then linearly to 3 at 40,000 and to 5 at 25,000. A function is asked with num_batches_tracked, for
+    which a GPU must be waited for. Evaluation, parameters, state_dict and the other arguments are BatchNorm1d's. See
+    `F.batch_renorm`.
     """
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"

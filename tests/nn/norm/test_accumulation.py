@@ -87,6 +87,27 @@ def test_the_formula_far_from_zero() -> None:
     assert layer.num_batches_tracked.item() == 1
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("name", ["BatchNorm2d", "SyncBatchNorm", "GhostBatchNorm", "BatchRenorm2d", "masked"])
+def test_float64_keeps_its_digits_far_from_zero(name: str, offset: float) -> None:
+    """Means of micro-batches differ by little of what they are: their rounding counts, and is carried along."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((48, 4, 5, 5)) + offset + np.arange(48).reshape(-1, 1, 1, 1) / 20
+    mask = Tensor(np.ones((1, 1, 5, 1), bool))
+    plain, one = nn.BatchNorm2d(4, dtype=mn.float64), nn.BatchNorm2d(4, dtype=mn.float64)
+    make = {"GhostBatchNorm": lambda: nn.GhostBatchNorm(4, 5, dtype=mn.float64), "masked": lambda: plain}
+    layer = make.get(name, lambda: getattr(nn, name)(4, dtype=mn.float64))()
+    layer.momentum = one.momentum = 0.0
+    one(Tensor(x))
+    with nn.accumulate_stats(layer), nn.accumulate_stats(layer):
+        for part in np.split(x, [5, 11]):
+            layer(Tensor(part), *([mask] if name == "masked" else []))
+    exact = (x - offset).astype(np.longdouble).var((0, 2, 3)).astype(np.float64)
+    np.testing.assert_allclose(layer.running_var.numpy(), one.running_var.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(layer.running_mean.numpy(), one.running_mean.numpy(), rtol=1e-15)
+    np.testing.assert_allclose(layer.running_var.numpy(), exact, rtol=1e-12)
+
+
 def test_outputs_and_gradients_are_those_of_the_micro_batches() -> None:
     x = mn.randn(6, 3, 4, 4)
     grads = []
