@@ -41,6 +41,7 @@ class Norm:
     step: float = statistics.STEP["float32"]  # of the numbers that come in
     means: list[Any] = field(default_factory=list)  # a sample and channel, in R
     variances: list[Any] = field(default_factory=list)
+    counts: list[Any] = field(default_factory=list)
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
     outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # a sample of each output
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
@@ -53,6 +54,10 @@ class Norm:
         """What came in, (N, C) each: mean and variance a sample and channel."""
         return np.concatenate(self.means), np.concatenate(self.variances)
 
+    def whole(self) -> tuple[Any, Any]:
+        """Mean and variance (C) of all that came in."""
+        return statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
+
     def gap(self) -> float | None:
         """RMS of (output in E - output in R) over the output's deviation in R; None without running statistics."""
         if self.running is None:
@@ -64,8 +69,7 @@ class Norm:
         """Of each channel; None without running statistics."""
         if self.running is None:
             return None
-        mean, var = statistics.merged(*self.moments())
-        return statistics.offsets(mean, var, *self.running, self.eps)
+        return statistics.offsets(*self.whole(), *self.running, self.eps)
 
 
 @dataclass
@@ -184,16 +188,19 @@ class _Records:
         norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].ravel())
         if self.which == "E":
             return
-        x = _array(step.x)
+        x, mask = _array(step.x), step.options.get("mask")
+        mask = None if mask is None else np.broadcast_to(_array(mask) != 0, x.shape)
         if norm.running is not None or norm.what == "batch":
             if norm.running is not None and norm.running[0].ndim > 1:  # statistics of every position
-                means, variances = x.reshape(len(x), -1).astype(np.float64), np.zeros((len(x), x[0].size))
-            else:
-                means, variances = statistics.by_sample(x)
+                shape = (len(x), -1, 1)
+                x, mask = x.reshape(shape), None if mask is None else mask.reshape(shape)
+            means, variances, counts = statistics.by_sample(x, mask)
             norm.means.append(means)
             norm.variances.append(variances)
+            if mask is not None:
+                norm.counts.append(counts)
         if norm.running is None or norm.per_sample:
-            norm.sets.append(statistics.by_set(x, norm.what, step.options))
+            norm.sets.append(statistics.by_set(x, norm.what, step.options, mask))
         if self.first and norm.undone is None:
             norm.undone = _undone(step)
 
@@ -213,7 +220,7 @@ class _Records:
         bias = _array(step.options["bias"]).astype(np.float64)
         record = self.affine.setdefault(step.name, Affine(step.name, bias))
         y = _array(step.y)
-        means, variances = statistics.by_sample(y if step.axis == 1 or y.ndim == 2 else np.moveaxis(y, -1, 1))
+        means, variances, _ = statistics.by_sample(y if step.axis == 1 or y.ndim == 2 else np.moveaxis(y, -1, 1))
         record.means.append(means - bias)
         record.variances.append(variances)
 

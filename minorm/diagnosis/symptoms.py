@@ -148,7 +148,7 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
-    return *statistics.merged(*norm.moments()), False
+    return *norm.whole(), False
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:

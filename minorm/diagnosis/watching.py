@@ -165,7 +165,8 @@ class _Watcher:
         self.graphs -= hasattr(module, "watching")
         y = result[0] if isinstance(result, tuple) else result
         if holds_statistics(module) and args and isinstance(y, Tensor):
-            options = dict(zip(("x", "weight", "bias", "running_mean", "running_var"), args, strict=False))
+            names = ("x", "weight", "bias", "running_mean", "running_var") if len(args) > 2 else ("x", "mask")
+            options = {**dict(zip(names, args, strict=False)), **kwargs}
             self._show(
                 Step("norm", name, args[0], y, lambda x: module(x, *args[1:], **kwargs), what="batch",
                      options=options, holder=module)

@@ -238,6 +238,34 @@ def test_the_batch_of_a_sync_batch_norm_is_that_of_all_ranks() -> None:
     assert [f.layer for f in mn.diagnose(model, loader(2)).findings if f.name == "small_batch"] == ["0"]
 
 
+def test_padding_that_a_mask_leaves_out_raises_no_alarm() -> None:
+    """Sequences of different lengths, padded with numbers far from the data."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.other, self.last = nn.BatchNorm1d(6), nn.LayerNorm(6), nn.Linear(6, 4)
+
+        def forward(self, x: Any) -> Any:
+            mask = x[:, :1] < 500
+            h = self.norm(x, mask=mask).transpose(1, 2)
+            h = self.other(h, mask=mask.transpose(1, 2))
+            return self.last(h.sum(1))
+
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((256, 6, 9)).astype(np.float32) + 2
+    for row, length in zip(x, draw.integers(2, 9, 256), strict=True):
+        row[:, length:] = 1000
+    model, batches = Net().train(), [mn.tensor(x[i : i + 32]) for i in range(0, 256, 32)]
+    for _ in range(8):
+        for batch in batches:
+            model(batch)
+    found = mn.diagnose(model, batches)
+    assert [f for f in found.findings if f.layer is not None] == [], str(found)
+    assert found.layers[0]["offset"] < 0.1
+    assert found.layers[0]["digits_lost"] < 1
+
+
 # Bad input
 
 
