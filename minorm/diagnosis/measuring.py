@@ -19,7 +19,7 @@ from minorm.diagnosis.watching import Step, watched
 from minorm.nn import Module
 from minorm.tensor import Tensor
 
-SAMPLED = 4096  # numbers of an output that are kept, an image
+SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that are odd: no column comes again and again
 FLAT = 0.01  # of its largest slope: below, an activation lets no gradient through
 
 
@@ -185,7 +185,7 @@ class _Records:
         if not self.failed and not np.isfinite(y).all():
             mode = "evaluation" if self.which == "E" else "training"
             self.failed = f"diagnose: {step.name} gives NaN or infinity in {mode}; what is behind it cannot be measured"
-        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].ravel())
+        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED) | 1].ravel())
         if self.which == "E":
             return
         x, mask = _array(step.x), step.options.get("mask")
@@ -207,12 +207,13 @@ class _Records:
     def _activation(self, step: Step) -> None:
         before = step.before
         name = before.name if before is not None and before.kind == "norm" else step.name
-        x, y = (np.moveaxis(_array(t), step.axis if t.ndim > 1 else 0, 0) for t in (step.x, step.y))
-        x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
-        record = self.activations.setdefault((name, step.what, len(x)), Activation(name, step.what))
-        record.peaks = np.maximum(record.peaks, np.abs(y).max(1))
-        record.flat = record.flat + _is_flat(step.what, x, step.options).sum(1)
-        record.seen += x.shape[1]
+        x, y = _array(step.x), _array(step.y)
+        axis = step.axis % y.ndim
+        others, channels = tuple(i for i in range(y.ndim) if i != axis), y.shape[axis]
+        record = self.activations.setdefault((name, step.what, channels), Activation(name, step.what))
+        record.peaks = np.maximum(record.peaks, np.maximum(y.max(others), -y.min(others)))
+        record.flat = record.flat + flat_of(step.what, x, step.options, others, channels)
+        record.seen += y.size // channels
         if before is not None and before.kind == "affine" and before.options.get("bias") is not None:
             self._affine(before)
 
@@ -282,7 +283,7 @@ def _undone(step: Step) -> tuple[str, float] | None:
 
 
 Slope = Callable[[Any, Any], Any]
-_FLAT: dict[str, Slope] = {  # where the slope is below 1 % of its largest
+FLAT_WHERE: dict[str, Slope] = {  # where the slope is below 1 % of its largest
     "sigmoid": lambda x, _: np.abs(x) > 5.98,
     "tanh": lambda x, _: np.abs(x) > 2.993,
     "hardsigmoid": lambda x, _: np.abs(x) > 3,
@@ -300,6 +301,7 @@ def _tail(x: Any, alpha: float, width: float) -> Any:
     return x < width * np.log(FLAT * max(1.0, alpha) / alpha)
 
 
-def _is_flat(what: str, x: Any, options: Any) -> Any:
-    rule = _FLAT.get(what)
-    return np.zeros(x.shape, bool) if rule is None else rule(x, options)
+def flat_of(what: str, x: Any, options: Any, others: tuple[int, ...], channels: int) -> Any:
+    """How many values of each channel lie where the activation is flat; others: the axes of the rest."""
+    rule = FLAT_WHERE.get(what)
+    return np.zeros(channels) if rule is None else rule(x, options).sum(others)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+AT_ONCE = 1 << 17  # numbers that are computed with in float64
 STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
 
 
@@ -53,7 +54,21 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Mean, variance and count over the last axis, centred before squaring; of no element 0."""
+    """Mean, variance and count over the last axis, centred before squaring; of no element 0.
+
+    A few rows at a time: in float64 all of a layer's output would take several times its memory.
+    """
+    shape, length = rows.shape[:-1], rows.shape[-1]
+    rows, mask = rows.reshape(-1, length), None if mask is None else mask.reshape(-1, length)
+    step = max(1, AT_ONCE // max(1, length))
+    parts = [
+        _moments_of(rows[i : i + step], None if mask is None else mask[i : i + step]) for i in range(0, len(rows), step)
+    ]
+    mean, var, count = (np.concatenate(part).reshape(shape) for part in zip(*parts, strict=True))
+    return mean, var, count
+
+
+def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
     rows = np.asarray(rows, np.float64)
     if mask is None:
         mean = rows.mean(-1)

@@ -61,7 +61,7 @@ KINDS: dict[Any, str] = {
     **dict.fromkeys(PASSING, "passing"),
 }
 WHAT = {**NORMS, **ACTIVATIONS}
-REACH = 8  # steps that are remembered, to find what lies before a step
+REACH = 4  # steps that are remembered, to find what lies before a step
 
 
 @dataclass
