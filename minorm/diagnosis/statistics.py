@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+UNCENTRED = ("rms", "filter_response")  # they divide by the mean square
 AT_ONCE = 1 << 17  # numbers that are computed with in float64
 STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
 
@@ -32,12 +33,12 @@ def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]
     """Mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
     mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
     mean, var = mean[count > 0], var[count > 0]
-    return (np.zeros_like(mean), var + mean**2) if what == "rms" else (mean, var)
+    return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
 
 
 def _sets(x: Any, what: str, options: Any) -> Any:
     """x with a row for each set."""
-    if what in ("batch", "instance"):
+    if what in ("batch", "instance", "filter_response"):
         return x.reshape(x.shape[0] * x.shape[1], -1)
     if what in ("layer", "rms"):
         shape = options["normalized_shape"]

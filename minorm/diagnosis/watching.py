@@ -27,6 +27,7 @@ NORMS: dict[Any, str] = {
     F.layer_norm: "layer",
     F.rms_norm: "rms",
     F.mean_variance_norm: "mean_variance",
+    F.filter_response_norm: "filter_response",
     F.normalization: "general",
 }
 AFFINE: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # the axis of their channels

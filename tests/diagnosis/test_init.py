@@ -203,6 +203,42 @@ def test_layers_without_running_statistics_have_neither_gap_nor_batch_findings()
     assert found.findings == []
 
 
+def variants(norm: Any) -> nn.Module:
+    """A network with this normalization, called with a number of channels, in 1 and 3."""
+    mn.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False), norm(16), nn.Conv2d(16, 16, 3, bias=False), norm(16), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.BatchRenorm2d, nn.FilterResponseNorm2d, lambda c: nn.BatchRenorm2d(c, rmax=3.0, dmax=5.0)]
+)
+def test_no_alarm_for_healthy_variants(norm: Any) -> None:
+    model = trained(variants(norm))
+    before = snapshot(model)
+    found = mn.diagnose(model, loader())
+    assert found.findings == [], str(found)
+    assert [row["layer"] for row in found.layers] == ["1", "3"]
+    assert snapshot(model) == before
+
+
+def test_ghost_batch_norm_counts_its_virtual_batch() -> None:
+    found = mn.diagnose(trained(variants(lambda c: nn.GhostBatchNorm(c, 4))), loader())
+    assert [(f.name, f.severity, f.numbers["batch_size"]) for f in found.findings] == [("small_batch", "note", 4)] * 2
+
+
+def test_frozen_batch_norm_is_a_note_and_has_no_batch() -> None:
+    model = trained(variants(nn.BatchNorm2d))
+    frozen = nn.FrozenBatchNorm2d(16)
+    frozen.load_state_dict(model[3].state_dict())
+    frozen.running_var *= 16.0
+    model[3] = frozen
+    found = mn.diagnose(model, loader(2), batch_size=2)
+    assert [(f.name, f.severity) for f in found.findings if f.layer == "3"] == [("stale_statistics", "note")]
+
+
 def test_a_loader_without_labels() -> None:
     sick = planting.stale_variance()
     data = planting.images()
