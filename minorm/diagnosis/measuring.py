@@ -7,20 +7,18 @@ through the layers before, and blames it for their faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import modes, statistics
+from minorm.diagnosis import modes, slopes, statistics
 from minorm.diagnosis.images import Images
 from minorm.diagnosis.watching import Step, watched
 from minorm.nn import Module
 from minorm.tensor import Tensor
 
 SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that are odd: no column comes again and again
-FLAT = 0.01  # of its largest slope: below, an activation lets no gradient through
 
 
 @dataclass
@@ -212,7 +210,7 @@ class _Records:
         others, channels = tuple(i for i in range(y.ndim) if i != axis), y.shape[axis]
         record = self.activations.setdefault((name, step.what, channels), Activation(name, step.what))
         record.peaks = np.maximum(record.peaks, np.maximum(y.max(others), -y.min(others)))
-        record.flat = record.flat + flat_of(step.what, x, step.options, others, channels)
+        record.flat = record.flat + slopes.flat(step.what, x, step.options, others, channels)
         record.seen += y.size // channels
         if before is not None and before.kind == "affine" and before.options.get("bias") is not None:
             self._affine(before)
@@ -280,28 +278,3 @@ def _undone(step: Step) -> tuple[str, float] | None:
         x = other.again(x)
     y, without = _array(step.y), _array(step.again(x))
     return before.name, statistics.rms(y - without) / max(float(y.std()), 1e-12)
-
-
-Slope = Callable[[Any, Any], Any]
-FLAT_WHERE: dict[str, Slope] = {  # where the slope is below 1 % of its largest
-    "sigmoid": lambda x, _: np.abs(x) > 5.98,
-    "tanh": lambda x, _: np.abs(x) > 2.993,
-    "hardsigmoid": lambda x, _: np.abs(x) > 3,
-    "hardtanh": lambda x, o: (x > o.get("max_val", 1)) | (x < o.get("min_val", -1)),
-    "softsign": lambda x, _: np.abs(x) > 9,
-    "relu6": lambda x, _: x > 6,
-    "elu": lambda x, o: _tail(x, o.get("alpha", 1.0), 1.0),
-    "selu": lambda x, _: _tail(x, 1.6733, 1.0),
-    "celu": lambda x, o: _tail(x, 1.0, o.get("alpha", 1.0)),
-}
-
-
-def _tail(x: Any, alpha: float, width: float) -> Any:
-    """alpha exp(x / width) < 1 % of the larger of 1 and alpha."""
-    return x < width * np.log(FLAT * max(1.0, alpha) / alpha)
-
-
-def flat_of(what: str, x: Any, options: Any, others: tuple[int, ...], channels: int) -> Any:
-    """How many values of each channel lie where the activation is flat; others: the axes of the rest."""
-    rule = FLAT_WHERE.get(what)
-    return np.zeros(channels) if rule is None else rule(x, options).sum(others)
