@@ -7,20 +7,18 @@ through the layers before, and blames it for their faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import modes, statistics
+from minorm.diagnosis import modes, slopes, statistics
 from minorm.diagnosis.images import Images
 from minorm.diagnosis.watching import Step, watched
 from minorm.nn import Module
 from minorm.tensor import Tensor
 
-SAMPLED = 4096  # numbers of an output that are kept, an image
-FLAT = 0.01  # of its largest slope: below, an activation lets no gradient through
+SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that are odd: no column comes again and again
 
 
 @dataclass
@@ -41,6 +39,7 @@ class Norm:
     step: float = statistics.STEP["float32"]  # of the numbers that come in
     means: list[Any] = field(default_factory=list)  # a sample and channel, in R
     variances: list[Any] = field(default_factory=list)
+    counts: list[Any] = field(default_factory=list)
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
     outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # a sample of each output
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
@@ -53,6 +52,10 @@ class Norm:
         """What came in, (N, C) each: mean and variance a sample and channel."""
         return np.concatenate(self.means), np.concatenate(self.variances)
 
+    def whole(self) -> tuple[Any, Any]:
+        """Mean and variance (C) of all that came in."""
+        return statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
+
     def gap(self) -> float | None:
         """RMS of (output in E - output in R) over the output's deviation in R; None without running statistics."""
         if self.running is None:
@@ -64,8 +67,7 @@ class Norm:
         """Of each channel; None without running statistics."""
         if self.running is None:
             return None
-        mean, var = statistics.merged(*self.moments())
-        return statistics.offsets(mean, var, *self.running, self.eps)
+        return statistics.offsets(*self.whole(), *self.running, self.eps)
 
 
 @dataclass
@@ -181,31 +183,35 @@ class _Records:
         if not self.failed and not np.isfinite(y).all():
             mode = "evaluation" if self.which == "E" else "training"
             self.failed = f"diagnose: {step.name} gives NaN or infinity in {mode}; what is behind it cannot be measured"
-        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED)].ravel())
+        norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED) | 1].ravel())
         if self.which == "E":
             return
-        x = _array(step.x)
+        x, mask = _array(step.x), step.options.get("mask")
+        mask = None if mask is None else np.broadcast_to(_array(mask) != 0, x.shape)
         if norm.running is not None or norm.what == "batch":
             if norm.running is not None and norm.running[0].ndim > 1:  # statistics of every position
-                means, variances = x.reshape(len(x), -1).astype(np.float64), np.zeros((len(x), x[0].size))
-            else:
-                means, variances = statistics.by_sample(x)
+                shape = (len(x), -1, 1)
+                x, mask = x.reshape(shape), None if mask is None else mask.reshape(shape)
+            means, variances, counts = statistics.by_sample(x, mask)
             norm.means.append(means)
             norm.variances.append(variances)
+            if mask is not None:
+                norm.counts.append(counts)
         if norm.running is None or norm.per_sample:
-            norm.sets.append(statistics.by_set(x, norm.what, step.options))
+            norm.sets.append(statistics.by_set(x, norm.what, step.options, mask))
         if self.first and norm.undone is None:
             norm.undone = _undone(step)
 
     def _activation(self, step: Step) -> None:
         before = step.before
         name = before.name if before is not None and before.kind == "norm" else step.name
-        x, y = (np.moveaxis(_array(t), step.axis if t.ndim > 1 else 0, 0) for t in (step.x, step.y))
-        x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
-        record = self.activations.setdefault((name, step.what, len(x)), Activation(name, step.what))
-        record.peaks = np.maximum(record.peaks, np.abs(y).max(1))
-        record.flat = record.flat + _is_flat(step.what, x, step.options).sum(1)
-        record.seen += x.shape[1]
+        x, y = _array(step.x), _array(step.y)
+        axis = step.axis % y.ndim
+        others, channels = tuple(i for i in range(y.ndim) if i != axis), y.shape[axis]
+        record = self.activations.setdefault((name, step.what, channels), Activation(name, step.what))
+        record.peaks = np.maximum(record.peaks, np.maximum(y.max(others), -y.min(others)))
+        record.flat = record.flat + slopes.flat(step.what, x, step.options, others, channels)
+        record.seen += y.size // channels
         if before is not None and before.kind == "affine" and before.options.get("bias") is not None:
             self._affine(before)
 
@@ -213,7 +219,7 @@ class _Records:
         bias = _array(step.options["bias"]).astype(np.float64)
         record = self.affine.setdefault(step.name, Affine(step.name, bias))
         y = _array(step.y)
-        means, variances = statistics.by_sample(y if step.axis == 1 or y.ndim == 2 else np.moveaxis(y, -1, 1))
+        means, variances, _ = statistics.by_sample(y if step.axis == 1 or y.ndim == 2 else np.moveaxis(y, -1, 1))
         record.means.append(means - bias)
         record.variances.append(variances)
 
@@ -272,27 +278,3 @@ def _undone(step: Step) -> tuple[str, float] | None:
         x = other.again(x)
     y, without = _array(step.y), _array(step.again(x))
     return before.name, statistics.rms(y - without) / max(float(y.std()), 1e-12)
-
-
-Slope = Callable[[Any, Any], Any]
-_FLAT: dict[str, Slope] = {  # where the slope is below 1 % of its largest
-    "sigmoid": lambda x, _: np.abs(x) > 5.98,
-    "tanh": lambda x, _: np.abs(x) > 2.993,
-    "hardsigmoid": lambda x, _: np.abs(x) > 3,
-    "hardtanh": lambda x, o: (x > o.get("max_val", 1)) | (x < o.get("min_val", -1)),
-    "softsign": lambda x, _: np.abs(x) > 9,
-    "relu6": lambda x, _: x > 6,
-    "elu": lambda x, o: _tail(x, o.get("alpha", 1.0), 1.0),
-    "selu": lambda x, _: _tail(x, 1.6733, 1.0),
-    "celu": lambda x, o: _tail(x, 1.0, o.get("alpha", 1.0)),
-}
-
-
-def _tail(x: Any, alpha: float, width: float) -> Any:
-    """alpha exp(x / width) < 1 % of the larger of 1 and alpha."""
-    return x < width * np.log(FLAT * max(1.0, alpha) / alpha)
-
-
-def _is_flat(what: str, x: Any, options: Any) -> Any:
-    rule = _FLAT.get(what)
-    return np.zeros(x.shape, bool) if rule is None else rule(x, options)

@@ -15,49 +15,80 @@ from typing import Any
 
 import numpy as np
 
+UNCENTRED = ("rms", "filter_response")  # they divide by the mean square
+AT_ONCE = 1 << 17  # numbers that are computed with in float64
 STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}  # between numbers from 1 on
 
 
-def by_sample(x: Any) -> tuple[Any, Any]:
-    """Mean and variance (N, C) of each channel in each sample of x (N, C, *positions), in float64."""
-    return _moments(np.asarray(x).reshape(*x.shape[:2], -1))
+def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
+    """Mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
+
+    mask (x's shape): the elements that count
+    """
+    shape = (*x.shape[:2], -1)
+    return _moments(x.reshape(shape), None if mask is None else mask.reshape(shape))
 
 
-def by_set(x: Any, what: str, options: Any) -> tuple[Any, Any]:
+def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]:
     """Mean and variance, flat, of each set of numbers that a normalization takes its statistics over."""
-    if what in ("batch", "instance"):
-        mean, var = by_sample(x)
-        return mean.ravel(), var.ravel()
-    if what == "group":
-        return _moments(x.reshape(x.shape[0] * int(options["num_groups"]), -1))
+    mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
+    mean, var = mean[count > 0], var[count > 0]
+    return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
+
+
+def _sets(x: Any, what: str, options: Any) -> Any:
+    """x with a row for each set."""
+    if what in ("batch", "instance", "filter_response"):
+        return x.reshape(x.shape[0] * x.shape[1], -1)
     if what in ("layer", "rms"):
         shape = options["normalized_shape"]
-        last = math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
-        mean, var = _moments(x.reshape(-1, last))
-        return (np.zeros_like(mean), var + mean**2) if what == "rms" else (mean, var)
+        return x.reshape(-1, math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape))
+    groups = int(options.get("num_groups", 1) or 1)
+    if groups > 1 or what == "group":
+        return x.reshape(x.shape[0] * groups, -1)
     axes = options["axes"]
     if not isinstance(axes, (tuple, list)):
         axes = [axis for axis in range(x.ndim) if axes >> axis & 1]
     reduced = [axis % x.ndim for axis in axes]
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
-    rows = x.transpose(*kept, *reduced).reshape(math.prod(x.shape[axis] for axis in kept), -1)
-    groups = int(options.get("num_groups", 1) or 1)
-    if groups > 1 and 1 in kept:
-        rows = x.reshape(x.shape[0] * groups, -1)
-    return _moments(rows)
+    return x.transpose(*kept, *reduced).reshape(math.prod(x.shape[axis] for axis in kept), -1)
 
 
-def _moments(rows: Any) -> tuple[Any, Any]:
-    """Over the last axis, centred before squaring."""
+def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
+    """Mean, variance and count over the last axis, centred before squaring; of no element 0.
+
+    A few rows at a time: in float64 all of a layer's output would take several times its memory.
+    """
+    shape, length = rows.shape[:-1], rows.shape[-1]
+    rows, mask = rows.reshape(-1, length), None if mask is None else mask.reshape(-1, length)
+    step = max(1, AT_ONCE // max(1, length))
+    parts = [
+        _moments_of(rows[i : i + step], None if mask is None else mask[i : i + step]) for i in range(0, len(rows), step)
+    ]
+    mean, var, count = (np.concatenate(part).reshape(shape) for part in zip(*parts, strict=True))
+    return mean, var, count
+
+
+def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
     rows = np.asarray(rows, np.float64)
-    mean = rows.mean(-1)
-    return mean, ((rows - mean[..., np.newaxis]) ** 2).mean(-1)
+    if mask is None:
+        mean = rows.mean(-1)
+        return mean, ((rows - mean[..., np.newaxis]) ** 2).mean(-1), np.full(mean.shape, float(rows.shape[-1]))
+    count = mask.sum(-1, dtype=np.float64)
+    share = np.maximum(count, 1)
+    mean = np.where(mask, rows, 0).sum(-1) / share
+    return mean, np.where(mask, (rows - mean[..., np.newaxis]) ** 2, 0).sum(-1) / share, count
 
 
-def merged(means: Any, variances: Any) -> tuple[Any, Any]:
-    """Mean and variance (C) of all samples together."""
-    mu = means.mean(0)
-    return mu, (variances + (means - mu) ** 2).mean(0)
+def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
+    """Mean and variance (C) of all samples together; counts (N, C): of elements in each, alike unless given."""
+    weights = np.ones_like(means) if counts is None else counts
+    mu = _weighted(means, weights)
+    return mu, _weighted(variances + (means - mu) ** 2, weights)
+
+
+def _weighted(values: Any, weights: Any) -> Any:
+    return (values * weights).sum(0) / np.maximum(weights.sum(0), 1)
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:

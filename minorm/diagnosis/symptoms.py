@@ -148,13 +148,13 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
-    return *statistics.merged(*norm.moments()), False
+    return *norm.whole(), False
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
     """log10(1 + mean^2/var): of the worst channel, or the 95 % quantile over sets; None where nothing is centred."""
     live = ~statistics.is_constant(mean, var, norm.step)
-    if norm.what == "rms" or not live.any():
+    if norm.what in statistics.UNCENTRED or not live.any():
         return None
     digits = np.log10(1 + mean[live] ** 2 / var[live])
     return float(np.quantile(digits, 0.95) if sets else digits.max())

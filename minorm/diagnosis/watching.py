@@ -27,6 +27,7 @@ NORMS: dict[Any, str] = {
     F.layer_norm: "layer",
     F.rms_norm: "rms",
     F.mean_variance_norm: "mean_variance",
+    F.filter_response_norm: "filter_response",
     F.normalization: "general",
 }
 AFFINE: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # the axis of their channels
@@ -61,7 +62,7 @@ KINDS: dict[Any, str] = {
     **dict.fromkeys(PASSING, "passing"),
 }
 WHAT = {**NORMS, **ACTIVATIONS}
-REACH = 8  # steps that are remembered, to find what lies before a step
+REACH = 4  # steps that are remembered, to find what lies before a step
 
 
 @dataclass
@@ -165,7 +166,8 @@ class _Watcher:
         self.graphs -= hasattr(module, "watching")
         y = result[0] if isinstance(result, tuple) else result
         if holds_statistics(module) and args and isinstance(y, Tensor):
-            options = dict(zip(("x", "weight", "bias", "running_mean", "running_var"), args, strict=False))
+            names = ("x", "weight", "bias", "running_mean", "running_var") if len(args) > 2 else ("x", "mask")
+            options = {**dict(zip(names, args, strict=False)), **kwargs}
             self._show(
                 Step("norm", name, args[0], y, lambda x: module(x, *args[1:], **kwargs), what="batch",
                      options=options, holder=module)

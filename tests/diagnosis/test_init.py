@@ -203,6 +203,42 @@ def test_layers_without_running_statistics_have_neither_gap_nor_batch_findings()
     assert found.findings == []
 
 
+def variants(norm: Any) -> nn.Module:
+    """A network with this normalization, called with a number of channels, in 1 and 3."""
+    mn.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False), norm(16), nn.Conv2d(16, 16, 3, bias=False), norm(16), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.BatchRenorm2d, nn.FilterResponseNorm2d, lambda c: nn.BatchRenorm2d(c, rmax=3.0, dmax=5.0)]
+)
+def test_no_alarm_for_healthy_variants(norm: Any) -> None:
+    model = trained(variants(norm))
+    before = snapshot(model)
+    found = mn.diagnose(model, loader())
+    assert found.findings == [], str(found)
+    assert [row["layer"] for row in found.layers] == ["1", "3"]
+    assert snapshot(model) == before
+
+
+def test_ghost_batch_norm_counts_its_virtual_batch() -> None:
+    found = mn.diagnose(trained(variants(lambda c: nn.GhostBatchNorm(c, 4))), loader())
+    assert [(f.name, f.severity, f.numbers["batch_size"]) for f in found.findings] == [("small_batch", "note", 4)] * 2
+
+
+def test_frozen_batch_norm_is_a_note_and_has_no_batch() -> None:
+    model = trained(variants(nn.BatchNorm2d))
+    frozen = nn.FrozenBatchNorm2d(16)
+    frozen.load_state_dict(model[3].state_dict())
+    frozen.running_var *= 16.0
+    model[3] = frozen
+    found = mn.diagnose(model, loader(2), batch_size=2)
+    assert [(f.name, f.severity) for f in found.findings if f.layer == "3"] == [("stale_statistics", "note")]
+
+
 def test_a_loader_without_labels() -> None:
     sick = planting.stale_variance()
     data = planting.images()
@@ -236,6 +272,34 @@ def test_the_batch_of_a_sync_batch_norm_is_that_of_all_ranks() -> None:
     assert not [f for f in found.findings if f.name == "small_batch"]
     model[0].process_group = None
     assert [f.layer for f in mn.diagnose(model, loader(2)).findings if f.name == "small_batch"] == ["0"]
+
+
+def test_padding_that_a_mask_leaves_out_raises_no_alarm() -> None:
+    """Sequences of different lengths, padded with numbers far from the data."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.other, self.last = nn.BatchNorm1d(6), nn.LayerNorm(6), nn.Linear(6, 4)
+
+        def forward(self, x: Any) -> Any:
+            mask = x[:, :1] < 500
+            h = self.norm(x, mask=mask).transpose(1, 2)
+            h = self.other(h, mask=mask.transpose(1, 2))
+            return self.last(h.sum(1))
+
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((256, 6, 9)).astype(np.float32) + 2
+    for row, length in zip(x, draw.integers(2, 9, 256), strict=True):
+        row[:, length:] = 1000
+    model, batches = Net().train(), [mn.tensor(x[i : i + 32]) for i in range(0, 256, 32)]
+    for _ in range(8):
+        for batch in batches:
+            model(batch)
+    found = mn.diagnose(model, batches)
+    assert [f for f in found.findings if f.layer is not None] == [], str(found)
+    assert found.layers[0]["offset"] < 0.1
+    assert found.layers[0]["digits_lost"] < 1
 
 
 # Bad input

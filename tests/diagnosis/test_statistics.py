@@ -20,10 +20,29 @@ ELEMENTS = st.floats(-100, 100, width=32)
 
 @given(arrays(np.float64, array_shapes(min_dims=2, max_dims=5, max_side=4), elements=ELEMENTS))
 def test_moments_of_samples_merge_to_those_of_all(x: Any) -> None:
-    mean, var = statistics.merged(*statistics.by_sample(x))
+    mean, var = statistics.merged(*statistics.by_sample(x)[:2])
     channels = np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
     np.testing.assert_allclose(mean, channels.mean(1), atol=1e-9)
     np.testing.assert_allclose(var, channels.var(1), atol=1e-7)
+
+
+@given(
+    arrays(np.float64, (3, 2, 4), elements=ELEMENTS),
+    arrays(np.bool_, (3, 2, 4)),
+    st.sampled_from([np.nan, np.inf, 1e9]),
+)
+def test_what_a_mask_leaves_out_does_not_count(x: Any, mask: Any, wrong: float) -> None:
+    x = np.where(mask, x, wrong)
+    mean, var = statistics.merged(*statistics.by_sample(x, mask))
+    for channel in range(2):
+        counted = x[:, channel][mask[:, channel]]
+        if counted.size:
+            np.testing.assert_allclose(mean[channel], counted.mean(), atol=1e-9)
+            np.testing.assert_allclose(var[channel], counted.var(), atol=1e-7)
+    sets = statistics.by_set(x, "layer", {"normalized_shape": 4}, mask)
+    rows = [row[m] for row, m in zip(x.reshape(-1, 4), mask.reshape(-1, 4), strict=True) if m.any()]
+    np.testing.assert_allclose(sets[0], [row.mean() for row in rows], atol=1e-9)
+    np.testing.assert_allclose(sets[1], [row.var() for row in rows], atol=1e-7)
 
 
 SETS: list[tuple[str, dict[str, Any], Any]] = [
@@ -66,13 +85,13 @@ def population(count: int, channels: int, positions: int, sample_sd: float) -> A
 @pytest.mark.parametrize(("positions", "sample_sd"), [(1, 1.0), (36, 0.3), (36, 2.0)])
 def test_the_error_of_a_batch_is_that_of_batches_that_are_drawn(batch: int, positions: int, sample_sd: float) -> None:
     x = population(4000, 6, positions, sample_sd)
-    means, variances = statistics.by_sample(x)
+    means, variances, _ = statistics.by_sample(x)
     mu, var = statistics.merged(means, variances)
     draw = np.random.default_rng(1)
     means_off, variances_off, off = [], [], []
     for _ in range(600):
         chosen = x[draw.integers(len(x), size=batch)]
-        m, v = statistics.merged(*statistics.by_sample(chosen))
+        m, v = statistics.merged(*statistics.by_sample(chosen)[:2])
         means_off.append((m - mu) / np.sqrt(var))
         variances_off.append(v / var - 1)
         # the output's error, linear in both: (m - mu)/s + y (v/s^2 - 1)/2, over y of variance 1
@@ -86,7 +105,7 @@ def test_the_error_of_a_batch_is_that_of_batches_that_are_drawn(batch: int, posi
 
 def test_pixels_are_not_draws() -> None:
     """Of pixels that are alike the usual 1.5 / (B H W) promises far too much."""
-    means, variances = statistics.by_sample(population(4000, 6, 36, 2.0))
+    means, variances, _ = statistics.by_sample(population(4000, 6, 36, 2.0))
     assert statistics.output_error(statistics.spread(means, variances), 8) > 3 * math.sqrt(1.5 / (8 * 36))
 
 
@@ -121,7 +140,7 @@ def test_rounding_is_no_variance(dtype: str, step: float) -> None:
 def test_constant_channels_make_no_error() -> None:
     x = population(100, 3, 4, 1.0)
     x[:, 1] = 7.0
-    tau, kappa, c = statistics.draws(*statistics.by_sample(x))
+    tau, kappa, c = statistics.draws(*statistics.by_sample(x)[:2])
     assert tau[1] == kappa[1] == c[1] == 0
-    assert statistics.spread(*statistics.by_sample(np.full((8, 3, 4), 7.0))) == 0
+    assert statistics.spread(*statistics.by_sample(np.full((8, 3, 4), 7.0))[:2]) == 0
     assert statistics.rms([]) == 0

@@ -111,7 +111,7 @@ def test_no_more_is_held_than_the_last_few_steps() -> None:
     with mn.no_grad(), watched(model, see):
         model(mn.randn(4, 8))
     assert len(made) == 36
-    assert max(alive) <= 12
+    assert max(alive) <= 8
 
 
 def test_nothing_is_left_behind_after_an_error() -> None:
