@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import minorm as mn
+
 ROOT = Path(__file__).resolve().parent.parent
 IMPORTS = "import numpy as np\nimport minorm as mn\nimport minorm.functional as F\nfrom minorm import nn\n"
 
@@ -46,3 +48,19 @@ def test_the_tables_of_padding() -> None:
 def test_pictures_are_there_and_small(name: str) -> None:
     for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page(name)):
         assert (ROOT / "docs" / picture).stat().st_size < 100_000, picture
+
+
+def test_the_program_of_the_batch_sizes() -> None:
+    for package in ("matplotlib", "sklearn"):
+        pytest.importorskip(package)
+    from benchmarks import batch_sizes
+
+    titles = re.findall(r"^\*\*(.+?)\.\*\*", page("which-normalization.md"), re.MULTILINE)
+    assert titles == list(batch_sizes.NETWORKS)
+    for network, choices in batch_sizes.NETWORKS.values():
+        mn.manual_seed(0)
+        assert batch_sizes.test_error(network(choices["Group"]), 64, epochs=1, seed=0) < 10
+    errors = {name: {size: [1.0, 2.0, 9.0] for size in batch_sizes.SIZES} for name in batch_sizes.LINES}
+    assert batch_sizes.table(errors).splitlines()[2] == "| 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 |"
+    figure = batch_sizes.picture(dict.fromkeys(batch_sizes.NETWORKS, errors))
+    assert [len(axes.lines) for axes in figure.axes] == [5, 5]

@@ -15,7 +15,7 @@ from minorm.conformance.runtimes import RUNTIMES, Runtime
 
 
 def test_one_that_crashes_or_hangs_loses_that_case_alone(planted: Any, places: dict[str, int]) -> None:
-    found = ask(planted, list(places.values()), seconds=3)
+    found = ask(planted, list(places.values()), seconds=6)
     assert set(found) == set(places.values())
     kinds = {name: found[place].kind for name, place in places.items()}
     assert kinds.pop("training, float64") == "died"
@@ -23,7 +23,7 @@ def test_one_that_crashes_or_hangs_loses_that_case_alone(planted: Any, places: d
     assert kinds.pop("training, momentum 0") == "refused"
     assert set(kinds.values()) == {"answered"}
     assert found[places["training, float64"]].text == "crashed (SIGSEGV)"
-    assert found[places["training, float16"]].text == "gave no answer in 3 seconds"
+    assert found[places["training, float16"]].text == "gave no answer in 6 seconds"
     assert found[places["training, rank 2"]].overwrote == (3,)
 
 

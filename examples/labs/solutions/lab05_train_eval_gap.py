@@ -342,4 +342,4 @@ plt.show()
 # 2. Recalibration averages the variances of batches. By lab 2's formula, what is missing to the variance of all images
 #    together, and for which batch size does it matter?
 # 3. LayerNorm and GroupNorm take their statistics from one image. Which of the five accidents can happen to them? Why
-#    is BatchNorm used at all?
+#    is BatchNorm used at all? (docs/which-normalization.md has their errors at every size of batch, in one picture.)

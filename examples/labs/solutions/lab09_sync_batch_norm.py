@@ -367,4 +367,5 @@ for name, way in (("added in order", in_order), ("added as a tree", sum_over)):
 #    computes something else, and which keep it waiting?
 # 3. Six ranks on two processes: which sums can each process add up alone, if the tree is to stay the same? And on four?
 # 4. Most people train large batches over many ranks without SyncBatchNorm, and it works. When does it not? (Think of
-#    what a rank holds in detection or segmentation; and of what the small batches of lab 5 did.)
+#    what a rank holds in detection or segmentation; and of what the small batches of lab 5 did.
+#    docs/which-normalization.md shows how small is too small.)
