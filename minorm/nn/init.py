@@ -159,7 +159,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """1 on the diagonal of a matrix, 0 elsewhere."""
     if tensor.ndim != 2:
         raise ValueError(f"eye_: tensor has shape {tensor.shape}; expected a matrix")
-    return _fill(tensor, np.eye(*tensor.shape))
+    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
