@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
-from minorm.mistakes import checked, is_foreign, not_a_tensor
+from minorm.mistakes import checked, is_foreign, not_a_tensor, numpys
 from minorm.ops import elementwise, shape
 from minorm.ops.operands import axis_of, operands
 from minorm.tensor import Tensor, as_tensor
 
 
+@numpys
 @checked
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other along `dim`; their other axes must agree."""
@@ -34,6 +35,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return shape.Cat.apply(*parts, axis=axis)
 
 
+@numpys
 @checked
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis `dim`."""

@@ -18,6 +18,7 @@ def _constructor(name: str, dtype: Any) -> Callable[..., Tensor]:
         return creation.empty(*(data or (0,)), dtype=dtype) if sizes else creation.tensor(data[0], dtype=dtype)
 
     make.__name__ = make.__qualname__ = name
+    vars(make)["makes"] = dtype  # for x.type(LongTensor)
     make.__doc__ = f"A Tensor of {dtype}: of the data, or of these sizes."
     return make
 

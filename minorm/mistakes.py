@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+AnyClass = TypeVar("AnyClass", bound=type)
 Self = TypeVar("Self", bound="Checked")
 
 # A call that does not fit the signature
@@ -81,6 +82,33 @@ def making(function: AnyCallable) -> AnyCallable:
         return strict(*args, **kwargs)
 
     return run  # type: ignore[return-value]
+
+
+# NumPy's words, which PyTorch takes as well
+NUMPYS = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def numpys(function: AnyCallable) -> AnyCallable:
+    """Decorate a function of dim and keepdim so that it takes NumPy's axis and keepdims for them."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        for word, ours in NUMPYS.items() if kwargs else ():
+            if word in kwargs and ours not in kwargs:
+                kwargs[ours] = kwargs.pop(word)
+        return function(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+def numpys_methods(cls: AnyClass) -> AnyClass:
+    """Decorate a class so that all its methods of a dim do, those of its bases too."""
+    for name in dir(cls):
+        method = getattr(cls, name)
+        code = getattr(inspect.unwrap(method), "__code__", None) if inspect.isfunction(method) else None
+        if code and set(NUMPYS.values()) & set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+            setattr(cls, name, numpys(method))
+    return cls
 
 
 class Checked:

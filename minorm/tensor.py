@@ -29,7 +29,7 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type.
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. A list becomes floats.
     """
 
     __slots__ = (
@@ -38,6 +38,8 @@ class Tensor(Methods["Tensor"]):
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
+        if isinstance(data, list):  # as PyTorch's older programs write it
+            data = np.array(data, dtypes.get_default_dtype())
         if not select.is_array(data):
             fix = f"; {conversion('data', data)}" if is_foreign(data) else " (minorm.tensor(data) makes one)"
             raise TypeError(f"Tensor: data is {kind_of(data)}; expected an array of NumPy or of CuPy{fix}")

@@ -338,3 +338,31 @@ def test_onnx_names_them_too() -> None:
 def test_a_transform_is_asked_as_well() -> None:
     with pytest.raises(TypeError, match="RandomCrop: there is no argument 'pading'; did you mean 'padding'"):
         transforms.RandomCrop(32, pading=4)
+
+
+OF_AN_AXIS = """cumsum cumprod squeeze unsqueeze softmax log_softmax sort argsort unbind count_nonzero sum mean max min
+                argmax var std amax prod any all median logsumexp""".split()  # noqa: SIM905
+KEEPING_IT = """sum mean max min argmax var std amax prod any all median logsumexp""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("name", OF_AN_AXIS)
+def test_numpys_axis_is_dim(name: str) -> None:
+    x = mn.tensor(np.random.default_rng(0).random((2, 1, 3)))
+    dim = 1 if name == "squeeze" else 2
+    expected = str(getattr(x, name)(dim=dim))
+    assert str(getattr(x, name)(axis=dim)) == str(getattr(mn, name)(x, axis=dim)) == expected
+
+
+@pytest.mark.parametrize("name", KEEPING_IT)
+def test_numpys_keepdims_is_keepdim(name: str) -> None:
+    x = mn.tensor(np.random.default_rng(0).random((2, 1, 3)))
+    expected = str(getattr(x, name)(2, keepdim=True))
+    assert str(getattr(x, name)(2, keepdims=True)) == str(getattr(mn, name)(x, axis=2, keepdims=True)) == expected
+
+
+def test_numpys_axis_where_tensors_are_joined() -> None:
+    x = mn.ones(2, 1, 3)
+    assert mn.cat([x, x], axis=1).shape == (2, 2, 3)
+    assert mn.stack([x, x], axis=1).shape == (2, 2, 1, 3)
+    with pytest.raises(TypeError, match="cat: there is no argument 'axes'"):
+        mn.cat([x, x], axes=1)  # type: ignore[call-arg]

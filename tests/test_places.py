@@ -202,6 +202,8 @@ def test_older_constructors() -> None:
     assert mn.FloatTensor(2, 3).shape == (2, 3)
     assert mn.ByteTensor().shape == (0,)
     assert mn.BoolTensor(np.ones(2)).tolist() == [True, True]
+    assert mn.Tensor([1, 2.5]).dtype == mn.get_default_dtype()
+    assert mn.ones(2).type(mn.LongTensor).dtype == mn.int64
     x = mn.ones(2, requires_grad=True)
     y = mn.autograd.Variable(x * 2)
     assert not y.requires_grad
@@ -235,3 +237,11 @@ def test_cdist_is_pytorchs() -> None:
         np.testing.assert_allclose(a.grad.numpy()[1], b.grad.numpy()[1], rtol=1e-9)
     with pytest.raises(ValueError, match=r"cdist: x1 has shape \(4,\)"):
         mn.cdist(mn.ones(4), mn.ones(2, 4))
+
+
+def test_layers_are_in_nn_modules_too() -> None:
+    from minorm.nn.modules import Module, PixelShuffle
+
+    assert Module is mn.nn.Module
+    assert PixelShuffle is mn.nn.PixelShuffle
+    assert mn.nn.modules.Linear is mn.nn.Linear

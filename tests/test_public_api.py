@@ -28,6 +28,7 @@ TOP = names("""
     hstack vstack concat randn_like rand_like randint_like empty_like normal bernoulli multinomial inference_mode
     set_grad_enabled set_default_dtype get_default_dtype set_printoptions equal is_tensor device dtype Size utils data
     backends autograd diagnose Generator half float double short int long
+    amp accelerator autocast compile cdist inf nan pi finfo iinfo LongTensor FloatTensor
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
 """)
 

@@ -20,9 +20,11 @@ from minorm.methods.folding import Folding
 from minorm.methods.ordering import Ordering
 from minorm.methods.pointwise import Pointwise
 from minorm.methods.products import Products
+from minorm.mistakes import numpys_methods
 from minorm.shapes import TensorT
 
 
+@numpys_methods
 class Methods(
     Pointwise[TensorT],
     Choosing[TensorT],
@@ -33,6 +35,6 @@ class Methods(
     Assigning[TensorT],
     Generic[TensorT],
 ):
-    """All families."""
+    """All families; `dim` and `keepdim` may be called `axis` and `keepdims`, as in NumPy and in PyTorch."""
 
     __slots__ = ()

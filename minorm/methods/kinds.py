@@ -119,8 +119,8 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     # Conversions
 
     def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
-        """x in another type; without one, the name of x's."""
-        return str(self.array.dtype) if dtype is None else self.to(dtype)
+        """x in another type, or in that of minorm.LongTensor and its kin; without one, the name of x's."""
+        return str(self.array.dtype) if dtype is None else self.to(getattr(dtype, "makes", dtype))
 
     def type_as(self, other: Any) -> TensorT:
         """x in the type of `other`."""

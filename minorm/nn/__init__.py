@@ -71,6 +71,7 @@ from minorm.nn.pooling import (
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "functional": "",
+    "modules": "",
     "parallel": "",
     "lazy_layers": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from minorm import devices, random
 from minorm.tensor import Tensor
 
@@ -131,6 +133,46 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)). Source: Glorot and Bengio 2010."""
     total = sum(fans(tensor))
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / total) if total else 0.0, generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """gain * Q with Q Q^T = 1 or Q^T Q = 1, of the tensor seen as (out, the rest): drawn evenly from all such.
+
+    Q is what Gram and Schmidt make of normal draws, each vector cleared of those before it twice. Source: Saxe et al.
+    2013, arXiv:1312.6120.
+    """
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_: tensor has shape {tensor.shape}; expected at least 2 dimensions (out, in, ...)")
+    rows = tensor.shape[0]
+    drawn = random.source(generator).normal(size=(rows, tensor.numel() // max(1, rows)))
+    vectors = drawn.T.copy() if rows >= drawn.shape[1] else drawn
+    for i, vector in enumerate(vectors):
+        for _ in range(2):
+            shares = np.einsum("ij,j->i", vectors[:i], vector)
+            vector -= np.einsum("i,ij->j", shares, vectors[:i])
+        vector /= np.sqrt((vector * vector).sum())
+    found = vectors.T if rows >= drawn.shape[1] else vectors
+    return _fill(tensor, gain * found.reshape(tensor.shape))
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """1 on the diagonal of a matrix, 0 elsewhere."""
+    if tensor.ndim != 2:
+        raise ValueError(f"eye_: tensor has shape {tensor.shape}; expected a matrix")
+    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The weight (out, in, *kernel) of a convolution that passes its inputs on, as many as there are outputs."""
+    if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
+        raise ValueError(f"dirac_: tensor has shape {tensor.shape} with groups={groups}; expected (out, in, *kernel), "
+                         "and groups that divide out")  # fmt: skip
+    values = np.zeros(tensor.shape)
+    share = tensor.shape[0] // groups
+    for i in range(tensor.shape[0]):
+        if i % share < tensor.shape[1]:
+            values[(i, i % share, *(n // 2 for n in tensor.shape[2:]))] = 1
+    return _fill(tensor, values)
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:

@@ -118,3 +118,35 @@ def test_mistakes():
         init.zeros_(np.zeros(3))
     with fails(ValueError, "trunc_normal_: [a, b] is [20, 30]; expected an interval that mean=0.0, std=1.0 reaches"):
         init.trunc_normal_(mn.zeros(3), a=20, b=30)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (2, 3, 2, 2), (7, 1, 2, 3), (0, 3), (60, 40)])
+def test_orthogonal_is_the_q_of_normal_draws(shape):
+    torch = pytest.importorskip("torch")
+    w = mn.zeros(*shape, dtype=mn.float64)
+    assert init.orthogonal_(w, gain=1.5, generator=np.random.default_rng(3)) is w
+    rows = shape[0]
+    drawn = torch.tensor(np.random.default_rng(3).normal(size=(rows, math.prod(shape) // max(1, rows))))
+    q, r = torch.linalg.qr(drawn.T if rows < drawn.shape[1] else drawn)
+    q = q * torch.sign(torch.diagonal(r))  # as torch.nn.init.orthogonal_ does it
+    expected = (q.T if rows < drawn.shape[1] else q).reshape(shape) * 1.5
+    np.testing.assert_allclose(w.numpy(), expected.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((4, 4, 3), 1), ((5, 3, 3, 2), 1), ((6, 2, 3, 3), 3), ((4, 2, 1, 2, 3), 2)]
+)
+def test_dirac_is_pytorchs(shape, groups):
+    torch = pytest.importorskip("torch")
+    expected = torch.nn.init.dirac_(torch.empty(shape), groups).numpy()
+    assert np.array_equal(init.dirac_(mn.ones(*shape), groups).numpy(), expected)
+
+
+def test_eye_and_what_is_no_matrix():
+    assert init.eye_(mn.zeros(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
+    with fails(ValueError, "eye_: tensor has shape (2,); expected a matrix"):
+        init.eye_(mn.zeros(2))
+    with fails(ValueError, "orthogonal_: tensor has shape (2,); expected at least 2 dimensions"):
+        init.orthogonal_(mn.zeros(2))
+    with fails(ValueError, "dirac_: tensor has shape (3, 2, 1) with groups=2; expected (out, in, *kernel)"):
+        init.dirac_(mn.zeros(3, 2, 1), 2)
