@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,13 +24,16 @@ import torch
 from tests.twins.samples import compare, leaves, ours, tensors
 
 MOST = 24  # samples of a name
-FUNCTIONS = [name for name in dir(mn.functional) if inspect.isfunction(getattr(mn.functional, name)) and name[0] != "_"]
+FUNCTIONS = [
+    name
+    for name in dir(mn.functional)
+    if name[0] != "_" and inspect.isfunction(getattr(mn.functional, name)) and hasattr(torch.nn.functional, name)
+]
 BY_THEIR_OWN_NAME = {"log_softmax", "sigmoid", "softmax", "tanh"}  # and not as nn.functional.softmax
 LAYERS = [name for name in dir(mn.nn) if inspect.isclass(getattr(mn.nn, name)) and hasattr(torch.nn, name)]
 
 # In PyTorch's lists under another name, or not at all: compared in tests/nn and tests/functional.
 NOT_LISTED = {
-    "mean_variance_norm", "normalization",  # ours alone
     "affine_grid", "dropout1d", "fold", "gumbel_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "native_channel_shuffle", "one_hot", "upsample",
 }  # fmt: skip
@@ -44,6 +46,9 @@ LAYERS_NOT_LISTED = {
     "TransformerDecoder", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unfold", "Upsample",
     "UpsamplingBilinear2d", "UpsamplingNearest2d",
 }  # fmt: skip
+COMPARED = [name for name in FUNCTIONS if name not in NOT_LISTED]
+COMPARED_LAYERS = [name for name in LAYERS if name not in LAYERS_NOT_LISTED and not name.startswith("Lazy")]
+SAMPLES = {"F": 1_200, "nn": 700}  # comparisons, at least; docs/names.md says the same
 FROM_PYTORCH = {"triplet_margin_with_distance_loss": "distance_function"}  # an argument that is a function of PyTorch
 PLAIN_TARGETS = {"KLDivLoss", "PoissonNLLLoss"}  # where PyTorch's gradient of the target is NaN, at 0 and below
 # PyTorch's show classes of its own inside, or momentum of another meaning and whether there is a bias.
@@ -55,12 +60,6 @@ OTHER_REPR = {
 
 
 BOUNDS = {"hardsigmoid": {"rtol": 1e-7}}  # PyTorch's slope is 1/6 in float32
-
-
-def lacks_batch(name: str, x: Any) -> bool:
-    """One sample without a batch axis, where a convolution or a pool wants one."""
-    kind = re.fullmatch(r"(conv|conv_?transpose|(max|avg|adaptive_?avg)_?pool)([123])d", name.lower())
-    return kind is not None and name != "AdaptiveAvgPool3d" and x.ndim == int(kind[3]) + 1
 
 
 def below_zero(name: str) -> Callable[[Any], bool]:
@@ -111,15 +110,45 @@ def drawn(name: str, options: dict[str, Any]) -> bool:
     return bool(options.get("dropout_p")) or (training and options.get("p", 0.5) not in (0, 1))
 
 
+def function_samples(name: str, info: Any) -> Iterator[Any]:
+    """What F.<name> is tried with."""
+    torch.manual_seed(0)
+    for sample in some(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
+        if not drawn(name, sample.kwargs):
+            yield sample
+
+
+def layer_samples(name: str, info: Any, training: bool) -> Iterator[Any]:
+    """What nn.<name> is built and tried with in one of its modes."""
+    torch.manual_seed(0)
+    options = {"device": "cpu", "dtype": torch.float64, "requires_grad": True, "training": training}
+    for sample in some(info.module_inputs_func(info, **options)):
+        if not sample.constructor_input.kwargs.get("proj_size"):  # an error: docs/differences.md
+            yield sample
+
+
+def modes(info: Any) -> tuple[bool, ...]:
+    return (True, False) if info.train_and_eval_differ else (True,)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in NOT_LISTED])
+def test_as_many_samples_as_the_page_says(operators: dict[str, list[Any]], modules: dict[str, Any]) -> None:
+    functions = [(name, info) for name in COMPARED for info in operators[name]]
+    layers = [(name, modules[name], training) for name in COMPARED_LAYERS for training in modes(modules[name])]
+    found = {
+        "F": sum(1 for name, info in functions for sample in function_samples(name, info)
+                 if name not in REFUSED or not REFUSED[name](sample)),
+        "nn": sum(1 for one in layers for _ in layer_samples(*one)),
+    }  # fmt: skip
+    assert all(found[family] >= least for family, least in SAMPLES.items()), found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMPARED)
 def test_functions(name: str, operators: dict[str, list[Any]]) -> None:
     compared = 0
     for info in operators[name]:
-        torch.manual_seed(0)
-        for sample in some(info.sample_inputs("cpu", torch.float64, requires_grad=True)):
-            if drawn(name, sample.kwargs) or lacks_batch(name, sample.input):
-                continue
+        for sample in function_samples(name, info):
             arguments, options = leaves([sample.input, *sample.args]), leaves(sample.kwargs)
             try:
                 expected = info.op(*arguments, **options)
@@ -143,17 +172,13 @@ def test_functions(name: str, operators: dict[str, list[Any]]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [n for n in LAYERS if n not in LAYERS_NOT_LISTED and not n.startswith("Lazy")])
+@pytest.mark.parametrize("name", COMPARED_LAYERS)
 def test_layers(name: str, modules: dict[str, Any]) -> None:
     info, compared = modules[name], 0
-    for training in (True, False) if info.train_and_eval_differ else (True,):
-        torch.manual_seed(0)
-        options = {"device": "cpu", "dtype": torch.float64, "requires_grad": True, "training": training}
-        for sample in some(info.module_inputs_func(info, **options)):
+    for training in modes(info):
+        for sample in layer_samples(name, info, training):
             given, settings = sample.constructor_input.args, dict(sample.constructor_input.kwargs)
             settings.pop("device", None)
-            if settings.get("proj_size") or lacks_batch(name, [*sample.forward_input.args, None][0]):
-                continue
             theirs = info.module_cls(*given, **settings).double().train(training)
             arguments, more = leaves(list(sample.forward_input.args)), leaves(sample.forward_input.kwargs)
             if list(more) == ["input"]:

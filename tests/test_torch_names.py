@@ -13,6 +13,9 @@ import pytest
 import minorm as mn
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest")
+
+from tests import test_names, test_samples  # noqa: E402  they hold the counts
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "differences.md"
 HELPERS = {  # of PyTorch itself: not documented there, or not for users
@@ -71,3 +74,24 @@ def test_every_late_name_is_where_its_table_says() -> None:
             assert name in dir(package)
     with pytest.raises(AttributeError, match=r"minorm\.nn.*no attribute 'Nonsense'"):
         _ = mn.nn.Nonsense
+
+
+def test_the_page_counts_them() -> None:
+    """docs/names.md, "How many": what is public in PyTorch, what of it is here, and what is not."""
+    methods = {name for name in dir(torch.Tensor) if not name.startswith("_")}
+    own = {name for name in methods if hasattr(mn.Tensor, name)}
+    functions = {name for name in own if not name.endswith("_") and callable(getattr(torch, name, None))}
+    rows = {
+        "Tensor": (len(methods), len(own)),
+        "its methods that are functions, too": (len(functions), sum(hasattr(mn, name) for name in functions)),
+    }
+    places = {"nn": "nn", "F": "nn.functional", "optim": "optim", "lr_scheduler": "optim.lr_scheduler"}
+    for family, (ours, theirs) in FAMILIES.items():
+        rows[places[family]] = len(theirs()), sum(hasattr(ours, name) for name in theirs())
+    section = DOCS.with_name("names.md").read_text(encoding="utf-8").partition("## How many\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| `?([^|`]+)`? \| (\d+) \| (\d+) \| (\d+) \|$", section, flags=re.MULTILINE)
+    assert found == [(name, str(all_), str(here), str(all_ - here)) for name, (all_, here) in rows.items()]
+    assert [int(n) for n in re.findall(r"^\| of .+ \| (\d+) \|$", section, flags=re.MULTILINE)] == [
+        test_names.COUNT,
+        *test_samples.SAMPLES.values(),
+    ]

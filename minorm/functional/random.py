@@ -34,11 +34,8 @@ def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, gene
 def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
     """1 with probability p, else 0, for each element of p; of p's type unless there is a dtype."""
     float_type("bernoulli", "p", p)
-    given = p.cpu().array
-    if not ((given >= 0) & (given <= 1)).all():
-        raise ValueError("bernoulli: p holds numbers outside of 0 to 1; expected probabilities")
-    ones = _source(generator).random(p.shape) < given
-    return Tensor(np.asarray(ones).astype(p.dtype if dtype is None else dtype)).to(p.device)
+    ones = p.bernoulli(generator=generator)
+    return ones if dtype is None else ones.to(dtype)
 
 
 @trace.operation
@@ -56,24 +53,17 @@ def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Sou
     top = logits.max(1, keepdims=True, initial=-np.inf)
     if not np.isfinite(top).all():
         raise ValueError("multinomial: a row of x has no largest number; expected finite logarithms, or some -inf")
-    reached = np.exp(logits - top).cumsum(1)
-    numbers = _source(generator).random((len(x), count))
-    places = [np.searchsorted(row, u * row[-1], side="right") for row, u in zip(reached, numbers, strict=True)]
-    result = np.array(places).reshape(len(x), count).clip(0, x.shape[1] - 1)
-    return Tensor(result.astype(dtype)).to(x.device)
+    weights = Tensor(np.exp(logits - top)).to(x.device)
+    return weights.multinomial(count, replacement=True, generator=generator).to(dtype)
 
 
 def _drawn(kind: str, shape: tuple[int, ...], a: float, b: float, dtype: Any, generator: Source) -> Tensor:
     if not dtypes.is_float(np.dtype(dtype)):
         raise TypeError(f"{kind}: dtype is {np.dtype(dtype)}; expected a float type")
-    source = _source(generator)
+    source = random.source(generator)
     wide = np.float64 if dtype == dtypes.float64 else np.float32
     if kind == "normal":
         numbers = source.standard_normal(shape, wide) * wide(b) + wide(a)
     else:
         numbers = source.random(shape, wide) * wide(b - a) + wide(a)
     return Tensor(np.asarray(numbers).astype(dtype))
-
-
-def _source(generator: Source) -> np.random.Generator:
-    return random.generator() if generator is None else generator

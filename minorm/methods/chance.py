@@ -44,7 +44,7 @@ class Chance(Shapes[TensorT], Generic[TensorT]):
             reached = rows.cumsum(1)
             numbers = draw.random((len(rows), num_samples)) * reached[:, -1:]
             places = [np.searchsorted(row, u, side="right") for row, u in zip(reached, numbers, strict=True)]
-            chosen = np.array(places, np.int64).reshape(len(rows), num_samples)
+            chosen = np.array(places, np.int64).reshape(len(rows), num_samples).clip(0, rows.shape[1] - 1)  # rounding
         else:
             with np.errstate(divide="ignore"):
                 keys = np.log(draw.random(rows.shape)) / rows

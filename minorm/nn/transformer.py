@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,25 +31,10 @@ Mask = Tensor | None
 
 
 class _Layer(Module):
-    def _feed_forward(
-        self, d_model: int, dim_feedforward: int, dropout: float, bias: bool, device: Any, dtype: Any
-    ) -> None:
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+    """Attentions, then linear2(activation(linear1(x))); around each of them dropout, a sum with x, and a norm."""
 
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-    def _step(self, x: Tensor, norm: Module, dropout: Module, part: Callable[[Tensor], Tensor]) -> Tensor:
-        return x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
-
-    norm_first: bool
-    activation: Callable[[Tensor], Tensor]
-
-
-class TransformerEncoderLayer(_Layer):
-    """Self-attention, then linear2(activation(linear1(x))): (S, N, d_model), or (N, S, d_model) with batch_first."""
+    attentions: ClassVar[tuple[str, ...]]  # the attributes that hold them
+    self_attn: MultiheadAttention
 
     def __init__(
         self,
@@ -66,16 +51,32 @@ class TransformerEncoderLayer(_Layer):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        self._feed_forward(d_model, dim_feedforward, dropout, bias, device, dtype)
+        place = {"device": device, "dtype": dtype}
+        for name in self.attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place))
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
         self.norm_first = norm_first
-        self.norm1, self.norm2 = (
-            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(2)
-        )
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        steps = range(1, len(self.attentions) + 2)
+        for i in steps:
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
+        for i in steps:
+            setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
+
+    def _step(self, i: int, x: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+        norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+        return x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then linear2(activation(linear1(x))): (S, N, d_model), or (N, S, d_model) with batch_first."""
+
+    attentions = ("self_attn",)
 
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
@@ -86,39 +87,14 @@ class TransformerEncoderLayer(_Layer):
             masks = {"key_padding_mask": src_key_padding_mask, "attn_mask": src_mask, "is_causal": is_causal}
             return self.self_attn(x, x, x, need_weights=False, **masks)[0]
 
-        x = self._step(src, self.norm1, self.dropout1, attend)
-        return self._step(x, self.norm2, self.dropout2, self._ff_block)
+        return self._step(2, self._step(1, src, attend), self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the memory of the encoder, then the two Linear layers."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn, self.multihead_attn = (
-            MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
-            for _ in range(2)
-        )
-        self._feed_forward(d_model, dim_feedforward, dropout, bias, device, dtype)
-        self.norm_first = norm_first
-        self.norm1, self.norm2, self.norm3 = (
-            LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype) for _ in range(3)
-        )
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+    attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
 
     def forward(
         self,
@@ -141,9 +117,8 @@ class TransformerDecoderLayer(_Layer):
             masks = {"key_padding_mask": memory_key_padding_mask, "attn_mask": memory_mask}
             return self.multihead_attn(x, memory, memory, need_weights=False, is_causal=memory_is_causal, **masks)[0]
 
-        x = self._step(tgt, self.norm1, self.dropout1, own)
-        x = self._step(x, self.norm2, self.dropout2, other)
-        return self._step(x, self.norm3, self.dropout3, self._ff_block)
+        x = self._step(2, self._step(1, tgt, own), other)
+        return self._step(3, x, self._ff_block)
 
 
 class TransformerEncoder(Module):

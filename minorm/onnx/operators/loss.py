@@ -21,6 +21,7 @@ from minorm.onnx.operators.arithmetic import extreme
 from minorm.onnx.operators.comparison import compare
 from minorm.onnx.operators.reduction import reduce
 from minorm.onnx.operators.shape import reshape, unsqueeze
+from minorm.ops.loss import LogOfProbabilities
 from minorm.tensor import Tensor
 
 NO_CLASS = -100  # the label that counts for nothing where the node names none
@@ -171,6 +172,16 @@ def lower_bce(
     if weight is not None:
         losses = g.add("Mul", losses, _wide(g, weight))
     return _reduced(g, losses, reduction)
+
+
+@lowers(LogOfProbabilities)
+def lower_log_of_probabilities(g: Graph, p: Value, target: Value) -> Value:
+    p, y = _wide(g, p), _wide(g, target)
+    one, least = g.scalar(1, p), g.scalar(-100, p)
+    hit = extreme(g, "Max", g.add("Log", p), least)
+    missed = extreme(g, "Max", g.add("Log", g.add("Sub", one, p)), least)
+    gained = g.add("Add", g.add("Mul", y, hit), g.add("Mul", g.add("Sub", one, y), missed))
+    return g.cast(g.add("Neg", gained), g.result.dtype)
 
 
 def _wide(g: Graph, x: Value) -> Value:

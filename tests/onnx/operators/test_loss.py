@@ -32,6 +32,8 @@ W = mn.tensor(RNG.random(5).astype(np.float32))
         (lambda x, t, r: F.l1_loss(x, t, reduction=r), Y),
         (lambda x, t, r: F.smooth_l1_loss(x, t, reduction=r, beta=0.3), Y),
         (lambda x, t, r: F.smooth_l1_loss(x, t, reduction=r, beta=0), Y),
+        (lambda x, t, r: F.binary_cross_entropy(x.sigmoid(), t.sigmoid(), reduction=r), Y),
+        (lambda x, t, r: F.binary_cross_entropy((x > 0).float(), t.sigmoid(), reduction=r), Y),
         (lambda x, t, r: F.binary_cross_entropy_with_logits(x, t, reduction=r), Y),
         (lambda x, t, r: F.binary_cross_entropy_with_logits(x, t, W[:3], reduction=r, pos_weight=W[3]), Y),
     ],
