@@ -28,11 +28,9 @@ cdef inline Py_ssize_t first_row(const Work* w, const Tile* tile, Py_ssize_t par
 
 cdef inline void tile_guess(const Work* w, Tile tile, real* guess) noexcept nogil:
     """Of the mean of each column, from all parts: however many there are, they find the same."""
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t j
     if w.count != NULL:
-        for i in range(tile.rows):
-            for j in range(i * w.plan.fold, (i + 1) * w.plan.fold):
-                guess[j] = <real>w.k[tile.row + i]
+        column_statistics(w, &tile, w.k + tile.row, guess)
     if w.equation.centered:
         guess_columns(&w.x, tile.data, &w.plan.nest, &tile.strip, guess)
     else:

@@ -79,11 +79,9 @@ cdef inline void column_origins(const real* type, const Work* w, const Tile* til
     """What the means of the columns are relative to: their first elements, or 0 if not centered."""
     cdef Scratch scratch
     cdef const real* x
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t j
     if w.count != NULL:
-        for i in range(tile.rows):
-            for j in range(i * w.plan.fold, (i + 1) * w.plan.fold):
-                origin[j] = w.k[tile.row + i]
+        column_statistics(w, tile, w.k + tile.row, origin)
         return
     x = fetch(&w.x, tile.data, tile.columns, <real*>&scratch)
     for j in range(tile.columns):

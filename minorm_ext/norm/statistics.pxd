@@ -148,8 +148,8 @@ cdef inline void see_both(
     const Work* w, Py_ssize_t row, Source* x, void* x_scratch, const Data* other, Source* with_x, void* other_scratch,
     bint whole
 ) noexcept nogil:
-    """Take x and what goes with it, y or dy, of a row or of a piece of it. Where an element does not count the loops see
-    the mean in x, for nothing may come of it but 0."""
+    """Take x and what goes with it, y or dy, of a row or of a piece of it. Where an element does not count the loops
+    see the mean in x, for nothing may come of it but 0."""
     see(x, &w.x, whole, x_scratch, w.plan.single)
     see(with_x, other, whole, other_scratch, w.plan.single)
     x.data.fill = w.k[row]

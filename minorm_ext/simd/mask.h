@@ -24,29 +24,50 @@ static NOINLINE ptrdiff_t minorm_counted(const uint8_t *mask, ptrdiff_t n) {
     return count;
 }
 
-/* Those of eight floats that count, side by side; what is stored behind them means nothing. */
-static INLINE void minorm_gather_eight_f(const float *from, uint64_t eight, float *to) {
-#if defined(__AVX2__) && defined(__BMI2__)
+/* As many elements as these are looked at together; */
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+enum { MINORM_SOME_f = 16, MINORM_SOME_d = 8 };
+#else
+enum { MINORM_SOME_f = 8, MINORM_SOME_d = 8 };
+#endif
+
+/* those that count go side by side, and what is stored behind them means nothing. How many they are. */
+static INLINE ptrdiff_t minorm_gather_some_f(const float *from, const uint8_t *mask, float *to) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)mask);
+    const __mmask16 counts = _mm_test_epi8_mask(bytes, bytes);
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps(counts, _mm512_loadu_ps(from)));
+    return __builtin_popcount(counts);
+#elif defined(__AVX2__) && defined(__BMI2__)
+    uint64_t eight;
+    memcpy(&eight, mask, 8);
     const uint64_t order = _pext_u64(0x0706050403020100u, eight * 255);
     const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)order));
     _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), places));
+    return minorm_counted_of_eight(eight);
 #else
+    ptrdiff_t count = 0;
     for (int i = 0; i < 8; i++) {
-        *to = from[i];
-        to += eight >> 8 * i & 1;
+        to[count] = from[i];
+        count += mask[i];
     }
+    return count;
 #endif
 }
 
-static INLINE void minorm_gather_eight_d(const double *from, uint64_t eight, double *to) {
-#if defined(__AVX512F__)
-    const __mmask8 mask = (__mmask8)_pext_u64(eight, ALL_EIGHT);
-    _mm512_storeu_pd(to, _mm512_maskz_compress_pd(mask, _mm512_loadu_pd(from)));
+static INLINE ptrdiff_t minorm_gather_some_d(const double *from, const uint8_t *mask, double *to) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)mask);
+    const __mmask8 counts = (__mmask8)_mm_test_epi8_mask(bytes, bytes);
+    _mm512_storeu_pd(to, _mm512_maskz_compress_pd(counts, _mm512_loadu_pd(from)));
+    return __builtin_popcount(counts);
 #else
+    ptrdiff_t count = 0;
     for (int i = 0; i < 8; i++) {
-        *to = from[i];
-        to += eight >> 8 * i & 1;
+        to[count] = from[i];
+        count += mask[i];
     }
+    return count;
 #endif
 }
 

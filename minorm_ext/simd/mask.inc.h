@@ -41,13 +41,9 @@ static NOINLINE void NAME(minorm_keep_each)(const REAL *from, const uint8_t *mas
 
 /* Elements that count, side by side; how many they are. Memory for n is written. */
 static NOINLINE ptrdiff_t NAME(minorm_gather)(const REAL *from, const uint8_t *mask, REAL *to, ptrdiff_t n) {
-    uint64_t eight;
+    const int some = NAME(MINORM_SOME);
     ptrdiff_t i = 0, count = 0;
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&eight, mask + i, 8);
-        NAME(minorm_gather_eight)(from + i, eight, to + count);
-        count += minorm_counted_of_eight(eight);
-    }
+    for (; i + some <= n; i += some) count += NAME(minorm_gather_some)(from + i, mask + i, to + count);
     for (; i < n; i++) {
         to[count] = from[i];
         count += mask[i];

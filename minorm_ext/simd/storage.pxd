@@ -53,6 +53,7 @@ cdef extern from "simd/mask.h" nogil:
 
 cdef extern from "simd/stream.h" nogil:
     void nt_copy "minorm_nt_copy"(void* to, const void* source, size_t bytes) noexcept
+    void nt_clear "minorm_nt_clear"(void* to, size_t bytes) noexcept
     void nt_fence "minorm_nt_fence"() noexcept
     void prefetch "minorm_prefetch"(const void* source, Py_ssize_t bytes) noexcept
     ctypedef struct NtWriter "minorm_nt_writer":
@@ -179,19 +180,11 @@ cdef inline void stage(
 
 cdef inline void clear(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:
     """n results from `at` on are 0."""
-    cdef double line[LINE]
-    cdef char* to = data.items + at * size_of(data.type)
-    cdef Py_ssize_t left = n * size_of(data.type)
-    cdef Py_ssize_t some = min(left, <Py_ssize_t>sizeof(line))
-    if not data.nontemporal:
-        memset(to, 0, left)
-        return
-    memset(line, 0, some)
-    while left > 0:
-        some = min(left, some)
-        nt_copy(to, line, some)
-        to += some
-        left -= some
+    cdef int size = size_of(data.type)
+    if data.nontemporal:
+        nt_clear(data.items + at * size, n * size)
+    else:
+        memset(data.items + at * size, 0, n * size)
 
 
 cdef inline void ask(const Data* data, Py_ssize_t at, Py_ssize_t n) noexcept nogil:

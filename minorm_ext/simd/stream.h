@@ -49,6 +49,13 @@ static inline void minorm_nt_copy(void *to, const void *from, size_t bytes) {
     memcpy((char *)to + i, (const char *)from + i, bytes - i);
 }
 
+/* Zeros to any address, whole lines around the cache. */
+static inline void minorm_nt_clear(void *to, size_t bytes) {
+    static const char zeros[4096] __attribute__((aligned(64)));
+    for (size_t i = 0; i < bytes; i += sizeof(zeros))
+        minorm_nt_copy((char *)to + i, zeros, bytes - i < sizeof(zeros) ? bytes - i : sizeof(zeros));
+}
+
 /* Writes memory from its beginning to its end by way of scratch memory in cache, so that all but the ends goes around
  * the cache in whole lines: what is left of one stays in the scratch memory until more comes. */
 typedef struct {
