@@ -9,8 +9,8 @@ from minorm_ext.norm.nest cimport place_of, row_param
 from minorm_ext.norm.resident cimport part_apply, part_input, short_apply, short_grad
 from minorm_ext.norm.rows cimport CHUNK
 from minorm_ext.norm.statistics cimport (
-    Rows, fetch_rows, load_rows_statistics, part_moments, part_sums, row_statistics, row_sums, rows_factors,
-    rows_statistics, store_rows_statistics, store_statistics, take_masked_rows, take_rows,
+    Rows, fetch_rows, load_rows_statistics, next_rows, part_moments, part_sums, row_statistics, row_sums, rows_factors,
+    rows_statistics, store_rows_statistics, store_statistics,
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at
 from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
@@ -30,17 +30,13 @@ cdef inline void short_forward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef Rows rows
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
-    cdef bint whole = True
+    cdef bint whole
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.y, rows.next.data, &results)
     while member < end:
-        if w.x.mask != NULL:
-            member = take_masked_rows(w, block, member, &w.y, &rows, &whole)
-            if rows.count == 0:
-                break
-        else:
-            take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
-            member += rows.count
+        member = next_rows(w, block, member, &w.y, &rows, &whole)
+        if rows.count == 0:
+            break
         data = unmasked(&w.x, w.plan.single) if whole else w.x
         x = view_at(&data, rows.first, x_scratch, w.plan.single)
         y = results_at(w, &results, rows.first, whole)
@@ -69,17 +65,13 @@ cdef inline void short_backward(const Work* w, Py_ssize_t block) noexcept nogil:
     cdef void* ds = block_param_grads_of(w, block)
     cdef Py_ssize_t member = first_member(w, block)
     cdef Py_ssize_t end = last_member(w, block)
-    cdef bint whole = True
+    cdef bint whole
     rows.next = place_of(&w.plan.nest, row_of(w, block, member))
     begin_results(w, &w.dx, rows.next.data, &results)
     while member < end:
-        if w.x.mask != NULL:
-            member = take_masked_rows(w, block, member, &w.dx, &rows, &whole)
-            if rows.count == 0:
-                break
-        else:
-            take_rows(w, row_of(w, block, member), min(w.plan.together, end - member), &rows)
-            member += rows.count
+        member = next_rows(w, block, member, &w.dx, &rows, &whole)
+        if rows.count == 0:
+            break
         x_data = unmasked(&w.x, w.plan.single) if whole else w.x
         dy_data = unmasked(&w.dy, w.plan.single) if whole else w.dy
         x = view_at(&x_data, rows.first, x_scratch, w.plan.single)

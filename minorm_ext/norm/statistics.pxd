@@ -300,17 +300,21 @@ cdef inline void leave_out(const Work* w, Py_ssize_t row, Py_ssize_t data, const
         clear(result, data, w.plan.columns)
 
 
-cdef inline Py_ssize_t take_masked_rows(
+cdef inline Py_ssize_t next_rows(
     const Work* w, Py_ssize_t block, Py_ssize_t member, const Data* result, Rows* rows, bint* whole
 ) noexcept nogil:
-    """The next rows that have elements, from a member of the block on: such of which all elements count, or such of
-    which not; what a `whole` row gives does not depend on the rows beside it. The member after them."""
+    """Take the next rows, from a member of the block on; the member after them. With a mask those that have elements:
+    such of which all count, or such of which not; what a `whole` row gives does not depend on the rows beside it."""
     cdef Py_ssize_t n = w.plan.columns
     cdef Py_ssize_t end = last_member(w, block)
     cdef Py_ssize_t row = row_of(w, block, member)
     cdef Py_ssize_t count, i
     cdef Place place = rows.next
     cdef bint direct
+    whole[0] = True
+    if w.x.mask == NULL:
+        take_rows(w, row, min(w.plan.together, end - member), rows)
+        return member + rows.count
     rows.count = 0
     while member < end and rows.count < w.plan.together:
         if w.plan.next:
