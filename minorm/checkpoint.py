@@ -59,8 +59,13 @@ def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True)
 
     What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
     if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. Tensors are on the CPU, or on
-    the device that map_location names; weights_only is PyTorch's, as code never runs here.
+    the device that map_location names. weights_only is PyTorch's, as code never runs here; so are functions and dicts
+    for map_location, which say where tensors go that were on a GPU: no file here knows of one.
     """
+    if callable(map_location) or isinstance(map_location, dict):
+        map_location = None
+    if map_location is not None and not devices.is_device(map_location):
+        raise ValueError(f"load: map_location is {map_location!r}; expected 'cpu', 'cuda' or 'cuda:0'")
     with opening.regular(path, "load") as file:
         if ptfile.is_one(file):
             return _placed(ptfile.read(file, path), map_location)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import minorm as mn
 from minorm import dtypes, tensorfile
 from minorm.checkpoint import MAX_DEPTH, TREE, load, load_arrays, load_metadata, load_training, save, save_training
 from minorm.tensor import Tensor
@@ -288,3 +289,14 @@ def test_broken_bytes_of_a_training_state(tmp_path: Path, data: st.DataObject) -
     path.write_bytes(content)
     with suppress(ValueError):
         load_training(path)
+
+
+@pytest.mark.parametrize("place", [None, "cpu", mn.device("cpu"), lambda storage, location: storage, {"cuda:0": "cpu"}])
+def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> None:
+    mn.save({"net": {"w": mn.ones(2)}, "epoch": 3}, tmp_path / "run.pth")
+    found = mn.load(tmp_path / "run.pth", map_location=place)
+    assert found["net"]["w"].device == "cpu"
+    assert found["net"]["w"].tolist() == [1, 1]
+    assert found["epoch"] == 3
+    with pytest.raises(ValueError, match="load: map_location is 'tpu'; expected 'cpu', 'cuda' or"):
+        mn.load(tmp_path / "run.pth", map_location="tpu")
