@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from minorm import autograd, cuda, functional, nn, optim
 from minorm.autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from minorm.checkpoint import load, save
 from minorm.config import __version__, get_num_threads, set_num_threads, show_config
 from minorm.creation import (
     arange,
@@ -274,6 +273,7 @@ if TYPE_CHECKING:
     from minorm import accelerator, amp, backends, data, onnx, training, utils
     from minorm.amp import autocast
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
+    from minorm.checkpoint import load, save
     from minorm.diagnosis import diagnose
     from minorm.functional.distances import cdist, cosine_similarity, pairwise_distance
     from minorm.functional.einsum import einsum
@@ -303,7 +303,9 @@ _LATER = {  # names of modules that `import minorm` does without
     "cosine_similarity": "functional.distances",
     "diagnose": "diagnosis",
     "einsum": "functional.einsum",
+    "load": "checkpoint",
     "pairwise_distance": "functional.distances",
+    "save": "checkpoint",
     "set_float32_matmul_precision": "backends",
     "use_deterministic_algorithms": "backends",
 }
@@ -326,7 +328,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """A module, or one of the few functions, that is imported when first asked for."""
-    if name in _MODULES:
+    if name in _MODULES or name in _LATER.values():
         return importlib.import_module(f"minorm.{name}")
     if name in _LATER:
         found = globals()[name] = getattr(importlib.import_module(f"minorm.{_LATER[name]}"), name)

@@ -245,6 +245,11 @@ for how in ("mean", "sum", "none"):
 case("smooth_l1_loss", F.smooth_l1_loss, (300, 1000), (300, 1000))
 case("binary_cross_entropy", lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), (300, 1000), (300, 1000))
 case("cumprod", lambda x: x.cumprod(0), (300, 200))
+case(
+    "counts",
+    lambda x: x * (x.abs() * 3).long().reshape(-1).bincount()[0].to(x.dtype) + x.detach().histc(200),
+    (30, 200),
+)
 case("nll_loss", lambda x: F.nll_loss(F.log_softmax(x, 1), classes(len(x), 100)), (5000, 100))
 case("cross_entropy of probabilities", lambda x: F.cross_entropy(x, mn.full(x.shape, 0.1, dtype=x.dtype)), (9000, 10))
 case("cross_entropy of images", lambda x: F.cross_entropy(x, mn.zeros(8, 30, 30, dtype=mn.int64)), (8, 20, 30, 30))

@@ -22,6 +22,7 @@ from minorm.data import transforms
 def functions() -> list[tuple[str, Callable[..., Any]]]:
     """Every function of `minorm`, `minorm.functional` and `minorm.nn.utils` that takes arguments by name."""
     found = []
+    assert mn.load is not mn.save  # asked for, and so among the names of the module
     for place, module, home in (("mn", mn, "minorm"), ("F", F, "minorm.f"), ("nn.utils", nn.utils, "minorm.nn.utils")):
         for name, value in vars(module).items():
             if inspect.isfunction(value) and not name.startswith("_") and value.__module__.startswith(home):

@@ -30,6 +30,18 @@ TOP = names("""
     backends autograd diagnose Generator half float double short int long
     amp accelerator autocast compile cdist inf nan pi finfo iinfo LongTensor FloatTensor
     float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool nn optim functional cuda
+    BoolTensor ByteTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor __version__
+    absolute accelerator add addcdiv addcmul addmm all amp any arctan argwhere atan autocast baddbmm bincount
+    bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_tensors broadcast_to cdist ceil channels_last
+    clamp_max clamp_min compile concatenate contiguous_format cosh cosine_similarity count_nonzero dist
+    distributed div divide eq erf erfc exp2 expm1 finfo fliplr flipud floor floor_divide fmod ge greater
+    greater_equal gt histc iinfo index_copy index_fill inf is_complex is_floating_point is_same_size is_signed
+    isclose isfinite isinf isnan le lerp less less_equal log10 log1p log2 log_softmax logical_and logical_not
+    logical_or logical_xor logsumexp lt median moveaxis mul multiply mv nan nan_to_num ne neg negative not_equal
+    pairwise_distance pi positive preserve_format quantile ravel reciprocal relu remainder
+    repeat_interleave round rsqrt select set_float32_matmul_precision sigmoid sign sinh softmax split_with_sizes
+    square sub subtract swapaxes swapdims t tan tanh tile training true_divide trunc unflatten
+    use_deterministic_algorithms
 """)
 
 FUNCTIONAL = {
@@ -80,6 +92,20 @@ FUNCTIONAL = {
     "binary_cross_entropy_with_logits": None,
 }
 
+MORE_FUNCTIONS = names("""
+    adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+    affine_grid alpha_dropout avg_pool1d avg_pool3d bilinear binary_cross_entropy celu channel_shuffle
+    conv_transpose1d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout1d dropout2d
+    dropout3d embedding embedding_bag feature_alpha_dropout fold gaussian_nll_loss glu grid_sample
+    gumbel_softmax hardshrink hardsigmoid hardtanh hinge_embedding_loss huber_loss interpolate kl_div logsigmoid
+    lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool1d max_pool3d max_unpool1d max_unpool2d
+    max_unpool3d mish multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss
+    native_channel_shuffle one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss
+    prelu rrelu scaled_dot_product_attention selu smooth_l1_loss soft_margin_loss softmin softplus softshrink
+    softsign tanhshrink threshold triplet_margin_loss triplet_margin_with_distance_loss unfold upsample
+    upsample_bilinear upsample_nearest
+""")  # their arguments: tests/test_signatures.py
+
 LAYERS = names("""
     Module Parameter Sequential ModuleList ModuleDict Identity Flatten Dropout
     Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
@@ -89,6 +115,21 @@ LAYERS = names("""
     GhostBatchNorm BatchRenorm1d BatchRenorm2d BatchRenorm3d FilterResponseNorm2d TLU FrozenBatchNorm2d
     ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Hardswish
     CrossEntropyLoss MSELoss NLLLoss BCEWithLogitsLoss L1Loss
+    AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d AlphaDropout BCELoss Bilinear Buffer
+    CELU CTCLoss ChannelShuffle CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d
+    ConstantPad3d CosineEmbeddingLoss CosineSimilarity CrossMapLRN2d Dropout1d Dropout2d Dropout3d Embedding
+    EmbeddingBag FeatureAlphaDropout Fold GLU GRU GRUCell GaussianNLLLoss Hardshrink Hardsigmoid Hardtanh
+    HingeEmbeddingLoss HuberLoss KLDivLoss LPPool1d LPPool2d LPPool3d LSTM LSTMCell LazyBatchNorm1d
+    LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d
+    LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear LogSigmoid
+    MarginRankingLoss MaxUnpool1d MaxUnpool2d MaxUnpool3d Mish MultiLabelMarginLoss MultiLabelSoftMarginLoss
+    MultiMarginLoss MultiheadAttention PReLU PairwiseDistance ParameterDict ParameterList PixelShuffle
+    PixelUnshuffle PoissonNLLLoss RNN RNNBase RNNCell RNNCellBase RReLU ReflectionPad1d ReflectionPad2d
+    ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d SELU SmoothL1Loss SoftMarginLoss
+    Softmax2d Softmin Softplus Softshrink Softsign Tanhshrink Threshold Transformer TransformerDecoder
+    TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer TripletMarginLoss
+    TripletMarginWithDistanceLoss Unflatten Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d ZeroPad1d
+    ZeroPad2d ZeroPad3d
 """)
 
 TENSOR = names("""
@@ -139,6 +180,11 @@ def test_functional(name: str) -> None:
             continue  # ours alone; PyTorch's callers never see them
         shown.append(p.name if p.default is p.empty else f"{p.name}={p.default}")
     assert " ".join(shown) == expected
+
+
+@pytest.mark.parametrize("name", MORE_FUNCTIONS)
+def test_more_functions(name: str) -> None:
+    assert inspect.isfunction(getattr(F, name))
 
 
 def test_every_public_function_is_recorded_by_a_trace() -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minorm import lazy
-from minorm.optim import lr_scheduler
 from minorm.optim.adam import Adam, AdamW
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.sgd import SGD
 
 # What is loaded when it is asked for, by the module that has it.
-LATER = {"elementwise": "Adagrad Adamax LAMB Lion NAdam RAdam RMSprop", "swa_utils": ""}
+LATER = {"elementwise": "Adagrad Adamax LAMB Lion NAdam RAdam RMSprop", "lr_scheduler": "", "swa_utils": ""}
 __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
-    from minorm.optim import swa_utils
+    from minorm.optim import lr_scheduler, swa_utils
     from minorm.optim.elementwise import LAMB, Adagrad, Adamax, Lion, NAdam, RAdam, RMSprop
 
 __all__ = [

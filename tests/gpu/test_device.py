@@ -125,3 +125,13 @@ def test_scalars_are_made_on_the_device(cuda: Any) -> None:
     cuda.transfers.clear()
     (2 / ((x * 2 + 1) ** 2 - np.float32(0.5))).sum().backward()
     assert (cuda.transfers.to_device, cuda.transfers.to_host) == (0, 0)
+
+
+def test_counts_and_bounds_are_taken_there() -> None:
+    x = mn.tensor([3, 0, 3, 1])
+    weights = mn.tensor([0.5, 1.0, 2.0, 4.0])
+    for given in ((), (weights,)):
+        found = x.to("cuda").bincount(*(w.to("cuda") for w in given), minlength=6)
+        assert found.is_cuda
+        assert host(found).tolist() == x.bincount(*given, minlength=6).tolist()
+    assert host(weights.to("cuda").histc(4)).tolist() == weights.histc(4).tolist()

@@ -148,6 +148,8 @@ OPERATIONS: dict[str, Case] = {
     "atan, log1p, expm1": (lambda a: a.atan() + (a * a).log1p() * a.expm1(), ((4, 5),)),
     "sign": (lambda a: a * a.sign(), ((4, 5),)),
     "cumprod": (lambda a: a.cumprod(1), ((4, 5),)),
+    "histogram": (lambda a: a + a.detach().histc(5, -2, 2), ((4, 5),)),
+    "floor division": (lambda a: a * (a // 0.3), ((4, 5),)),
     "log of probabilities": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), ((4, 5), (4, 5))),
     "crossing": (lambda a: Crossing.apply(a, told=lambda gradients: gradients) * 2, ((4, 5),)),
     "rnn": (lambda x, w, r: recurrent.rnn(x, None, w, r, direction="reverse")[0], ((3, 2, 4), (1, 5, 4), (1, 5, 5))),

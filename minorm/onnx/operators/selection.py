@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm import dtypes
-from minorm.creation import ones_like
 from minorm.joining import cat, where
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
@@ -178,7 +177,7 @@ def read_cumprod(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         y = x.flip(dim) if reverse else x
         if exclusive:  # the first product is that of nothing
             n = y.shape[dim]
-            y = cat([ones_like(y.narrow(dim, 0, min(1, n))), y.narrow(dim, 0, max(0, n - 1))], dim)
+            y = cat([y.new_ones(y.narrow(dim, 0, min(1, n)).shape), y.narrow(dim, 0, max(0, n - 1))], dim)
         y = CumProd.apply(y, axis=dim)
         return y.flip(dim) if reverse else y
 
