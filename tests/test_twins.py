@@ -229,6 +229,9 @@ ELSEWHERE = {
     "add_", "clamp_", "clip_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_",  # in place: test_in_place.py
     "__rmatmul__",  # an array @ a Tensor: test_tensor.py
     "load", "save", "manual_seed", "get_num_threads", "set_num_threads",
+    "BoolTensor", "ByteTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
+    "autocast", "compile", "set_float32_matmul_precision", "use_deterministic_algorithms",
+    "finfo", "iinfo",  # test_places.py
     *" ".join(mn.functional.LATER.values()).split(),  # test_samples.py
 }  # fmt: skip
 
