@@ -269,8 +269,8 @@ def test_positions_read_twice_are_added_up_in_one_order() -> None:
 
 
 def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for three that
-    speak with the host: a device's ranks are in test_distributed.py, counts in test_device.py, CTC is below."""
+    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for three
+    that speak with the host: a device's ranks are in test_distributed.py, counts in test_device.py, CTC is below."""
     seen = {"NormalizeAcross", "BinCount", "CTC"}
     apply = Function.apply.__func__  # type: ignore[attr-defined]
 
