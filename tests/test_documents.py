@@ -64,3 +64,41 @@ def test_the_program_of_the_batch_sizes() -> None:
     assert batch_sizes.table(errors).splitlines()[2] == "| 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 |"
     figure = batch_sizes.picture(dict.fromkeys(batch_sizes.NETWORKS, errors))
     assert [len(axes.lines) for axes in figure.axes] == [5, 5]
+
+
+def totals(runtime: str) -> dict[str, int]:
+    """How many cells of docs/conformance.md's table of versions are right, wrong and unsupported."""
+    table = re.search(r"^\| operator \|.+?\n\n", page("conformance.md"), re.DOTALL | re.MULTILINE)
+    assert table
+    head, _, *rows = table[0].split("\n")
+    column = [cell.strip() for cell in head.split("|")].index(runtime)
+    cells = [row.split("|")[column] for row in rows if row]
+    return {
+        verdict: sum(int(n) for cell in cells for n in re.findall(rf"(\d+) {verdict}", cell))
+        for verdict in ("right", "wrong", "unsupported")
+    }
+
+
+def test_the_readmes_first_screen_has_the_figures_of_the_pages() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    screen = " ".join(readme.splitlines()[:20])
+    speedup = {
+        row[0]: row[5].strip("*")
+        for line in page("benchmarks.md").partition("## A training step\n")[2].partition("\n## ")[0].splitlines()
+        if len(row := [cell.strip() for cell in line.strip("|").split("|")]) == 9
+    }
+    assert f"a LeNet with BatchNorm is {speedup['LeNet with BatchNorm, 28x28']} times as fast" in screen
+    assert f"a CNN of 8x8 digits {speedup['digits CNN, 8x8']} times" in screen
+    assert f"a ResNet-20 step is at {speedup['ResNet-20, 32x32']} of PyTorch's speed" in screen
+    ours, theirs, onnxruntime = (totals(name) for name in ("minorm", "PyTorch", "onnxruntime"))
+    assert ours["wrong"] == ours["unsupported"] == 0
+    assert f"right in {ours['right']} of {ours['right']} cases" in screen
+    assert f"PyTorch in {theirs['right']} and wrong in {theirs['wrong']}" in screen
+    assert f"onnxruntime wrong in {onnxruntime['wrong']}" in screen
+    assert sum(theirs.values()) == sum(onnxruntime.values()) == ours["right"]
+    (passed,) = re.findall(r"^(\d+ of \d+ node tests of onnx) ", page("onnx.md"), re.MULTILINE)
+    assert f"{passed} pass" in screen
+    assert "Products of 128 x 800 x 500 and larger take twice OpenBLAS' time" in page("benchmarks.md")
+    assert "products from 128 x 800 x 500 take twice OpenBLAS' time" in screen
+    assert "No figure has been measured on a GPU yet" in page("benchmarks.md")
+    assert "for GPUs, where nothing has been measured yet" in screen
