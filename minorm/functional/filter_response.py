@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import check_per_channel, check_types, equation
 from minorm.ops.normalization import Normalize
 from minorm.tensor import Tensor
 
 
+@documented(ARGUMENTS, x="(N, C, *positions)", eps="added to the mean of squares")
 @trace.operation
 def filter_response_norm(
     x: Tensor,
@@ -22,11 +25,15 @@ def filter_response_norm(
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight + bias, the mean over all positions of a channel of a sample.
 
-    x (N, C, *positions); weight and bias (C). Nothing depends on the batch, so training and evaluation are alike. At
-    a single position y is the sign of x, nearly, and hardly any gradient passes: choose an eps near 1 there, as the
-    paper does. compute_dtype and the types as in `layer_norm`. ValueError for shapes that do not fit.
+    Nothing depends on the batch, so training and evaluation are alike. At a single position y is the sign of x,
+    nearly, and hardly any gradient passes: choose an eps near 1 there, as the paper does. y has x's shape and type.
+    ValueError for shapes that do not fit.
 
-    Singh and Krishnan 2019, arXiv:1911.09737.
+    Example:
+        >>> F.filter_response_norm(mn.tensor([[[3.0, 4.0]]]))
+        tensor([[[0.8485, 1.1314]]])
+
+    ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
     computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
     rule = equation("filter_response_norm", eps, False)

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.arguments import whole
 from minorm.functional.normalization import batch_norm
+from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
     check_batch,
@@ -22,6 +24,7 @@ from minorm.running import RunningStats
 from minorm.tensor import Tensor
 
 
+@documented(ARGUMENTS, x="(N, C) or (N, C, *positions)")
 @trace.operation
 def ghost_batch_norm(
     x: Tensor,
@@ -41,16 +44,23 @@ def ghost_batch_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
 
-    x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size, the last one may be smaller. In
-    training one call is as many calls of `batch_norm` as there are groups, one after the other: outputs, gradients,
-    and running statistics, which are blended in group by group (the paper's algorithm 1), and num_batches_tracked
-    counts groups. In evaluation it is `batch_norm`. The arguments are those of `batch_norm`. All whole groups are
-    normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. In a file groups
-    are nodes, so their number is fixed there.
+    x is cut along N into groups of virtual_batch_size. In training one call is as many calls of `batch_norm` as there
+    are groups, one after the other: outputs, gradients, and running statistics, which are blended in group by group
+    (the paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it is `batch_norm`. All whole
+    groups are normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. y has
+    x's shape and type. ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing
+    has changed then.
 
-    ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing has changed then.
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
+        >>> F.ghost_batch_norm(x, None, None, virtual_batch_size=2, training=True)
+        tensor([[-1.],
+                [ 1.],
+                [-1.],
+                [ 1.]])
 
-    Hoffer, Hubara and Soudry 2017, arXiv:1705.08741.
+    ONNX BatchNormalization 15, one for each group, so their number is fixed in a file; Hoffer, Hubara and Soudry 2017,
+    arXiv:1705.08741.
     """
     size = whole("ghost_batch_norm", "virtual_batch_size", virtual_batch_size)
     if size < 1:

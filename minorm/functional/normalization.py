@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, trace
+from minorm.documented import documented
 from minorm.functional.arguments import whole
+from minorm.functional.normalization_arguments import ANY_AXES, ARGUMENTS, AXES, AXIS_GROUPS, GUARD_EPS, RMS_EPS
 from minorm.functional.normalization_checks import (
     batch_axes,
     broadcast_axes,
@@ -47,6 +49,14 @@ from minorm.ops.sync_normalization import NormalizeAcross, PooledStats
 from minorm.tensor import Tensor
 
 
+@documented(
+    ARGUMENTS,
+    x="(N, C) or (N, C, *positions)",
+    running_mean="(C), or (C, *positions) for statistics over N alone; None keeps none, in training",
+    running_var="as running_mean",
+    weight="of running_mean's shape; None is 1",
+    bias="of running_mean's shape; None is 0",
+)
 @trace.operation
 def batch_norm(
     x: Tensor,
@@ -68,31 +78,26 @@ def batch_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
 
-    x (N, C) or (N, C, *positions); weight, bias, running_mean, running_var (C), or (C, *positions) for statistics
-    over N alone. training=True takes mean and var from x and blends them into the running ones, in place:
+    training=True takes mean and var from x and blends them into the running ones, in place:
 
         running = running * momentum + batch * (1 - momentum)
 
-    momentum is the share of the old value that is kept: PyTorch's 0.1 is 0.9 here. None averages over all batches and
-    needs num_batches_tracked, an integer tensor of one element that is counted up. running_var takes the population
-    variance; unbiased_running_var=True takes N/(N-1) of it, as PyTorch does. training=False normalizes with the
-    running statistics; gradients flow to them too.
+    training=False normalizes with the running statistics; gradients flow to them too. Each tensor may be of any float
+    type. y has x's shape and type. ValueError for one value per channel in training (there is no variance), for C = 0,
+    and for shapes that do not fit. An empty batch gives an empty y and changes nothing. With a mask, a channel with
+    one element becomes bias there, one with none keeps its running values; NotImplementedError for a mask on several
+    ranks.
 
-    Each tensor may be of any float type; y is of x's; compute_dtype as in `layer_norm`. ValueError for one value per
-    channel in training (there is no variance), for C = 0, and for shapes that do not fit. An empty batch gives an empty
-    y and changes nothing.
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0]])
+        >>> mean, var = mn.zeros(1), mn.ones(1)
+        >>> F.batch_norm(x, mean, var, training=True)
+        tensor([[-1.],
+                [ 1.]])
+        >>> mean  # 0 * 0.9 + 2 * 0.1
+        tensor([0.2])
 
-    process_group, what this rank of a distributed run talks to the others through (`minorm.distributed.Group`), takes
-    mean and var over the batches of all ranks, which may be empty; while a model is exported it is left out.
-
-    variance: the formula for the moments of x, "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of
-    a runtime that has it; None is ours, which loses nothing. See minorm/kernels/variance.py. A file has its runtime's.
-
-    mask: a bool Tensor that broadcasts to x. Where it is False there is no element: mean, var, gradients and N are
-    those of the others, y and the gradient of x are 0, and what x holds, NaN too, reaches nothing. A channel with one
-    element becomes bias there; one with none keeps its running values. NotImplementedError on several ranks.
-
-    ONNX BatchNormalization 15 (running_var: population variance); Ioffe and Szegedy 2015, arXiv:1502.03167.
+    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
     rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
     computed = check_types(
@@ -140,6 +145,15 @@ def batch_norm(
     return y
 
 
+@documented(
+    ARGUMENTS,
+    x="(N, C, *positions), with at least one axis of positions",
+    use_input_stats="True normalizes with the statistics of x, False with the running ones",
+    process_group=(
+        "what this rank of a distributed run talks to the others through (minorm.distributed.Group): the running "
+        "statistics take the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
+    ),
+)
 @trace.operation
 def instance_norm(
     x: Tensor,
@@ -161,11 +175,14 @@ def instance_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
-    x (N, C, *positions); weight, bias, running_mean, running_var (C). use_input_stats=True takes mean and var from x
-    and blends their means over the batch into the running ones if these are given; False normalizes with the running
-    ones. momentum, the types, variance, mask and the other arguments as in `batch_norm`; with a process_group the
-    running ones take the mean over the samples of all ranks, with a mask over the samples that have elements.
-    ValueError for a single position.
+    use_input_stats=True takes mean and var from x, and blends their means over the batch into the running ones if
+    these are given: over the samples of all ranks with a process_group, over those that have elements with a mask. y
+    has x's shape and type. ValueError for a single position.
+
+    Example:
+        >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
@@ -218,6 +235,12 @@ def instance_norm(
     return y
 
 
+@documented(
+    ARGUMENTS,
+    x="(N, C, *positions)",
+    weight="(C), a scale for each channel, or (num_groups), one for each group; None is 1",
+    bias="of weight's shape; None is 0",
+)
 @trace.operation
 def group_norm(
     x: Tensor,
@@ -232,11 +255,14 @@ def group_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
 
-    x (N, C, *positions), num_groups divides C and cuts it into groups of neighbours; weight and bias (C), or
-    (num_groups) for one number a group. compute_dtype as in `layer_norm`, mask as in `batch_norm`. ValueError where
-    num_groups does not divide C.
+    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. ValueError
+    where num_groups does not divide C.
 
-    ONNX GroupNormalization 21 (C) and 18 (num_groups); Wu and He 2018, arXiv:1803.08494.
+    Example:
+        >>> F.group_norm(mn.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
+        tensor([[-1.,  1., -1.,  1.]])
+
+    ONNX GroupNormalization 21 (weight and bias of C) and 18 (of num_groups); Wu and He 2018, arXiv:1803.08494.
     """
     computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
     num_groups = check_groups("group_norm", x, num_groups)
@@ -262,6 +288,12 @@ def group_norm(
     )  # fmt: skip
 
 
+@documented(
+    ARGUMENTS,
+    x="(..., *normalized_shape)",
+    weight="of shape normalized_shape and any float type; None is 1",
+    bias="of shape normalized_shape and any float type; None is 0",
+)
 @trace.operation
 def layer_norm(
     x: Tensor,
@@ -276,10 +308,13 @@ def layer_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
 
-    x (..., *normalized_shape); weight and bias of shape normalized_shape and of any float type. compute_dtype (ONNX's
-    stash_type): float32 or float64, the type to compute in, forward and backward; None is float32 for the 16-bit types
-    and x's own otherwise. y is rounded once, to x's type. mask as in `batch_norm`; (N, T, 1) for x (N, T, D) leaves out
-    whole tokens, where y is 0. ValueError where x does not end so.
+    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens, where y is 0. ValueError where
+    x does not end in normalized_shape.
+
+    Example:
+        >>> F.layer_norm(mn.tensor([[1.0, 3.0], [10.0, 30.0]]), normalized_shape=2)
+        tensor([[-1.,  1.],
+                [-1.,  1.]])
 
     ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
@@ -293,6 +328,7 @@ def layer_norm(
     )
 
 
+@documented(ARGUMENTS, x="(..., *normalized_shape)", weight="of shape normalized_shape; None is 1", eps=RMS_EPS)
 @trace.operation
 def rms_norm(
     x: Tensor,
@@ -306,9 +342,11 @@ def rms_norm(
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
 
-    x (..., *normalized_shape); weight of shape normalized_shape. eps=None is the smallest step at 1 of the type that x
-    is computed in, 1.2e-7 for the 16-bit types and float32, as in PyTorch. compute_dtype as in `layer_norm`, mask as in
-    `batch_norm`. ValueError where x does not end so.
+    y has x's shape and type. ValueError where x does not end in normalized_shape.
+
+    Example:
+        >>> F.rms_norm(mn.tensor([3.0, 4.0]), normalized_shape=2)
+        tensor([0.8485, 1.1314])
 
     ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
@@ -323,6 +361,7 @@ def rms_norm(
     )
 
 
+@documented(ARGUMENTS, x="of any rank that has all of `axes`", axes=AXES, eps=GUARD_EPS)
 @trace.operation
 def mean_variance_norm(
     x: Tensor,
@@ -336,8 +375,12 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    x of any rank; compute_dtype as in `layer_norm`, variance and mask as in `batch_norm`. Where all values are equal y
-    is 0, and the gradient of x, which has no limit there, is taken for 0 too. ValueError for axes that x lacks.
+    y has x's shape and type. Where all values are equal y is 0, and the gradient of x, which has no limit there, is
+    taken for 0 too. ValueError for axes that x lacks.
+
+    Example:
+        >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
+        tensor([[-1.,  1.]])
 
     ONNX MeanVarianceNormalization 13.
     """
@@ -348,6 +391,14 @@ def mean_variance_norm(
     return Normalize.apply(x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend)
 
 
+@documented(
+    ARGUMENTS,
+    x="of any rank that has all of `axes`",
+    scale="of x's rank, each axis 1 or x's length, or num_groups on axis 1; None is 1",
+    bias="as scale; None is 0",
+    axes=ANY_AXES,
+    num_groups=AXIS_GROUPS,
+)
 @trace.operation
 def normalization(
     x: Tensor,
@@ -362,12 +413,14 @@ def normalization(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
 
-    axes: a tuple, or an int as a bit mask (bit i is axis i). num_groups > 1 splits axis 1, which must not be among the
-    axes, into groups whose channels are reduced too. scale and bias: of x's rank, each axis 1 or x's length, or
-    num_groups on axis 1. So they are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
-    normalization. compute_dtype (the layer's compute precision) as in `layer_norm`.
+    scale and bias are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
+    normalization. y has x's shape and type. ValueError for axes that x lacks, and for groups beside a reduced axis 1.
 
-    TensorRT INormalizationLayer.
+    Example:
+        >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
+        tensor([[-1.,  1.]])
+
+    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
     """
     computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
     if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.arguments import number
 from minorm.functional.normalization import batch_norm
+from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
     check_batch,
@@ -20,6 +22,14 @@ from minorm.ops.renormalization import Renormalize
 from minorm.tensor import Tensor
 
 
+@documented(
+    ARGUMENTS,
+    x="(N, C) or (N, C, *positions)",
+    running_mean="(C), the mean of each channel over the batches so far",
+    running_var="(C), the variance of each channel over the batches so far",
+    rmax="the bound of r, at least 1",
+    dmax="the bound of d, at least 0",
+)
 @trace.operation
 def batch_renorm(
     x: Tensor,
@@ -44,12 +54,16 @@ def batch_renorm(
 
     running_std = sqrt(running_var + eps); both running statistics are those of before this call, which blends the
     batch's in afterwards, as `batch_norm` does. No gradient flows through r and d. Where neither is clipped, y is what
-    evaluation gives with them; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`, and so it is in a
-    file, which has no form for training. The other arguments are those of `batch_norm`.
+    evaluation gives with them; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`, too. y has x's shape
+    and type. ValueError for rmax < 1, dmax < 0, and what `batch_norm` refuses.
 
-    ValueError for rmax < 1, dmax < 0, and what `batch_norm` refuses.
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0]])
+        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # as the running statistics have it
+        tensor([[1.],
+                [3.]])
 
-    Ioffe 2017, arXiv:1702.03275.
+    ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
     """
     computed = check_types(
         "batch_renorm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var

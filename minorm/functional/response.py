@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.arguments import floats, number, whole
+from minorm.functional.normalization_arguments import LRN
 from minorm.ops.operands import axis_of
 from minorm.ops.response import LocalResponse, LpNormalize
 from minorm.tensor import Tensor
 
 
+@documented(LRN, x="(N, C, *), floats")
 @trace.operation
 def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """y = x / (k + alpha / size * sum x^2)^beta, the sum over `size` neighbouring channels.
 
-    x: (N, C, *), floats. The window of channel c is c - size // 2 ... c + (size - 1) // 2, cut off at the ends, as in
-    PyTorch; ONNX's window for an even size is its mirror image.
-    ValueError for size < 1 or fewer than 2 axes. Source: Krizhevsky et al. 2012, section 3.3; ONNX LRN 1 and 13.
+    The window is PyTorch's; ONNX's for an even size is its mirror image. y has x's shape and type. ValueError for size
+    < 1 or fewer than 2 axes.
+
+    Example:
+        >>> F.local_response_norm(mn.ones(1, 3), size=3, alpha=3.0, beta=1.0)
+        tensor([[0.3333, 0.25  , 0.3333]])
+
+    ONNX LRN 13; Krizhevsky, Sutskever and Hinton 2012, section 3.3.
     """
     floats("local_response_norm", x=x)
     if x.ndim < 2:
@@ -30,13 +38,24 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     return LocalResponse.apply(x, size=size, alpha=float(alpha), beta=float(beta), k=float(k))
 
 
+@documented(
+    {},
+    x="any shape, floats",
+    p="of the norm, at least 1",
+    dim="the axis along which the norm is taken",
+    eps="the least that x is divided by, so that zeros stay zeros; with eps=0 they do too, and get no gradient",
+)
 @trace.operation
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """y = x / max(||x||_p, eps), the norm along `dim`: (sum |x|^p)^(1/p).
 
-    x: any shape, floats. Vectors whose norm is below eps are divided by eps, so zeros stay zeros; with eps=0 zeros stay
-    zeros too, and get no gradient.
-    ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`. Source: ONNX LpNormalization 1 and 22.
+    y has x's shape and type. ValueError unless 1 <= p < infinity; IndexError where x has no axis `dim`.
+
+    Example:
+        >>> F.normalize(mn.tensor([[3.0, 4.0]]))
+        tensor([[0.6, 0.8]])
+
+    ONNX LpNormalization 22, whose p is 1 or 2.
     """
     floats("normalize", x=x)
     number("normalize", "p", p)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minorm import dtypes
+from minorm.documented import documented
 from minorm.mistakes import not_a_tensor
 from minorm.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from minorm.nn.linear import Linear
@@ -51,6 +52,25 @@ class _Lazy(Module):
         """Become the layer, and run it."""
         self.initialize_parameters(*args, **kwargs)
         return self(*args, **kwargs)
+
+
+_GIVEN = {
+    "args": "the arguments of the layer that it becomes, after num_features",
+    "kwargs": "the same by name",
+}
+
+
+class _LazyNorm(_Lazy):
+    """Until then it has no parameters. Formula, other arguments, ONNX operator and paper are those of the layer that it
+    becomes.
+
+    Example:
+        >>> layer = nn.{name}()
+        >>> layer(mn.randn({shape})).shape
+        ({shape})
+        >>> layer.num_features
+        3
+    """
 
 
 class LazyLinear(_Lazy):
@@ -96,37 +116,43 @@ class LazyConvTranspose3d(_Lazy):
     becomes = ConvTranspose3d
 
 
-class LazyBatchNorm1d(_Lazy):
-    """BatchNorm1d whose num_features the first input tells; the other arguments are BatchNorm1d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5")
+class LazyBatchNorm1d(_LazyNorm):
+    """BatchNorm1d whose num_features the first input tells."""
 
     becomes = BatchNorm1d
 
 
-class LazyBatchNorm2d(_Lazy):
-    """BatchNorm2d whose num_features the first input tells; the other arguments are BatchNorm2d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5")
+class LazyBatchNorm2d(_LazyNorm):
+    """BatchNorm2d whose num_features the first input tells."""
 
     becomes = BatchNorm2d
 
 
-class LazyBatchNorm3d(_Lazy):
-    """BatchNorm3d whose num_features the first input tells; the other arguments are BatchNorm3d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5, 5")
+class LazyBatchNorm3d(_LazyNorm):
+    """BatchNorm3d whose num_features the first input tells."""
 
     becomes = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_Lazy):
-    """InstanceNorm1d whose num_features the first input tells; the other arguments are InstanceNorm1d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5")
+class LazyInstanceNorm1d(_LazyNorm):
+    """InstanceNorm1d whose num_features the first input tells."""
 
     becomes = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_Lazy):
-    """InstanceNorm2d whose num_features the first input tells; the other arguments are InstanceNorm2d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5")
+class LazyInstanceNorm2d(_LazyNorm):
+    """InstanceNorm2d whose num_features the first input tells."""
 
     becomes = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_Lazy):
-    """InstanceNorm3d whose num_features the first input tells; the other arguments are InstanceNorm3d's."""
+@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5, 5")
+class LazyInstanceNorm3d(_LazyNorm):
+    """InstanceNorm3d whose num_features the first input tells."""
 
     becomes = InstanceNorm3d

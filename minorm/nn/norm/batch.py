@@ -5,12 +5,31 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.norm.base import RunningNorm
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
 
 
 class _BatchNorm(RunningNorm):
+    """In training mean and var are the batch's, and are blended into running_mean and running_var (C):
+
+        running = running * momentum + batch * (1 - momentum)
+
+    In evaluation, and when frozen, they are the running ones. layer(x, mask) takes the elements alone where mask is
+    True. y has x's shape and type. See `F.batch_norm`.
+
+    Example:
+        >>> layer = nn.{name}(3)
+        >>> layer(mn.randn({shape})).shape
+        ({shape})
+        >>> layer.eval()(mn.randn({shape})).shape  # by running_mean and running_var
+        ({shape})
+
+    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    """
+
     normalize: ClassVar[Any] = staticmethod(F.batch_norm)
     takes_group: ClassVar[bool] = True  # convert_sync_batchnorm may put a SyncBatchNorm in its place
 
@@ -54,27 +73,22 @@ class _Variant(_BatchNorm):
         return options
 
 
+@documented(LAYER, base=_BatchNorm, shape="8, 3, 5")
 class BatchNorm1d(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C) or (N, C, L), mean and var of each channel.
-
-    In training they are the batch's, and are blended into running_mean and running_var (C); in evaluation, and when
-    frozen, they are the running ones. momentum: the share of the old running value that is kept (PyTorch's 0.1 is 0.9
-    here); None averages over all batches. affine=False leaves weight and bias out, bias=False the bias alone,
-    track_running_stats=False the running statistics: then the batch's are always used. num_features is C; or the shape
-    (C, *positions), for statistics and parameters of every position, taken over N alone (spatial=0 of ONNX
-    BatchNormalization 7). layer(x, mask) takes the elements alone where mask is True. See `F.batch_norm`.
-    """
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C) or (N, C, L), mean and var of each channel."""
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
 
 
+@documented(LAYER, base=_BatchNorm, shape="8, 3, 5, 5")
 class BatchNorm2d(_BatchNorm):
-    """The same over x (N, C, H, W)."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, H, W), mean and var of each channel."""
 
     ranks, form = (4,), "(N, C, H, W)"
 
 
+@documented(LAYER, base=_BatchNorm, shape="8, 3, 5, 5, 5")
 class BatchNorm3d(_BatchNorm):
-    """The same over x (N, C, D, H, W)."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, D, H, W), mean and var of each channel."""
 
     ranks, form = (5,), "(N, C, D, H, W)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import CHANNELS, LAYER
 from minorm.joining import maximum
 from minorm.nn import init
 from minorm.nn.module import Module
@@ -13,11 +15,19 @@ from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
 
 
+@documented(LAYER, num_features=CHANNELS, eps="added to the mean of squares")
 class FilterResponseNorm2d(Affine):
     """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), the mean over H and W.
 
     weight and bias (C), 1 and 0 at first. y is not centred: follow it by `TLU`, whose threshold is learned, and not by
-    ReLU. See `F.filter_response_norm`.
+    ReLU. y has x's shape and type. See `F.filter_response_norm`.
+
+    Example:
+        >>> layer = nn.Sequential(nn.FilterResponseNorm2d(3), nn.TLU(3))
+        >>> layer(mn.randn(8, 3, 5, 5)).shape
+        (8, 3, 5, 5)
+
+    ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     weight: Parameter
@@ -49,10 +59,18 @@ class FilterResponseNorm2d(Affine):
         return f"{self.num_features}, eps={self.eps}"
 
 
+@documented(LAYER, num_features=CHANNELS)
 class TLU(Module):
-    """y = max(x, tau), a threshold for each channel of x (N, C, *) that is learned; ReLU at first, tau = 0.
+    """y = max(x, tau) over x (N, C, *), a threshold for each channel that is learned; ReLU at first, tau = 0.
 
-    Singh and Krishnan 2019, arXiv:1911.09737.
+    y has x's shape and type.
+
+    Example:
+        >>> nn.TLU(1)(mn.tensor([[-1.0, 2.0]]).T).detach()
+        tensor([[0.],
+                [2.]])
+
+    ONNX Max 13; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     tau: Parameter

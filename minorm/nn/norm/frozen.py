@@ -8,17 +8,29 @@ import numpy as np
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import CHANNELS, LAYER
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
 
 
+@documented(LAYER, num_features=CHANNELS)
 class FrozenBatchNorm2d(Module):
     """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in both modes.
 
     The four are buffers (C): they are saved and loaded, and no optimizer sees them. torchvision's layer: it loads the
     state of a BatchNorm2d, whose num_batches_tracked is ignored. A gradient reaches x alone. To freeze the layers of a
-    model where they are, see `nn.utils.freeze_norm`.
+    model where they are, see `nn.utils.freeze_norm`. y has x's shape and type.
+
+    Example:
+        >>> layer = nn.FrozenBatchNorm2d(3)
+        >>> layer(mn.randn(8, 3, 5, 5)).shape
+        (8, 3, 5, 5)
+        >>> list(layer.parameters())
+        []
+
+    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ignored_keys: ClassVar[tuple[str, ...]] = ("num_batches_tracked",)

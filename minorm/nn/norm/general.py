@@ -6,15 +6,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.tensor import Tensor
 
 
+@documented(LAYER, axes=AXES, eps=GUARD_EPS)
 class MeanVarianceNorm(Module):
-    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`.
+    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
-    layer(x, mask) takes the elements alone where mask is True. See `F.mean_variance_norm`.
+    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
+
+    Example:
+        >>> layer = nn.MeanVarianceNorm(axes=(1,))
+        >>> layer(mn.tensor([[1.0, 3.0]]))
+        tensor([[-1.,  1.]])
+
+    ONNX MeanVarianceNormalization 13.
     """
 
     def __init__(
@@ -40,11 +50,23 @@ class MeanVarianceNorm(Module):
         return f"axes={self.axes}, eps={self.eps}"
 
 
+@documented(
+    LAYER,
+    scale_shape="of weight and bias, of x's rank with 1 where they do not vary ([1, C, 1, 1], say); None has neither",
+    axes=ANY_AXES,
+    num_groups=AXIS_GROUPS,
+)
 class Normalization(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over any axes and groups: TensorRT's layer.
 
-    scale_shape: the shape of weight and bias, of x's rank with 1 where they do not vary ([1, C, 1, 1], say); None
-    leaves them out. The other arguments as in `F.normalization`.
+    y has x's shape and type. See `F.normalization`.
+
+    Example:
+        >>> layer = nn.Normalization([1, 3, 1, 1], axes=(2, 3))  # an instance normalization
+        >>> layer(mn.randn(8, 3, 5, 5)).shape
+        (8, 3, 5, 5)
+
+    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
     """
 
     def __init__(

@@ -5,17 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.norm.batch import _Variant
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
 
 
+@documented(LAYER)
 class GhostBatchNorm(_Variant):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of the batch.
 
-    x (N, C) or (N, C, *positions), cut along N into groups of virtual_batch_size; the last one may be smaller. In
-    training a call is as many calls of BatchNorm, group after group, running statistics included; in evaluation it is
-    BatchNorm. Parameters, state and the other arguments are BatchNorm's. See `F.ghost_batch_norm`.
+    x (N, C) or (N, C, *positions), cut along N into groups of virtual_batch_size. In training a call is as many calls
+    of BatchNorm, group after group, running statistics included; in evaluation it is BatchNorm, whose parameters and
+    state it has. y has x's shape and type. See `F.ghost_batch_norm`.
+
+    Example:
+        >>> layer = nn.GhostBatchNorm(3, virtual_batch_size=4)
+        >>> layer(mn.randn(8, 3, 5, 5)).shape
+        (8, 3, 5, 5)
+        >>> layer.num_batches_tracked.item()
+        2
+
+    ONNX BatchNormalization 15, one for each group, so their number is fixed in a file; Hoffer, Hubara and Soudry 2017,
+    arXiv:1705.08741.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"

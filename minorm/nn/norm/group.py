@@ -5,16 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
 
 
+@documented(
+    LAYER,
+    num_channels="C, the length of axis 1 of x",
+    affine="True learns weight and bias, which start as 1 and 0; False has neither",
+    per_group="True makes weight and bias (num_groups), False (num_channels)",
+)
 class GroupNorm(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), mean and var of each group of each sample.
 
-    weight and bias (num_channels), or (num_groups) with per_group=True as in ONNX GroupNormalization 18.
-    layer(x, mask) takes the elements alone where mask is True. See `F.group_norm`.
+    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.group_norm`.
+
+    Example:
+        >>> layer = nn.GroupNorm(num_groups=2, num_channels=6)
+        >>> layer(mn.randn(8, 6, 5, 5)).shape
+        (8, 6, 5, 5)
+
+    ONNX GroupNormalization 21, and 18 with per_group=True; Wu and He 2018, arXiv:1803.08494.
     """
 
     def __init__(

@@ -5,11 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.norm.base import RunningNorm
 from minorm.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):
+    """mean and var are those of each channel of each sample, over its positions. Without a batch axis x is one sample.
+    With track_running_stats=True evaluation uses running statistics instead, which training blends in as BatchNorm
+    does. layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.instance_norm`.
+
+    Example:
+        >>> layer = nn.{name}(3, affine=True)
+        >>> layer(mn.randn({shape})).shape
+        ({shape})
+
+    ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
+    """
+
     process_group: Any = None  # of a distributed run: see sync.py
 
     def normalize(self, *args: Any, **options: Any) -> Tensor:
@@ -50,24 +64,22 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask)
 
 
+@documented(LAYER, base=_InstanceNorm, shape="8, 3, 5", num_features="C, the number of channels of x")
 class InstanceNorm1d(_InstanceNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, L), mean and var of each channel of each sample.
-
-    affine=True adds weight and bias (C), bias=False leaves the bias out; track_running_stats=True adds running
-    statistics, which evaluation then uses. x may also be one sample, (C, L). layer(x, mask) takes the elements alone
-    where mask is True. See `F.instance_norm`.
-    """
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, L), for each channel of each sample."""
 
     ranks, form = (3,), "(N, C, L) or (C, L)"
 
 
+@documented(LAYER, base=_InstanceNorm, shape="8, 3, 5, 5", num_features="C, the number of channels of x")
 class InstanceNorm2d(_InstanceNorm):
-    """The same over x (N, C, H, W) or (C, H, W)."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, H, W), for each channel of each sample."""
 
     ranks, form = (4,), "(N, C, H, W) or (C, H, W)"
 
 
+@documented(LAYER, base=_InstanceNorm, shape="8, 3, 5, 5, 5", num_features="C, the number of channels of x")
 class InstanceNorm3d(_InstanceNorm):
-    """The same over x (N, C, D, H, W) or (C, D, H, W)."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, D, H, W), for each channel of each sample."""
 
     ranks, form = (5,), "(N, C, D, H, W) or (C, D, H, W)"

@@ -6,15 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER, RMS_EPS
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.tensor import Tensor
 
 
+@documented(LAYER)
 class LayerNorm(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias over x (..., *normalized_shape), mean and var over those axes.
 
-    weight and bias have shape normalized_shape. layer(x, mask) takes the elements alone where mask is True. See
-    `F.layer_norm`.
+    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.layer_norm`.
+
+    Example:
+        >>> layer = nn.LayerNorm(16)
+        >>> layer(mn.randn(8, 10, 16)).shape
+        (8, 10, 16)
+
+    ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
 
     def __init__(
@@ -45,11 +54,18 @@ class LayerNorm(Affine):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
+@documented(LAYER, eps=RMS_EPS)
 class RMSNorm(Affine):
     """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), the mean over those axes.
 
-    weight has shape normalized_shape; eps=None is 1.2e-7, 2.2e-16 for float64. layer(x, mask) takes the elements alone
-    where mask is True. See `F.rms_norm`.
+    layer(x, mask) takes the elements alone where mask is True. y has x's shape and type. See `F.rms_norm`.
+
+    Example:
+        >>> layer = nn.RMSNorm(16)
+        >>> layer(mn.randn(8, 10, 16)).shape
+        (8, 10, 16)
+
+    ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
 
     def __init__(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.norm.batch import _Variant
 from minorm.tensor import Tensor
 
@@ -22,7 +24,35 @@ def default_dmax(step: int) -> float:
     return 5 * min(max((step - 5_000) / 20_000, 0), 1)
 
 
+_CLAMP = (
+    "the bound of {}, at least {}: a number, or a function of the step, 0 at the first call; a function is asked with "
+    "num_batches_tracked, for which a GPU must be waited for"
+)
+_ARGUMENTS = LAYER | {
+    "track_running_stats": "True: r and d are of running statistics",
+    "rmax": _CLAMP.format("r", 1),
+    "dmax": _CLAMP.format("d", 0),
+}
+
+
 class _BatchRenorm(_Variant):
+    """With the running statistics of before this call,
+
+        r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
+
+    make of the batch's statistics those that evaluation will use; no gradient flows through them. The default clamps
+    are the paper's: 1 and 0, which is BatchNorm, until step 5,000, then linearly to 3 at 40,000 and to 5 at 25,000.
+    Evaluation, parameters and state_dict are BatchNorm's. layer(x) alone: there is no mask. y has x's shape and type.
+    See `F.batch_renorm`.
+
+    Example:
+        >>> layer = nn.{name}(3, rmax=3.0, dmax=5.0)
+        >>> layer(mn.randn({shape})).shape
+        ({shape})
+
+    ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
+    """
+
     def __init__(
         self,
         num_features: int | tuple[int, ...],
@@ -76,27 +106,22 @@ class _BatchRenorm(_Variant):
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 
 
+@documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5")
 class BatchRenorm1d(_BatchRenorm):
-    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C) or (N, C, L), mean and std of each channel.
-
-    r = std / running_std and d = (mean - running_mean) / running_std, clipped to [1 / rmax, rmax] and [-dmax, dmax],
-    make of the batch's statistics those that evaluation will use; no gradient flows through them. rmax and dmax are
-    numbers, or functions of the step, 0 at the first call; the defaults are the paper's: 1 and 0, which is BatchNorm,
-    until step 5,000, then linearly to 3 at 40,000 and to 5 at 25,000. A function is asked with num_batches_tracked, for
-    which a GPU must be waited for. Evaluation, parameters, state_dict and the other arguments are BatchNorm1d's. See
-    `F.batch_renorm`.
-    """
+    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C) or (N, C, L), mean and std of each channel."""
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
 
 
+@documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5, 5")
 class BatchRenorm2d(_BatchRenorm):
-    """The same over x (N, C, H, W)."""
+    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C, H, W), mean and std of each channel."""
 
     ranks, form = (4,), "(N, C, H, W)"
 
 
+@documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5, 5, 5")
 class BatchRenorm3d(_BatchRenorm):
-    """The same over x (N, C, D, H, W)."""
+    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C, D, H, W), mean and std of each channel."""
 
     ranks, form = (5,), "(N, C, D, H, W)"

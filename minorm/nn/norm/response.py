@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LRN
 from minorm.nn.module import Module
 from minorm.tensor import Tensor
 
 
+@documented(LRN)
 class LocalResponseNorm(Module):
-    """y = x / (k + alpha / size * sum x^2)^beta over `size` neighbouring channels. See `F.local_response_norm`."""
+    """y = x / (k + alpha / size * sum x^2)^beta over x (N, C, *), the sum over `size` neighbouring channels.
+
+    y has x's shape and type. See `F.local_response_norm`.
+
+    Example:
+        >>> layer = nn.LocalResponseNorm(3, alpha=3.0, beta=1.0)
+        >>> layer(mn.ones(1, 3))
+        tensor([[0.3333, 0.25  , 0.3333]])
+
+    ONNX LRN 13; Krizhevsky, Sutskever and Hinton 2012, section 3.3.
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -23,5 +36,6 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+@documented(LRN, base=LocalResponseNorm)
 class CrossMapLRN2d(LocalResponseNorm):
-    """`LocalResponseNorm` by its older name."""
+    """`LocalResponseNorm` by its older name:"""

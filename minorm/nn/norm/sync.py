@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.normalization_arguments import LAYER
 from minorm.nn.attributes import MODULE
 from minorm.nn.module import Module
 from minorm.nn.norm.batch import _BatchNorm
@@ -17,13 +19,25 @@ from minorm.tensor import Tensor
 AnyModule = TypeVar("AnyModule", bound=Module)
 
 
+@documented(
+    LAYER,
+    process_group="the run's minorm.distributed.Group; None normalizes this rank's x alone, until "
+    "DistributedDataParallel gives the layer its own",
+)
 class SyncBatchNorm(_BatchNorm):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the x of all ranks.
 
-    x (N, C) or (N, C, *positions), of any N on each rank, also 0. process_group is the run's Group; None normalizes
-    this rank's x alone, until DistributedDataParallel gives the layer its own. In training all ranks must call the
-    layer alike: one message forward, one backward. One rank computes what BatchNorm does, to the bit; so do evaluation,
-    frozen layers and export, which send nothing. The other arguments, the parameters and the state are BatchNorm's.
+    x (N, C) or (N, C, *positions), of any N on each rank, also 0. In training all ranks must call the layer alike: one
+    message forward, one backward. One rank computes what BatchNorm does, to the bit; so do evaluation, frozen layers
+    and export, which send nothing. The parameters and the state are BatchNorm's. y has x's shape and type. See
+    `F.batch_norm`.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
+        >>> nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]
+        SyncBatchNorm(3, eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)
+
+    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"

@@ -1,0 +1,126 @@
+"""help() says all of a normalization: formula, each argument with its default, shapes, an example that runs, sources.
+
+What a docstring describes is read out of its text here, and compared with the signature.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import nn
+from minorm.documented import documented
+
+MODULES = ("normalization", "response", "filter_response", "ghost", "renormalization")  # of minorm.functional
+PUBLIC: dict[str, Callable[..., Any]] = {
+    f"nn.{name}": found
+    for name in dir(nn)
+    if inspect.isclass(found := getattr(nn, name))
+    and (found.__module__.startswith("minorm.nn.norm.") or "Norm" in name)
+} | {
+    f"F.{name}": found
+    for name in dir(F)
+    if inspect.isfunction(found := getattr(F, name))
+    and found.__module__ in [f"minorm.functional.{module}" for module in MODULES]
+}
+LAZY = {name: found for name, found in PUBLIC.items() if name.startswith("nn.Lazy")}
+# Operators of a standard without a paper of their own
+PAPERLESS = {"nn.MeanVarianceNorm", "F.mean_variance_norm", "nn.Normalization", "F.normalization", "F.normalize"}
+
+
+def described(text: str) -> dict[str, tuple[str, str]]:
+    """The arguments of the section `Args:`: by name what stands in brackets, and the text."""
+    section = re.search(r"^Args:\n((?: {4}.*\n)+)", text + "\n", re.MULTILINE)
+    if section is None:
+        return {}
+    entries = re.split(r"^ {4}(?=\S)", section[1], flags=re.MULTILINE)[1:]
+    parsed = [re.fullmatch(r"\*{0,2}(\w+)(?: \((.*?)\))?:\s+(.*)", entry, re.DOTALL) for entry in entries]
+    assert all(parsed), entries
+    return {found[1]: (found[2] or "", found[3].strip()) for found in parsed if found}
+
+
+def missing(public: Callable[..., Any]) -> list[str]:
+    """What the docstring does not say of the arguments."""
+    found, wrong = described(inspect.getdoc(public) or ""), []
+    for parameter in inspect.signature(public).parameters.values():
+        bracket, text = found.pop(parameter.name, ("", ""))
+        if len(text) < 8:
+            wrong.append(f"{parameter.name} is not described")
+        default = getattr(parameter.default, "__name__", repr(parameter.default))
+        if parameter.default is not parameter.empty and not bracket.endswith(f"default {default}"):
+            wrong.append(f"{parameter.name} has the default {default}, the docstring ({bracket})")
+    return wrong + [f"{name} is no argument" for name in found]
+
+
+def test_all_normalizations_are_looked_at() -> None:
+    assert len(PUBLIC) >= 24 + 12
+    assert {"nn.BatchNorm2d", "nn.TLU", "nn.SyncBatchNorm", "nn.LazyBatchNorm1d", "F.normalize"} <= set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_argument_is_described_with_its_default(name: str) -> None:
+    assert not missing(PUBLIC[name])
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_example_runs(name: str) -> None:
+    names = {"mn": mn, "nn": nn, "F": F}
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(PUBLIC[name]) or "", names, name, None, None)
+    assert test.examples
+    shown: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=shown.append)
+    assert not shown, "".join(shown)
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LAZY)))
+def test_formula_shapes_and_sources(name: str) -> None:
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    assert re.match(r"y = |`LocalResponseNorm` by its older name:\n\ny = ", text)
+    assert re.search(r"\(N, C|normalized_shape|any rank|any shape|x's rank|over `axes`", text)
+    assert "x's shape and type" in " ".join(text.split())
+    assert re.search(r"^(?:ONNX|TensorRT INormalizationLayer; ONNX) ", text, re.MULTILINE)
+    assert name in PAPERLESS or re.search(r"arXiv:\d{4}\.\d{5}|Krizhevsky", text)
+    if "momentum" in inspect.signature(PUBLIC[name]).parameters:
+        assert "the share of the old running value that is kept" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_docstring_stands_on_another(name: str) -> None:
+    assert not re.search("the same over|{|}", inspect.getdoc(PUBLIC[name]) or "", re.IGNORECASE)
+
+
+def test_what_is_missing_is_found() -> None:
+    @documented({"x": "an array of numbers", "eps": "added to the variance"})
+    def function(x: Any, eps: float = 1e-5) -> None:
+        """y = x"""
+
+    assert not missing(function)
+    text = function.__doc__ or ""
+    function.__doc__ = text.replace("1e-05", "1e-06")
+    assert missing(function) == ["eps has the default 1e-05, the docstring (float, default 1e-06)"]
+    function.__doc__ = text.replace("x: an array of numbers", "z: an array of numbers")
+    assert missing(function) == ["x is not described", "z is no argument"]
+    function.__doc__ = "y = x"
+    assert len(missing(function)) == 3
+
+
+def test_an_argument_without_a_text_is_an_error() -> None:
+    with pytest.raises(KeyError, match="size"):
+
+        @documented({})
+        def function(size: int) -> None:
+            """y = x"""
+
+
+def test_without_docstrings_there_is_nothing_to_add_to() -> None:
+    def function(x: Any) -> None: ...
+
+    assert documented({})(function) is function
+    assert function.__doc__ is None
