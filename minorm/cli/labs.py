@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from minorm import atomic
+from minorm.cli.errors import UsageError
 from minorm.labs import catalogue, cells, grading, judging
 
 
@@ -36,12 +39,15 @@ def add(commands: Any) -> None:
     grade.add_argument("lab", type=int, metavar="N")
     grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
     grade.add_argument("--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.add_argument(
+        "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
+    )
     grade.set_defaults(run=_grade)
 
     for command in (check, grade):
         command.add_argument("--seed", type=int, default=judging.SEED, help="of the hidden numbers; keep yours secret")
         command.add_argument(
-            "--memory", type=int, metavar="MB", help="of address space; default: as the lab says, 4096"
+            "--memory", type=int, metavar="MB", help="of address space, 0 for no limit; default: as the lab says, 4096"
         )
         command.add_argument(
             "--patience", type=float, default=1.0, metavar="X", help="times all limits of time, for slow machines"
@@ -75,7 +81,16 @@ def _start(args: argparse.Namespace) -> int:
     return 0
 
 
+def _require(args: argparse.Namespace) -> None:
+    """Wrong usage, and no score, where nobody can be judged with these options."""
+    try:
+        judging.require(args.seed, args.memory, args.patience)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+
+
 def _check(args: argparse.Namespace) -> int:
+    _require(args)
     try:
         report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
     except (ValueError, OSError) as error:
@@ -87,8 +102,15 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _grade(args: argparse.Namespace) -> int:
+    _require(args)
     lab = catalogue.find(args.lab)
+    lab.require()
     path = args.csv or f"grades{lab.number}.csv"
+    reference = Path(args.reference) if args.reference else catalogue.reference(lab)
+    if reference is None:
+        print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)
+    else:
+        grading.try_judge(lab, reference, args.seed, args.memory, args.patience)
     for row in grading.grade(lab, args.folder, path, args.seed, args.memory, args.patience):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)

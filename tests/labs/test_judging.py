@@ -59,6 +59,13 @@ def test_what_is_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["labs", "check", "0", str(tmp_path / "missing.py")]) == 1
 
 
+@pytest.mark.parametrize("options", [{"seed": -1}, {"memory": -5}, {"patience": float("nan")}])
+def test_limits_that_cannot_be_used(judge_changed: Any, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=rf"^{name} .*: expected"):
+        judge_changed(0, **options)
+
+
 def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> None:
     hang = ("def to_mask(axes):", "def to_mask(axes):\n    while True: pass\n\n\ndef _to_mask(axes):")
     leave = (
