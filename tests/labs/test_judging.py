@@ -148,6 +148,19 @@ def test_close_compares_types_infinities_and_nan() -> None:
         comparing.close([1.0], [1.0], "f(x)", dtype="float32")
 
 
+def test_both_types_are_named_where_they_differ() -> None:
+    with pytest.raises(comparing.Wrong, match=r"expected 3 at \[1\], float64, got 2 \(int64; 1 of 2 are wrong\)"):
+        comparing.close([1, 2], [1.0, 3.0], "f(x)")
+    with pytest.raises(comparing.Wrong, match=r"expected 3, float32, got 2 \(float32\)"):
+        comparing.close(comparing.np.float32(2), 3.0, "f(x)", dtype="float32")
+    with pytest.raises(comparing.Wrong, match=r"expected 13 \(int\), got '13' \(str\)"):
+        comparing.equal("13", 13, "f(x)")
+    with pytest.raises(comparing.Wrong, match=r"expected 13 \(int\), got None \(is there a return\?\)"):
+        comparing.equal(None, 13, "f(x)")
+    with pytest.raises(comparing.Wrong, match="expected 13, got 12"):
+        comparing.equal(12, 13, "f(x)")
+
+
 def test_equal_tells_a_bool_from_a_number_and_takes_lists_for_tuples() -> None:
     comparing.equal([1, 2], (1, 2), "f(x)")
     comparing.equal(catalogue.numbers()[:2], (0, 1), "the first labs")
