@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import linecache
 import os
 import socket
 import sys
@@ -66,21 +67,28 @@ class Worker:
         self.error: BaseException | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """{"value": ...}, or {"error": ..., "kind": ..., "line": ...}."""
+        """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        self.changed: list[str] = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
-            return {"value": sendable(value)}
+            return {"value": sendable(value), "changed": self.changed}
         except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are answers too
             self.error = error
             return {
                 "error": submission.describe(error),
                 "kind": kind_of(error),
-                "line": submission.line_of(error, getattr(self.module, "__file__", None) or ""),
+                "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
             }
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """One of the student's functions."""
-        return function_of(self.module, name)(*args, **options)
+        """One of the student's functions; notes which of its arguments it changes in place."""
+        function = function_of(self.module, name)
+        names = _parameters(function)
+        given = {names[i] if i < len(names) else str(i + 1): argument for i, argument in enumerate(args)} | options
+        before = {name: _bytes_of(argument) for name, argument in given.items()}
+        value = function(*args, **options)
+        self.changed = [name for name, argument in given.items() if _bytes_of(argument) != before[name]]
+        return value
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
         """A function of the lab, which is given the student's module."""
@@ -121,6 +129,20 @@ class Absent:
         return lambda *args, **options: self._ask(name, args, options)
 
 
+def _bytes_of(argument: Any) -> Any:
+    """What `wire` would send, to compare; None for what it cannot, which no argument was when it came."""
+    try:
+        return encode(argument)
+    except WireError:
+        return None
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that take arguments by position; fewer where they are not known."""
+    code = getattr(function, "__code__", None)
+    return list(code.co_varnames[: code.co_argcount]) if code is not None else []
+
+
 def function_of(module: Any, name: str) -> Callable[..., Any]:
     """The student's function, or a NameError that says it is not there."""
     found = getattr(module, name, None)
@@ -141,10 +163,20 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
         except NotImplementedError:
             raise
         except BaseException as error:  # noqa: BLE001  any failure of a test is its verdict
-            results.append({"name": name, "error": submission.describe(error)})
+            results.append({"name": name, "error": failed_at(error, test)})
             break
         results.append({"name": name, "error": None})
     return results
+
+
+def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
+    """`cell 3, line 7: AssertionError, in: assert y[0] == 3`, the last line of the student's that the test reached."""
+    file = getattr(getattr(test, "__code__", None), "co_filename", "")
+    line, said = submission.line_of(error, file), submission.describe(error)
+    if line is None:
+        return said
+    source = linecache.getline(file, line).strip()
+    return f"{submission.place(file, line)}: {said}" + (f", in: {source}" if source else "")
 
 
 def kind_of(error: BaseException) -> str:
