@@ -11,7 +11,7 @@ from typing import Any
 
 from minorm import atomic
 from minorm.cli.errors import UsageError
-from minorm.labs import catalogue, cells, grading, judging
+from minorm.labs import catalogue, cells, grading, hints, judging
 
 
 def add(commands: Any) -> None:
@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument("file", metavar="FILE", help="the .py or the .ipynb")
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
+    check.add_argument("--hint", action="store_true", help="at each check that failed, say what others got wrong there")
     check.set_defaults(run=_check)
 
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
@@ -97,6 +98,8 @@ def _check(args: argparse.Namespace) -> int:
         if args.json:  # an autograder shows its students this, and nothing else
             print(json.dumps({"score": 0, "output": str(error)}))
         raise
+    if args.hint:
+        report = hints.hinted(report)
     print(json.dumps(report.gradescope(), indent=2) if args.json else report)
     return 0 if report.score == report.points else 1
 
