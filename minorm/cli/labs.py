@@ -22,11 +22,13 @@ def add(commands: Any) -> None:
         description="Labs in which a student takes normalization apart and puts it back. docs/labs.md is the guide.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="what labs there are").set_defaults(run=_list)
+    actions.add_parser("list", help="show all labs").set_defaults(run=_list)
 
     start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
     start.add_argument("lab", type=int, metavar="N")
-    start.add_argument("--to", default=".", metavar="DIR", help="where to (default: here); made if it is not there")
+    start.add_argument(
+        "--to", default=".", metavar="DIR", help="where to write them (default: here); made if it does not exist"
+    )
     start.set_defaults(run=_start)
 
     check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
@@ -46,12 +48,14 @@ def add(commands: Any) -> None:
     grade.set_defaults(run=_grade)
 
     for command in (check, grade):
-        command.add_argument("--seed", type=int, default=judging.SEED, help="of the hidden numbers; keep yours secret")
         command.add_argument(
-            "--memory", type=int, metavar="MB", help="of address space, 0 for no limit; default: as the lab says, 4096"
+            "--seed", type=int, default=judging.SEED, help="chooses the hidden numbers; keep yours secret"
         )
         command.add_argument(
-            "--patience", type=float, default=1.0, metavar="X", help="times all limits of time, for slow machines"
+            "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
+        )
+        command.add_argument(
+            "--patience", type=float, default=1.0, metavar="X", help="multiplies every limit of time, for slow machines"
         )
 
 
@@ -71,7 +75,7 @@ def _start(args: argparse.Namespace) -> int:
     paths = [os.path.join(args.to, lab.file + ending) for ending in (".py", ".ipynb")]
     for path in paths:
         if os.path.lexists(path):
-            raise ValueError(f"{path} is there already, with your work in it; move it away or choose another --to")
+            raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --to")
     for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
         with atomic.replacing(path, "labs") as file:
             file.write(content.encode())

@@ -32,7 +32,7 @@ def test_start_writes_both_files_and_never_over_work(tmp_path: Path, capsys: Cap
     assert "labs check 0" in capsys.readouterr().out
     (to / "lab00_axes.py").unlink()
     assert main(["labs", "start", "0", "--to", str(to)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists, with your work in it" in capsys.readouterr().err
     assert not (to / "lab00_axes.py").exists()
 
 
