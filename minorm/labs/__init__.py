@@ -3,7 +3,8 @@
     cells        a notebook as cells, percent format and .ipynb
     lab          a lab as its checks; mutation: checks of the student's own tests
     comparing    expected and got
-    student      the student's functions, here or in a process of their own (process, worker, wire, limits, submission)
+    student      the student's functions, here or in a process of their own (process, worker, watching, wire,
+                 limits, submission)
     judging      one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV
     visible      the same checks inside the notebook
     checks/      a module a lab, and what single labs need beside it:

@@ -58,11 +58,13 @@ class Student:
         """The value, or a Failure."""
         raise NotImplementedError
 
-    def _answer_of(self, name: str, reply: Any) -> Any:
-        """The value of a reply, or the Failure in it; keeps what it says of arguments that the function has changed."""
+    def _answer_of(self, reply: Any) -> Any:
+        """The value of a reply, or the Failure in it; keeps what it says of arguments that were changed."""
         changed = reply.get("changed") if isinstance(reply, dict) else None
-        for argument in changed[:10] if isinstance(changed, list) else ():
-            self.remarks.append(f"{name} changes its argument {printable(argument)} in place")
+        for pair in changed[:10] if isinstance(changed, list) else ():
+            if isinstance(pair, list) and len(pair) == 2:
+                name, argument = map(printable, pair)
+                self.remarks.append(f"{name} changes its argument {argument} in place")
         return _value_of(reply)
 
 
@@ -77,7 +79,7 @@ class Here(Student):
         """Call it here; the cause of a Failure is the student's own exception."""
         local = worker.Worker(self._module, [], self._lab, lambda question: _served(question, implementation or {}))
         try:
-            return self._answer_of(str(request.get("name")), local.answer(wire.copied(request)))
+            return self._answer_of(local.answer(wire.copied(request)))
         except Failure as failure:
             raise failure from local.error
 
@@ -117,7 +119,7 @@ class Remote(Student):
             raise self._lose("died", f"the code {process.ended()}") from None
         except wire.WireError as error:
             raise self._lose("died", f"what came back is {error}") from None
-        return self._answer_of(str(request.get("name")), reply)
+        return self._answer_of(reply)
 
     def close(self) -> None:
         """End the process."""

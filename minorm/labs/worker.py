@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from minorm.labs import limits, submission
+from minorm.labs.watching import Watched, WatchedModule
 from minorm.labs.wire import Line, WireError, encode
 
 TEST = "test_"
@@ -68,7 +69,7 @@ class Worker:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
-        self.changed: list[str] = []
+        self.changed: list[list[str]] = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
             return {"value": sendable(value), "changed": self.changed}
@@ -81,18 +82,13 @@ class Worker:
             }
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """One of the student's functions; notes which of its arguments it changes in place."""
-        function = function_of(self.module, name)
-        names = _parameters(function)
-        given = {names[i] if i < len(names) else str(i + 1): argument for i, argument in enumerate(args)} | options
-        before = {name: _bytes_of(argument) for name, argument in given.items()}
-        value = function(*args, **options)
-        self.changed = [name for name, argument in given.items() if _bytes_of(argument) != before[name]]
-        return value
+        """One of the student's functions."""
+        return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
         """A function of the lab, which is given the student's module."""
-        return getattr(importlib.import_module(self.lab), name)(self.module, **options)
+        module = WatchedModule(self.module, self.changed)
+        return getattr(importlib.import_module(self.lab), name)(module, **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
         """The student's tests against an implementation that stays in the judge's process."""
@@ -127,20 +123,6 @@ class Absent:
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *args, **options: self._ask(name, args, options)
-
-
-def _bytes_of(argument: Any) -> Any:
-    """What `wire` would send, to compare; None for what it cannot, which no argument was when it came."""
-    try:
-        return encode(argument)
-    except WireError:
-        return None
-
-
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    """Names of the parameters that take arguments by position; fewer where they are not known."""
-    code = getattr(function, "__code__", None)
-    return list(code.co_varnames[: code.co_argcount]) if code is not None else []
 
 
 def function_of(module: Any, name: str) -> Callable[..., Any]:
