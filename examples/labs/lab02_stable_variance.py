@@ -62,7 +62,7 @@ def naive(x):
 check("2.1")
 
 # %% [markdown]
-# The check asks that yours fails where the formula must: with a mean of 10,000 both terms are 10^8, where neighbours
+# The check expects yours to fail where the formula must: with a mean of 10,000 both terms are 10^8, where neighbours
 # in float32 are 8 apart. A variance of 1 cannot come out of their difference.
 #
 # ## Task 2.2: two passes
@@ -82,8 +82,8 @@ check("2.2")
 # %% [markdown]
 # ## Task 2.3: Welford
 #
-# Sometimes the data comes by once, one value at a time, as in a sensor. Welford (1962) keeps a mean and M, the sum of
-# squared distances from *the mean so far*. The i-th value (i = 1, 2, ...) changes them by
+# Sometimes the data passes only once, one value at a time, as from a sensor. Welford (1962) keeps a mean and M, the
+# sum of squared distances from *the mean so far*. The i-th value (i = 1, 2, ...) changes them by
 #
 #     delta = x_i - mean        mean = mean + delta / i        M = M + delta * (x_i - mean)
 #
@@ -102,8 +102,8 @@ check("2.3")
 # %% [markdown]
 # ## Task 2.4: Chan
 #
-# Threads, caches and machines each see a piece. Chan, Golub and LeVeque (1979) say how two pieces with counts n1, n2,
-# means and M1, M2 become one:
+# Threads, caches and machines each see a piece. Chan, Golub and LeVeque (1979) show how two pieces with counts n1
+# and n2, means mean1 and mean2, and sums M1 and M2 become one:
 #
 #     n = n1 + n2        delta = mean2 - mean1
 #     mean = mean1 + delta * n2 / n
@@ -199,11 +199,11 @@ plt.show()
 # %% [markdown]
 # ## Task 2.6: in a layer
 #
-# Now as a piece of a backend. `moments(nest, x, centered)` returns k, d and var, one number for each row, as flat
-# float64 vectors; x may be float32, and then k must be a number of x's type, for x - k to be exact. `four(nest, x)`
-# gives x with the axes (keep, keep, reduce, reduce). Here float64 is allowed in *sums* (`dtype=np.float64`): it costs
-# little, and a float32 sum of a million terms is not worth much. Without centering, k = d = 0 and var is the mean
-# square.
+# Now write it as a piece of a backend. `moments(nest, x, centered)` returns k, d and var, one number for each row,
+# as flat float64 vectors; x may be float32, and then k must be a number of x's type, for x - k to be exact.
+# `four(nest, x)` gives x with the axes (keep, keep, reduce, reduce). Here float64 is allowed in *sums*
+# (`dtype=np.float64`): it costs little, and a float32 sum of a million terms is not worth much. Without centering,
+# k = d = 0 and var is the mean square.
 
 # %%
 from minorm.kernels.partial import PartialBackend

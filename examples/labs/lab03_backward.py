@@ -16,8 +16,8 @@
 # **The question.** How does a gradient come back through a mean and a variance, when every x of a row acts on every y?
 #
 # First the slow way: the graph, node by node. Then the three terms that are left when it is simplified, which is all
-# that any kernel computes. Yours then trains a real network, whose loss follows the library's in ten digits. At the
-# end you write tests, and they are graded by the bugs that they find.
+# that any kernel computes. Yours then trains a real network, whose loss follows the library's to ten digits. At the
+# end you write tests, which are graded by the bugs that they find.
 #
 # You need lab 1, the chain rule, and an idea of what `loss.backward()` does. Time: about 90 minutes.
 
@@ -38,7 +38,8 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## The letters
 #
-# dy is the gradient of the loss for y, and likewise dx, ds, db. Since y = xhat * s + b, the gradient for xhat is
+# dy is the gradient of the loss with respect to y, and likewise for dx, ds and db. Since y = xhat * s + b, the
+# gradient with respect to xhat is
 #
 #     g = dy * s
 #
@@ -46,19 +47,19 @@ plt.rcParams.update(STYLE)
 #
 # ## Task 3.1: the graph
 #
-# Forward, one operation a line. What is kept for backward has a name:
+# Forward, one operation per line. What is kept for backward has a name:
 #
 #     mean = 1/m sum(x)      c = x - mean      var = 1/m sum(c^2)      rstd = (var + eps)^(-1/2)      xhat = c * rstd
 #
-# Backward walks the lines from the last to the first. Each line takes the gradient of its result and gives one to each
-# of its inputs; where a value is used twice, the gradients add up. Two rules are all you need beside the ordinary
-# derivatives:
+# Backward walks the lines from the last to the first. Each line takes the gradient of its result and gives one to
+# each of its inputs; where a value is used twice, the gradients add up. Besides the ordinary derivatives you need
+# only two rules:
 #
 # - where a number was *broadcast* over a row (rstd, mean), its gradient is the *sum* over the row;
 # - where a row was *averaged* (into mean, into var), each element gets 1/m of the gradient.
 #
-# For instance the last line gives dc = g * rstd, and drstd = sum(g * c). The line before gives, by
-# d(rstd)/d(var) = -1/2 rstd^3, the gradient dvar. Go on: c is used twice, and so is x.
+# For instance the last line gives dc = g * rstd, and drstd = sum(g * c). The line before it gives the gradient dvar,
+# by d(rstd)/d(var) = -1/2 rstd^3. Go on: c is used twice, and so is x.
 
 
 # %%
@@ -78,11 +79,11 @@ check("3.1")
 # %% [markdown]
 # ## Task 3.2: three terms
 #
-# Put the lines into each other and much falls away (docs/maths.md does it). What is left:
+# Substitute the lines into each other and much cancels (docs/maths.md does it). What is left:
 #
 #     dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
 #
-# Read it as what it does: the first term is the gradient as if the statistics were constants. The second takes its
+# Read it by what it does: the first term is the gradient as if the statistics were constants. The second takes its
 # mean away, the third the part along xhat. And that must be so: adding a constant to x does not change xhat, so the
 # gradient must not point there, sum(dx) = 0. Stretching x about its mean does not change xhat either, so sum(dx *
 # xhat) = 0, if eps is 0.
@@ -100,9 +101,9 @@ check("3.2")
 # %% [markdown]
 # ## Task 3.3: scale and bias
 #
-# y is linear in s and b, so this is easy but for one thing: *which* elements share an s? Not those that share a mean.
-# In BatchNorm both are the same, a channel. In LayerNorm a mean belongs to a sample and an s to a feature. So the
-# axes here are those along which s and b do *not* vary.
+# y is linear in s and b, so this is easy except for one thing: *which* elements share an s? Not those that share a
+# mean. In BatchNorm both are the same, a channel. In LayerNorm a mean belongs to a sample and an s to a feature. So
+# the axes here are those along which s and b do *not* vary.
 #
 #     ds = sum(dy * xhat)        db = sum(dy)
 
@@ -120,8 +121,8 @@ check("3.3")
 # ### Why all this: gradient flow
 #
 # A stack of thirty linear layers with ReLU, as it is initialized. The picture shows the size of the gradient of each
-# layer's weights, once without and once with a BatchNorm behind each linear layer. Guess before you run it: what
-# reaches the first layer, of what the last one gets?
+# layer's weights, once without and once with a BatchNorm behind each linear layer. Guess before you run it: how much
+# of what the last layer gets reaches the first?
 
 # %% tags=["plot"]
 import minorm as mn
@@ -189,11 +190,10 @@ def backward(nest, dy, x, stats, s, equation, needs=(True, True)):
 check("3.4")
 
 # %% [markdown]
-# `PartialBackend(backward=backward)` is a backend with your backward and the reference's forward. If you have lab 1's
-# forward, paste it above and write `PartialBackend(forward=forward, backward=backward)`: then the normalization is all
-# yours.
-# Two epochs on the digits, in float64. (Why not float32? Training is unstable to rounding: two right programs are
-# apart in the second digit after twenty steps. `minorm/labs/digits.py` has the loop.)
+# `PartialBackend(backward=backward)` is a backend with your backward and the reference's forward. If you have lab
+# 1's forward, paste it above and write `PartialBackend(forward=forward, backward=backward)`: then the normalization
+# is all yours. Two epochs on the digits, in float64. (Why not float32? Training amplifies rounding: two correct
+# programs differ in the second digit after twenty steps. `minorm/labs/digits.py` has the loop.)
 
 # %% tags=["plot"]
 from minorm.labs import digits
@@ -220,19 +220,19 @@ assert np.allclose(mine, library, rtol=1e-6)
 # %% [markdown]
 # ## Task 3.5: tests that find bugs
 #
-# Who tests the tests? Here: bugs do. Each test gets `norm`, an implementation of BatchNorm with two functions,
+# Who tests the tests? Here, bugs do. Each test gets `norm`, an implementation of BatchNorm with two functions,
 #
 #     y = norm.forward(x, s, b, eps=1e-5)
 #     dx, ds, db = norm.backward(dy, x, s, eps=1e-5)
 #
 # for float64 arrays x and dy (N, C) or (N, C, L), s and b (C). A test passes when it raises nothing. Yours are run
 # with the right implementation, where all must pass, and with wrong ones, where at least one must fail. Each bug
-# found is a point. They are of the kind that one meets: the variance divided by m - 1, eps outside the root, a term
-# of dx missing, statistics over the wrong axes, sums in float16.
+# found is a point. They are bugs that people meet: the variance divided by m - 1, eps outside the root, a term of dx
+# missing, statistics over the wrong axes, sums in float16.
 #
 # Write as many functions `test_...(norm)` as you like. Good oracles: the formula in the test, a case done by hand, a
-# property that must hold, a finite difference ((f(x + h) - f(x - h)) / 2h, with f a weighted sum of y). Mind that some
-# bugs show only where the variance is small, or where there are positions.
+# property that must hold, a finite difference ((f(x + h) - f(x - h)) / 2h, with f a weighted sum of y). Note that
+# some bugs show only where the variance is small, or where there are positions.
 
 
 # %%

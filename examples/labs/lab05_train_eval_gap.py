@@ -41,11 +41,11 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## The network
 #
-# `gap.network(seed)` has 64 pixels, three times linear, BatchNorm and ReLU, then ten classes. There are no positions:
-# a row, the elements that share a mean and a variance, is the batch itself, so m is the number of images in it.
-# `gap.train(model, images, labels, batch_size=64)` trains it on the digits in a tenth of a second. `gap.norms(model)`
-# are its BatchNorm layers; each has `running_mean`, `running_var` and `momentum`, and `model.train()` and
-# `model.eval()` choose the mode.
+# `gap.network(seed)` takes 64 pixels through three blocks of linear, BatchNorm and ReLU to ten classes. There are no
+# positions: a row, the elements that share a mean and a variance, is the batch itself, so m is the number of images
+# in it. `gap.train(model, images, labels, batch_size=64)` trains it on the digits in a tenth of a second.
+# `gap.norms(model)` are its BatchNorm layers; each has `running_mean`, `running_var` and `momentum`, and
+# `model.train()` and `model.eval()` choose the mode.
 #
 # ## Task 5.1: measure it
 #
@@ -71,13 +71,13 @@ check("5.1")
 # %% [markdown]
 # ## Task 5.2: where it comes from
 #
-# Let the elements of a row be independent, with the true mean and the true deviation sigma. Four small formulas say all
-# about a batch of m:
+# Let the elements of a row be independent, with the true mean and the true deviation sigma. Four small formulas
+# describe a batch of m:
 #
 # - *How far is the batch's mean from the true one?* Its standard deviation, in units of sigma.
-# - *How far is the running mean?* With momentum p, after many batches, it is a weighted sum of batch means: the newest
-#   has the weight 1 - p, the one before (1 - p) p, then (1 - p) p^2, and so on. Independent variances add, each times
-#   its weight squared.
+# - *How far is the running mean?* With momentum p, after many batches, it is a weighted sum of batch means: the
+#   newest has the weight 1 - p, the one before (1 - p) p, then (1 - p) p^2, and so on. The variances of independent
+#   values add up, each multiplied by its weight squared.
 # - *Is the batch's variance right on average?* It divides by m, about a mean of its own. Its expected value, in units
 #   of sigma^2. (Lab 4 had its inverse.)
 # - *How large can xhat be at all* in a row of m, with eps = 0? One element stands apart and all others are equal:
@@ -205,8 +205,8 @@ plt.show()
 #
 # ## Task 5.4: repair
 #
-# Five models out of the workshop, `gap.broken(kind)`: all were good once, with more than 96 % of the test digits right,
-# and their linear layers still are.
+# Five models need repair, `gap.broken(kind)`: all were good once, with more than 96 % of the test digits right, and
+# their linear layers still are.
 #
 # | kind | what happened |
 # |---|---|
@@ -250,10 +250,10 @@ plt.show()
 # %% [markdown]
 # ## Task 5.5: freeze
 #
-# A good model is to read digits in a mirror. There are 400 labelled ones, and on this machine memory for batches of
-# two. You know by now what batches of two do. So the BatchNorm layers must stay what they are while the linear layers
-# learn: statistics, scale and bias fixed, whatever mode the model is put in (the loop calls `model.train()` before each
-# epoch), and not for ever: `unfreeze` follows.
+# A good model is to read digits in a mirror. There are 400 labelled ones, and this machine has memory for batches of
+# two. You know by now what batches of two do. So the BatchNorm layers must stay what they are while the linear
+# layers learn: statistics, scale and bias fixed, whatever mode the model is put in (the loop calls `model.train()`
+# before each epoch), and not for ever: `unfreeze` follows.
 
 
 # %%
@@ -291,7 +291,7 @@ plt.show()
 #
 # 1. Which of the five models would have looked healthy in training, loss falling and accuracy fine? What would you log
 #    to notice?
-# 2. Recalibration averages the variances of batches. By lab 2's formula, what is missing to the variance of all images
-#    together, and for which batch size does it matter?
+# 2. Recalibration averages the variances of batches. By lab 2's formula, what does their average lack, compared with
+#    the variance of all images together, and for which batch size does it matter?
 # 3. LayerNorm and GroupNorm take their statistics from one image. Which of the five accidents can happen to them? Why
 #    is BatchNorm used at all? (docs/which-normalization.md has their errors at every size of batch, in one picture.)

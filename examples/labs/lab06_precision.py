@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Lab 6: Precision
 #
-# **The question.** Networks store their numbers in 16 bits to halve the memory traffic, which is what a normalization's
-# time is made of. What may a kernel do with such numbers, and in which type must it compute, so that its result is as
-# good as 16 bits can show?
+# **The question.** Networks store their numbers in 16 bits to halve the memory traffic, on which a normalization
+# spends most of its time. What may a kernel do with such numbers, and in which type must it compute, so that its
+# result is as good as 16 bits can show?
 #
 # You measure errors in units of the last place, round to bfloat16 by hand, keep squares from overflowing, write a
 # LayerNorm that loses half a unit and no more, and then tests that find precision bugs in somebody else's.
@@ -226,11 +226,11 @@ plt.show()
 # %% [markdown]
 # ## Task 6.5: yours, in any layer
 #
-# Now as the forward function of a backend (labs 1 and 2): `four(nest, x)` has the axes (keep, keep, reduce, reduce), a
-# row is the last two, `parameters(nest, s)` broadcasts along, `like(nest, y4, x)` brings y4 into x's shape and type,
-# rounding it. `dtype` is the type to compute in; None means float32 for the two 16-bit types and x's own type else. In
-# RMSNorm (`equation.centered` is False) the mean is 0. `equation.rstd(var)` knows where eps belongs. `Statistics.of`
-# takes four flat float64 vectors, k, d, var and rstd, where the mean is k + d.
+# Now as the forward function of a backend (labs 1 and 2): `four(nest, x)` has the axes (keep, keep, reduce, reduce),
+# a row is the last two, `parameters(nest, s)` broadcasts along, `like(nest, y4, x)` brings y4 into x's shape and
+# type, rounding it. `dtype` is the type to compute in; None means float32 for the two 16-bit types, and otherwise
+# x's own type. In RMSNorm (`equation.centered` is False) the mean is 0. `equation.rstd(var)` knows where eps
+# belongs. `Statistics.of` takes four flat float64 vectors, k, d, var and rstd, where the mean is k + d.
 
 # %%
 from minorm.kernels.partial import PartialBackend
@@ -259,7 +259,7 @@ check("6.5")
 # rounding towards 0; N - 1; eps outside the root. Some show only where numbers are large, or small beside eps, and some
 # only to a sharp bound.
 #
-# What may a right y be off by? Half an ulp from the rounding, and what float32 does before: a few 1e-7 of |s * xhat|
+# How far off may a right y be? Half an ulp from the rounding, and what float32 does before: a few 1e-7 of |s * xhat|
 # and of |b|. Allow 0.5 ulp + 2e-6 (|s * xhat| + |b|).
 
 
@@ -284,5 +284,5 @@ check("6.6")
 #    and why is it still not enough for a variance?
 # 2. A layer's weights are bfloat16 and an optimizer's step changes one by a thousandth of it. What happens? What do
 #    people keep beside such weights?
-# 3. With compute float32 and float32 data, your y is off by several ulp where float64 would be off by half a one. When
-#    would you pay for that? (ONNX calls the choice stash_type, TensorRT compute precision.)
+# 3. With compute float32 and float32 data, your y is off by several ulp where float64 would be off by half an ulp.
+#    When would you pay for that? (ONNX calls the choice stash_type, TensorRT compute precision.)

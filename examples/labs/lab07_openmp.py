@@ -113,10 +113,10 @@ check("7.3")
 # %% [markdown]
 # ### The roof
 #
-# `reader(x, threads)` reads x and does next to nothing with it: nothing that touches every element can be faster, so it
-# is the roof. Left, arrays that grow out of the caches. Right, more threads, as many as this machine has. Where does a
-# second thread help, where is memory what everybody waits for, and where does waking the threads cost more than they
-# bring? (On a machine that does other things at the same time, the last takes over.)
+# `reader(x, threads)` reads x and does next to nothing with it: nothing that touches every element can be faster, so
+# it is the roof. Left, arrays that grow out of the caches. Right, more threads, as many as this machine has. Where
+# does a second thread help, where does everybody wait for memory, and where does waking the threads cost more than
+# they bring? (On a machine that does other things at the same time, the last takes over.)
 
 
 # %% tags=["plot"]
@@ -172,10 +172,10 @@ plt.show()
 # %% [markdown]
 # ## Task 7.4: moments
 #
-# Now mean and variance, at any offset (lab 2). Each chunk makes two passes: its mean, then M = sum((x - mean)^2) about
-# that; the second pass finds the chunk in the cache. Use double lanes here, `cdef double[16] a`. It writes the two
-# numbers to its places parts[2 * i] and parts[2 * i + 1]. The chunks are then merged, in order, by Chan's formula: with
-# n1 elements so far and n2 more,
+# Now mean and variance, at any offset (lab 2). Each chunk makes two passes: its mean, then M = sum((x - mean)^2)
+# about that; the second pass finds the chunk in the cache. Use double lanes here, `cdef double[16] a`. Chunk i
+# writes its two numbers to parts[2 * i] and parts[2 * i + 1]. The chunks are then merged, in order, by Chan's
+# formula: with n1 elements so far and n2 more,
 #
 #     delta = mean2 - mean1     mean = mean1 + delta * n2/n     M = M1 + M2 + delta^2 * n1 * n2/n     n = n1 + n2
 
@@ -214,7 +214,7 @@ check("7.5")
 
 # %% [markdown]
 # And it trains. The demo's network on the digits, with statistics from your kernel in all its BatchNorm layers. The
-# network is float64 and your kernel reads float32, so the losses agree in five digits or so, not in ten.
+# network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
 
 # %% tags=["plot"]
 from minorm.labs import digits
@@ -231,4 +231,5 @@ assert np.allclose(mine, library, rtol=1e-2)
 #    thread whole rows? (`minorm/kernels/README.md` says what this library does.)
 # 2. The moments read x twice, and yet run at nearly the speed of one reading. Why? How large could CHUNK be before that
 #    ends?
-# 3. A GPU has tens of thousands of threads. What stays of this scheme there, and where would you add the partial sums?
+# 3. A GPU has tens of thousands of threads. What remains of this scheme there, and where would you add the partial
+#    sums?

@@ -20,8 +20,8 @@
 # You write the kernel in CUDA: first a tree in shared memory, then shuffles within warps, then mean and variance of
 # rows, with which a network trains. In between you write tests that find a barrier that somebody forgot.
 #
-# You need labs 1 and 2, a C++ compiler (g++), and lab 7 or a rough idea of C. No GPU: everything runs without one, and
-# at the end also on one, where there is one. Time: about 90 minutes.
+# You need labs 1 and 2, a C++ compiler (g++), and lab 7 or a rough idea of C. You need no GPU: everything runs
+# without one, and at the end it also runs on a GPU, if there is one. Time: about 90 minutes.
 
 # %%
 import numpy as np
@@ -49,8 +49,8 @@ plt.rcParams.update(STYLE)
 #   the size of the block, `blockIdx.x` the number of the block.
 # - 32 neighbours in a block are a *warp*, which the hardware runs together. One warp may be far ahead of another.
 # - `__shared__ float part[1024];` is an array that the threads of one block have in common; each block has its own.
-# - `__syncthreads();` is the *barrier*: nobody of the block goes on before all have come. What others wrote before it,
-#   everybody sees after it; without it, nobody knows.
+# - `__syncthreads();` is the *barrier*: no thread of the block goes on before all have come. What any of them wrote
+#   before it, all see after it; without it, nobody knows.
 # - Blocks cannot wait for each other.
 #
 # `__global__ void f(...)` is a kernel, `__device__ float g(...)` a function that kernels call. Your functions return
@@ -58,15 +58,16 @@ plt.rcParams.update(STYLE)
 #
 #     Program(piece, piece, ...).launch("name of the kernel", blocks, threads, arrays and numbers..., seed=0)
 #
-# compiles them with g++ and runs them on the CPU: one thread after the other, each up to its next barrier, in an order
-# that `seed` decides. So a kernel that is right by luck is wrong for some other seed. Arrays are float32 of NumPy.
+# compiles them with g++ and runs them on the CPU: one thread after the other, each up to its next barrier, in an
+# order that `seed` decides. So a kernel that is right by luck is wrong for some other seed. Arrays are NumPy's, in
+# float32.
 #
 # ## Task 8.1: a block for each row
 #
-# x has rows of m elements, one after the other, and as many blocks as rows are started. Block r makes
-# `y = (x - mean[r]) * rstd[r]` of its row. Its threads share the row: thread t takes the elements t, t + blockDim.x,
-# t + 2 blockDim.x ... so that in each turn neighbours read neighbours, which memory likes best. m need not be a
-# multiple of the number of threads, nor as large.
+# x has rows of m elements, one after the other, and one block is started for each row. Block r computes
+# `y = (x - mean[r]) * rstd[r]` for its row. Its threads share the row: thread t takes the elements t,
+# t + blockDim.x, t + 2 blockDim.x ... so that in each turn neighbours read neighbours, which memory likes best.
+# m need not be a multiple of the number of threads, and may be smaller.
 
 
 # %%
@@ -81,16 +82,16 @@ check("8.1")
 # %% [markdown]
 # ## Task 8.2: a tree in shared memory
 #
-# Each thread has a number v; all are to know the sum. Let each write its v into shared memory. Then the first half of
-# the threads adds the second half's numbers to its own, the first quarter the second quarter's, and so on, until the
-# sum stands in part[0]: log2(blockDim.x) steps instead of blockDim.x - 1. Each number goes through so few additions
-# that the sum is more exact, too.
+# Each thread has a number v, and all must learn the sum. Let each write its v into shared memory. Then the first
+# half of the threads adds the second half's numbers to its own, the first quarter the second quarter's, and so on,
+# until the sum stands in part[0]: log2(blockDim.x) steps instead of blockDim.x - 1. Each number goes through so few
+# additions that the sum is more exact, too.
 #
 #     8 threads:   a b c d | e f g h   ->   a+e b+f | c+g d+h   ->   (a+e)+(c+g) | (b+f)+(d+h)   ->   the sum
 #
-# Between writing a number and reading it by another thread there must be a barrier, each time. All threads must come
-# to it, so never put one into an `if` that not all take. And mind the end: the kernel calls your function again, and
-# a fast thread then writes into `part` while a slow one has not read the sum yet.
+# There must be a barrier between the write of a number and its read by another thread, every time. All threads must
+# come to it, so never put one into an `if` that not all take. And mind the end: the kernel calls your function
+# again, and a fast thread then writes into `part` while a slow one has not read the sum yet.
 #
 # blockDim.x is a power of two, up to 1024. Barriers take time: use as many as needed, no more.
 
@@ -141,8 +142,9 @@ for which in range(tree_cu().count("__syncthreads();")):
 # two vectors of float32, good to about five digits wherever x is not far from 0.
 #
 # Write functions named test_..., which take `gpu` and assert what must hold. They run on a right kernel and on wrong
-# ones. In a real GPU, a missing barrier is found in one run of a thousand; here `seed` decides who runs first. Which
-# facts hold for every seed? What has the shape of x to do with the shape of the block? Is var good where mean is not 0?
+# ones. On a real GPU, a missing barrier shows in one run of a thousand; here `seed` decides who runs first. Which
+# facts hold for every seed? What has the shape of x to do with the shape of the block? Is var good where mean is not
+# 0?
 
 
 # %%
@@ -166,9 +168,9 @@ check("8.3")
 # whose number in the warp differs in the bit `step`; all 32 must call it, and it needs no barrier. With the steps 16,
 # 8, 4, 2, 1 and `v += ` each thread of the warp ends with the warp's sum.
 #
-# So: first within each warp; then one thread of each warp writes its sum to shared memory; after a barrier every warp
-# adds up the up to 32 sums, by shuffles again, with 0 where there is no warp. How many barriers does that take,
-# whatever the size of the block, so that the function can be called again?
+# So: first within each warp; then one thread of each warp writes its sum to shared memory; after a barrier every
+# warp adds up these sums, 32 at most, by shuffles again, with 0 where there is no warp. How many barriers does that
+# take, whatever the size of the block, so that the function can be called again?
 #
 # blockDim.x is a multiple of 32, up to 1024: 96 is one, too.
 
@@ -281,7 +283,7 @@ check("8.6")
 
 # %% [markdown]
 # And it trains. The demo's network on the digits, with statistics from your kernel in all its BatchNorm layers. The
-# network is float64 and your kernel reads float32, so the losses agree in five digits or so, not in ten.
+# network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
 
 # %% tags=["plot"]
 from minorm.labs import digits

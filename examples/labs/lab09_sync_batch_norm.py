@@ -43,10 +43,10 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## Task 9.1: merging moments
 #
-# Rank r has m_r numbers of a channel, with mean_r and var_r (dividing by m_r). All together are m = sum(m_r) numbers.
-# Their mean is not the mean of the means, unless all m_r are equal. And their variance is not the mean of the
-# variances, not even then: what the means differ by from each other is missing. Both are right in Chan's formula,
-# here for any number of parts at once:
+# Rank r has m_r numbers of a channel, with mean_r and var_r (dividing by m_r). Together they have m = sum(m_r)
+# numbers. Their mean is not the mean of the means, unless all m_r are equal. And their variance is not the mean of
+# the variances, not even then: it lacks how far the means are apart. Both are right in Chan's formula, here for any
+# number of parts at once:
 #
 #     mean = sum(m_r * mean_r) / m
 #     var  = sum(m_r * (var_r + (mean_r - mean)^2)) / m
@@ -68,10 +68,10 @@ check("9.1")
 # %% [markdown]
 # ### How wrong the obvious ways are
 #
-# A batch of 512 with mean 30 and variance 1 is cut among more and more ranks. The mean of the variances forgets more,
-# the fewer numbers a rank has; and in unequal parts, a rank with two numbers counts as much as one with a hundred.
-# Summing x and x^2 over the ranks in float32, and taking E[x^2] - E[x]^2, needs one message as well and forgets
-# nothing; but see for yourself.
+# A batch of 512 with mean 30 and variance 1 is cut among more and more ranks. The fewer numbers a rank has, the more
+# the mean of the variances forgets; and in unequal parts, a rank with two numbers counts as much as one with a
+# hundred. Summing x and x^2 over the ranks in float32, and taking E[x^2] - E[x]^2, needs one message as well and
+# forgets nothing; but see for yourself.
 
 # %% tags=["plot"]
 rng = np.random.default_rng(0)
@@ -122,7 +122,7 @@ plt.show()
 # ## Ranks in one process
 #
 # `simulate(R, program)` runs `program(rank)` R times at once, each time with another `rank`, and returns the list of
-# results. A program knows `rank.number` and `rank.size`, and speaks with the others by
+# results. A program knows `rank.number` and `rank.size`, and talks to the others with
 #
 # - `rank.all_gather(array)`: an array with what each rank sent, along a new first axis;
 # - `rank.all_reduce(array)`: the sum over the ranks of what they sent.
@@ -157,9 +157,9 @@ check("9.2")
 #
 #     dx = rstd * (g - sum(g) / m - xhat * sum(g * xhat) / m),      g = dy * s
 #
-# The two sums came from the mean and the variance, which depend on every x and in which every y has its share. Now they
-# depend on the x of all ranks, so the sums run over all ranks, and m is the number of all. A rank has the rows of g and
-# xhat of its own images, both (m_r, C). Send one message.
+# The two sums came from the mean and the variance, which depend on every x and act on every y. Now they depend on
+# the x of all ranks, so the sums run over all ranks, and m is the number of all. A rank has the rows of g and xhat
+# of its own images, both (m_r, C). Send one message.
 
 
 # %%
@@ -198,7 +198,7 @@ def sum_gradients(rank, gradients):
 check("9.4")
 
 # %% [markdown]
-# ## Task 9.5: a layer that speaks with the others
+# ## Task 9.5: a layer that talks to the others
 #
 # A backend for a BatchNorm layer of this rank. `norm` are the library's reference functions, which know this rank's
 # images only; put your merging between them and the layer. `nest.rows` is the number of channels C, `nest.columns` the
@@ -207,8 +207,8 @@ check("9.4")
 # - `moments(nest, x, centered)` returns k, d and var, three float64 vectors of C numbers: k is the mean, rounded to the
 #   type of x, and k + d the mean. `norm.moments` gives them for this rank.
 # - `grad_sums(nest, dy, x, stats, s)` returns sum(g) and sum(g * xhat), which `norm.grad_sums` gives for this rank.
-#   Afterwards the library divides both by *this rank's* m, for it knows of no other. See to it that the right quotients
-#   come out.
+#   Afterwards the library divides both by *this rank's* m, for it knows of no other. Make sure that the right
+#   quotients come out.
 #
 # One message each. ds and db need nothing: they are gradients of parameters, which `sum_gradients` sums.
 
@@ -220,7 +220,7 @@ from minorm.kernels.reference import norm
 def sync_backend(rank):
     """PartialBackend whose statistics and sums are those of all ranks."""
 
-    raise NotImplementedError("Task 9.5: a backend that speaks with the other ranks")
+    raise NotImplementedError("Task 9.5: a backend that talks to the other ranks")
 
 
 # %% tags=["check"]
@@ -230,8 +230,8 @@ check("9.5")
 # ### Five ranks train as one
 #
 # Batches of 64 digits, cut at 4, 12, 24 and 40: five ranks with 4, 8, 12, 16 and 24 images. Your functions are in
-# every BatchNorm layer, in the loss and in the sum of the gradients (`digits.losses_over_ranks` is thirty lines: read
-# it). Beside it ranks of which each normalizes with its own statistics, as most people train.
+# every BatchNorm layer, in the loss and in the sum of the gradients (`digits.losses_over_ranks` is thirty lines:
+# read it). Beside it, each rank normalizes with its own statistics, which is how most people train.
 
 # %% tags=["plot"]
 CUTS = (4, 12, 24, 40)
@@ -263,18 +263,19 @@ assert np.allclose(synced, one, rtol=1e-9)
 # %% [markdown]
 # ## Task 9.6: the same bits
 #
-# Fifteen digits are not all: run the same training on two computers instead of one, and is it the same to the last bit?
-# Sums of floats depend on their order, (a + b) + c is not a + (b + c). Let eight ranks have a vector each, and let a
-# *process*, a computer say, carry several ranks. If everybody first adds up what is there and then the parts,
+# Fifteen digits are not all: run the same training on two computers instead of one, and is it the same to the last
+# bit? Sums of floats depend on their order, (a + b) + c is not a + (b + c). Let eight ranks have a vector each, and
+# let a *process*, a computer say, carry several ranks. If every process first adds up what it carries, and the parts
+# are added afterwards,
 #
 #     one process     ((((((0 + 1) + 2) + 3) + 4) + 5) + 6) + 7
 #     two processes   (((0 + 1) + 2) + 3) + (((4 + 5) + 6) + 7)
 #
-# the brackets are others, and so are the bits. Now put the brackets of a tree: neighbours are added, then pairs of
-# neighbours, and so on; where a level has an odd number, the last goes up alone. With 1, 2, 4 or 8 processes the ranks
-# of each are a whole subtree.
+# the brackets differ, and so do the bits. Now set the brackets as in a tree: neighbours are added, then pairs of
+# neighbours, and so on; where a level has an odd number, the last goes up alone. With 1, 2, 4 or 8 processes the
+# ranks of each are a whole subtree.
 #
-# Write the sum as a tree, and with it the sum over processes, of which each carries equally many of the eight ranks.
+# Write the sum as a tree, and with it the sum over processes, each of which carries equally many of the eight ranks.
 # Each sends one vector, in one message.
 
 
@@ -299,7 +300,7 @@ vectors = (rng.standard_normal((8, 1000)) * 10.0 ** rng.integers(-3, 4, (8, 1)))
 
 
 def in_order(process, mine):
-    """What is there first, then the parts, in their order."""
+    """What a process carries first, then the parts, in their order."""
     return np.add.accumulate(process.all_gather(np.add.accumulate(mine)[-1]))[-1]
 
 

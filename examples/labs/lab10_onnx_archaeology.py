@@ -116,7 +116,7 @@ check("10.2")
 #
 # Three answers in ten years:
 #
-# - **1 and 6**: the attribute `is_test`; 0, also where nobody wrote it, is training.
+# - **1 and 6**: the attribute `is_test`; 0 means training, also where nobody wrote it.
 # - **7 and 9**: the number of outputs. One is inference, more are training.
 # - **14 and 15**: the attribute `training_mode`. With 1 the node has three outputs, with 0 it has one.
 #
@@ -136,8 +136,8 @@ check("10.3")
 # %% [markdown]
 # ### The matrix
 #
-# Six nodes, and what each means in a model of opset 1, 6, 7, 9, 14 and 15. Your functions fill it. (In version 1 each
-# also has the `consumed_inputs` that it must have.)
+# Six nodes, and what each means in a model of opset 1, 6, 7, 9, 14 and 15. Your functions fill it. (In version 1
+# each also has the `consumed_inputs` that it requires.)
 
 # %% tags=["plot"]
 NODES = {
@@ -221,9 +221,9 @@ check("10.5")
 # %% [markdown]
 # ## Task 10.6: GroupNormalization
 #
-# A row is a sample's group of C / num_groups channels with all their positions. Version 18 has one scale and one bias
-# *a group*: shape (num_groups). That was a mistake, and version 18 was withdrawn; 21 has one *a channel*: shape (C).
-# Files of 18 are still about, and where num_groups and C are equal nobody notices the difference.
+# A row is a sample's group of C / num_groups channels with all their positions. Version 18 has one scale and one
+# bias *a group*: shape (num_groups). That was a mistake, and version 18 was withdrawn; 21 has one *a channel*: shape
+# (C). Files of 18 are still around, and where num_groups and C are equal nobody notices the difference.
 #
 # `stash_type` (21; 18 has none, take 1) says in which type mean and variance are computed: 1 float32, 11 float64. Data
 # in float16 overflow when they are squared at 256, and a mean of a million in float32 has lost the digits that matter.
@@ -246,7 +246,7 @@ check("10.6")
 # ## Task 10.7: the zoo
 #
 # Put it together. A model has one node; x is its first input, the others are initializers, found by their names, and
-# the results are called as the node calls its outputs. An output called `""` is not wanted.
+# the results have the names of the node's outputs. An output called `""` is not wanted.
 
 
 # %%

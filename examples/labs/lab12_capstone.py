@@ -17,8 +17,9 @@
 # train it further for images that you have never seen. What must not get lost on the way, and how do you know that
 # nothing did?
 #
-# Everything comes together: a normalization kernel of your own, a training loop, a checkpoint, a file, and fine-tuning.
-# What should be equal is compared bit for bit, and what should be good on images nobody trained on.
+# Everything comes together: a normalization kernel of your own, a training loop, a checkpoint, a file, and
+# fine-tuning. What should be equal is compared bit for bit; what should be good is measured on images that nobody
+# trained on.
 #
 # You need labs 1, 3 and 5, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 90 minutes.
 
@@ -56,7 +57,7 @@ plt.rcParams.update(STYLE)
 #
 # ## Task 12.1: your kernel
 #
-# Bring forward and backward of a normalization, from labs 1 and 3 if you have them:
+# Bring the forward and backward pass of a normalization, from labs 1 and 3 if you have them:
 #
 #     y = ((x - k) - d) * rstd * s + b        dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  g = dy * s
 #
@@ -201,10 +202,10 @@ check("12.4")
 # ## Task 12.5: fine-tune
 #
 # Somebody reads the file and has 400 labelled digits from a mirror. The network knows half of those as they are.
-# `fine_tune(model, images, labels)` trains it on them, at most ten seconds, and leaves it in evaluation mode, with at
-# least 85 % of other mirrored digits right. A run of `capstone.Run(images=..., labels=..., model=..., epochs=...,
-# lr=...)` makes optimizer, schedule and loader; how many epochs, which learning rate, what is frozen, is yours. It will
-# also be tried on images of another camera, grey and pale, where 90 % must be right.
+# `fine_tune(model, images, labels)` trains it on them, at most ten seconds, and leaves it in evaluation mode, with
+# at least 85 % of other mirrored digits right. A run of `capstone.Run(images=..., labels=..., model=..., epochs=...,
+# lr=...)` makes optimizer, schedule and loader; how many epochs, which learning rate and what is frozen is up to
+# you. It will also be tried on images of another camera, grey and pale, where 90 % must be right.
 
 
 # %%

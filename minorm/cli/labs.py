@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from minorm import atomic
-from minorm.labs import catalogue, cells, grading, judging
+from minorm.cli.errors import UsageError
+from minorm.labs import catalogue, cells, grading, hints, judging
 
 
 def add(commands: Any) -> None:
@@ -19,32 +22,40 @@ def add(commands: Any) -> None:
         description="Labs in which a student takes normalization apart and puts it back. docs/labs.md is the guide.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="what labs there are").set_defaults(run=_list)
+    actions.add_parser("list", help="show all labs").set_defaults(run=_list)
 
     start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
     start.add_argument("lab", type=int, metavar="N")
-    start.add_argument("--to", default=".", metavar="DIR", help="where to (default: here); made if it is not there")
+    start.add_argument(
+        "--to", default=".", metavar="DIR", help="where to write them (default: here); made if it does not exist"
+    )
     start.set_defaults(run=_start)
 
     check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument("file", metavar="FILE", help="the .py or the .ipynb")
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
+    check.add_argument("--hint", action="store_true", help="at each check that failed, say what others got wrong there")
     check.set_defaults(run=_check)
 
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
     grade.add_argument("lab", type=int, metavar="N")
     grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
     grade.add_argument("--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.add_argument(
+        "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
+    )
     grade.set_defaults(run=_grade)
 
     for command in (check, grade):
-        command.add_argument("--seed", type=int, default=judging.SEED, help="of the hidden numbers; keep yours secret")
         command.add_argument(
-            "--memory", type=int, metavar="MB", help="of address space; default: as the lab says, 4096"
+            "--seed", type=int, default=judging.SEED, help="chooses the hidden numbers; keep yours secret"
         )
         command.add_argument(
-            "--patience", type=float, default=1.0, metavar="X", help="times all limits of time, for slow machines"
+            "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
+        )
+        command.add_argument(
+            "--patience", type=float, default=1.0, metavar="X", help="multiplies every limit of time, for slow machines"
         )
 
 
@@ -64,7 +75,7 @@ def _start(args: argparse.Namespace) -> int:
     paths = [os.path.join(args.to, lab.file + ending) for ending in (".py", ".ipynb")]
     for path in paths:
         if os.path.lexists(path):
-            raise ValueError(f"{path} is there already, with your work in it; move it away or choose another --to")
+            raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --to")
     for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
         with atomic.replacing(path, "labs") as file:
             file.write(content.encode())
@@ -75,20 +86,38 @@ def _start(args: argparse.Namespace) -> int:
     return 0
 
 
+def _require(args: argparse.Namespace) -> None:
+    """Wrong usage, and no score, where nobody can be judged with these options."""
+    try:
+        judging.require(args.seed, args.memory, args.patience)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+
+
 def _check(args: argparse.Namespace) -> int:
+    _require(args)
     try:
         report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
     except (ValueError, OSError) as error:
         if args.json:  # an autograder shows its students this, and nothing else
             print(json.dumps({"score": 0, "output": str(error)}))
         raise
+    if args.hint:
+        report = hints.hinted(report)
     print(json.dumps(report.gradescope(), indent=2) if args.json else report)
     return 0 if report.score == report.points else 1
 
 
 def _grade(args: argparse.Namespace) -> int:
+    _require(args)
     lab = catalogue.find(args.lab)
+    lab.require()
     path = args.csv or f"grades{lab.number}.csv"
+    reference = Path(args.reference) if args.reference else catalogue.reference(lab)
+    if reference is None:
+        print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)
+    else:
+        grading.try_judge(lab, reference, args.seed, args.memory, args.patience)
     for row in grading.grade(lab, args.folder, path, args.seed, args.memory, args.patience):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)

@@ -3,8 +3,9 @@
     cells        a notebook as cells, percent format and .ipynb
     lab          a lab as its checks; mutation: checks of the student's own tests
     comparing    expected and got
-    student      the student's functions, here or in a process of their own (process, worker, wire, limits, submission)
-    judging      one submission -> a report; grading: a folder -> CSV
+    student      the student's functions, here or in a process of their own (process, worker, watching, wire,
+                 limits, submission)
+    judging      one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV
     visible      the same checks inside the notebook
     checks/      a module a lab, and what single labs need beside it:
     digits       the network that students' kernels train, on one computer or over ranks
@@ -45,5 +46,6 @@ How to write a lab
    markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it.
 
 5. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
-   and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in each table of docs/labs.md.
+   and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
+   and rows in mistakes.md, where hints come from.
 """

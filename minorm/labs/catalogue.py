@@ -40,6 +40,12 @@ def notebook(lab: Lab) -> str:
     raise FileNotFoundError(f"lab {lab.number}: {lab.file}.py is neither in {PACKAGED} nor in {CHECKOUT}")
 
 
+def reference(lab: Lab) -> Path | None:
+    """The solved lab, which earns full marks; None in an installed package, which has no solutions."""
+    path = CHECKOUT / "solutions" / f"{lab.file}.py"
+    return path if path.exists() else None
+
+
 def _modules() -> dict[int, str]:
     """Number -> name of the module of checks."""
     found = (re.fullmatch(r"lab(\d+)_\w+", module.name) for module in pkgutil.iter_modules(checks.__path__))

@@ -99,6 +99,17 @@ def without_magics(text: str) -> str:
     return "\n".join(_without_magic(line) for line in text.split("\n"))
 
 
+def place(found: list[Cell], line: int, name: str) -> str:
+    """A line in words: `cell 3, line 7` in a notebook, `line 40` in a Python file.
+
+    Cells of code count from 1, as Jupyter numbers them when it runs all from the top.
+    """
+    code = [cell for cell in found if not cell.markdown and cell.line <= line]
+    if not name.endswith(".ipynb") or not code:
+        return f"line {line}"
+    return f"cell {len(code)}, line {line - code[-1].line + 1}"
+
+
 def _without_magic(line: str) -> str:
     if found := MAGIC.match(line):
         return f"{found[1]}pass  # {line.strip()}"

@@ -39,8 +39,11 @@ def close(got: Any, expected: Any, what: str, rtol: float = 1e-9, atol: float = 
     if not good.all():
         index = tuple(int(i) for i in np.argwhere(~good)[0])
         where = f" at {list(index)}" if index else ""
-        more = f" ({np.count_nonzero(~good)} of {good.size} are wrong)" if good.size > 1 else ""
-        raise Wrong(what, f"{right[index]:.9g}{where}", f"{wide[index]:.9g}{more}")
+        asked = (
+            f", {expected.dtype if dtype is None else np.dtype(dtype)}" if _type_matters(found, expected, dtype) else ""
+        )
+        more = f"; {np.count_nonzero(~good)} of {good.size} are wrong" if good.size > 1 else ""
+        raise Wrong(what, f"{right[index]:.9g}{where}{asked}", f"{wide[index]:.9g} ({found.dtype}{more})")
 
 
 def equal(got: Any, expected: Any, what: str) -> None:
@@ -51,9 +54,11 @@ def equal(got: Any, expected: Any, what: str) -> None:
             raise Wrong(what, f"shape {expected.shape}", f"shape {found.shape}")
         if not np.array_equal(found, expected):
             index = tuple(int(i) for i in np.argwhere(found != expected)[0])
-            raise Wrong(what, f"{expected[index]} at {list(index)}", f"{found[index]}")
+            raise Wrong(
+                what, f"{expected[index]} at {list(index)} ({expected.dtype})", f"{found[index]} ({found.dtype})"
+            )
     elif _plain(got) != _plain(expected) or isinstance(_plain(got), bool) != isinstance(expected, bool):
-        raise Wrong(what, shown(expected), shown(got))
+        raise Wrong(what, *_with_types(expected, got))
 
 
 def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
@@ -88,6 +93,20 @@ def numbers(got: Any, what: str, expected: str) -> Any:
     if array.dtype not in dtypes.ALL:
         raise Wrong(what, expected, f"a {_kind(got)} of {array.dtype}")
     return array
+
+
+def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
+    """Is the type part of the question, or of another kind than expected, as whole numbers for floats?"""
+    return dtype is not None or found.dtype.kind != expected.dtype.kind
+
+
+def _with_types(expected: Any, got: Any) -> tuple[str, str]:
+    """Both as text, and with their types where those differ: `13 (int)` and `'13' (str)`."""
+    kinds = type(_plain(expected)).__name__, type(_plain(got)).__name__
+    if kinds[0] == kinds[1]:
+        return shown(expected), shown(got)
+    came = "" if got is None else f" ({type(got).__name__})"
+    return f"{shown(expected)} ({type(expected).__name__})", _kind(None) if got is None else shown(got) + came
 
 
 def shown(value: Any) -> str:

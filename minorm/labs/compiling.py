@@ -19,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,10 +50,10 @@ class CompileError(ValueError):
 def build(*pieces: str) -> ModuleType:
     """A module of the pieces, which may use prange, sqrt, CHUNK and what stands in pieces before them.
 
-    Built once for each text. CompileError says what the compilers say, with the line they mean; ImportError where
-    Cython is not installed.
+    A piece may be indented as a whole, as text inside a function is. Each text is built once. CompileError says what
+    the compilers say, with the line they mean; ImportError where Cython is not installed.
     """
-    return _built(HEADER + "\n\n".join(pieces) + "\n")
+    return _built(HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
 
 @functools.cache

@@ -42,7 +42,7 @@ def camera(pictures: Any) -> Any:
 
 
 def network(seed: int = 0, momentum: float = 0.9) -> Any:
-    """64 pixels, three times linear, BatchNorm and ReLU, ten classes."""
+    """64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
     random.manual_seed(seed)
     layers: list[Any] = [nn.Flatten()]
     for _ in range(3):

@@ -70,6 +70,17 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
     return found
 
 
+def try_judge(lab: Lab, reference: Path, seed: int, memory: int | None, patience: float) -> None:
+    """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
+    row = _row(lab, Submission(reference.name, reference), seed, memory, patience)
+    if row["score"] != row["points"]:
+        limits = f"seed {seed}, memory {lab.memory if memory is None else memory} MB, patience {patience:g}"
+        raise RuntimeError(
+            f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
+            f"{row['points']} points on this machine ({limits}): {row['failed'] or row['notes']}"
+        )
+
+
 def grade(
     lab: Lab, folder: str | Path, csv_path: str | Path, seed: int, memory: int | None, patience: float
 ) -> Iterator[dict[str, Any]]:
@@ -77,6 +88,7 @@ def grade(
 
     ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
     """
+    judging.require(seed, memory, patience)
     lab.require()
     found = submissions(Path(folder), lab)
     if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import time
 from pathlib import Path
@@ -15,6 +16,19 @@ from minorm.opening import regular
 
 SEED = 1
 LARGEST_FILE = 32 << 20
+LEAST_MEMORY = 256  # MB: with less Python and NumPy do not start, and every right answer counts as wrong
+MOST_MEMORY = 1 << 24  # MB: more than any machine has, and setrlimit still takes it
+MOST_PATIENCE = 1000.0
+
+
+def require(seed: int, memory: int | None, patience: float) -> None:
+    """ValueError unless a submission can be judged with these: what fails later would cost students their points."""
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected a whole number of at least 0")
+    if memory is not None and memory != 0 and not LEAST_MEMORY <= memory <= MOST_MEMORY:
+        raise ValueError(f"memory {memory}: expected MB from {LEAST_MEMORY} to {MOST_MEMORY}, or 0 for no limit")
+    if not (math.isfinite(patience) and 0 < patience <= MOST_PATIENCE):
+        raise ValueError(f"patience {patience:g}: expected a factor above 0 and at most {MOST_PATIENCE:g}")
 
 
 def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = None, patience: float = 1.0) -> Report:
@@ -24,10 +38,11 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = Non
     memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
 
-    ValueError where the file is too large, no text or no notebook; ImportError where this machine lacks what the lab
-    needs.
+    ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
+    where this machine lacks what the lab needs.
     """
     start = time.monotonic()
+    require(seed, memory, patience)
     lab.require()
     text = read(Path(path))
     cells.read(text, Path(path).name)

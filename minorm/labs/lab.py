@@ -51,6 +51,7 @@ class Check:
         start = time.monotonic()
         row = Outcome(self.task, self.title, self.points, visible=self.visible)
         try:
+            student.remarks.clear()
             student.allow(self.seconds)
             self.ask(student, generator(self.task, self.title, seed))
         except Wrong as wrong:
@@ -63,7 +64,8 @@ class Check:
             row = row.but(status="wrong", expected="another kind of answer", got=f"{type(error).__name__}: {error}")
         else:
             row = row.but(status="passed", earned=self.points)
-        return [row.but(seconds=time.monotonic() - start)]
+        remark = "; ".join(dict.fromkeys(student.remarks))
+        return [row.but(remark=remark, seconds=time.monotonic() - start)]
 
 
 @dataclass

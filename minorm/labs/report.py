@@ -13,7 +13,10 @@ MUCH = 10_000  # bytes printed that deserve a word
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check. status: passed, wrong, not done, error, too slow, died, lost; what, expected, got: one line each."""
+    """One check. status: passed, wrong, not done, error, too slow, died, lost; what, expected, got: one line each.
+
+    remark  on how the function behaves, whether its answer is right or not; hint: at a mistake that others made here
+    """
 
     task: str
     title: str
@@ -23,6 +26,8 @@ class Outcome:
     what: str = ""
     expected: str = ""
     got: str = ""
+    remark: str = ""
+    hint: str = ""
     seconds: float = 0.0
     visible: bool = False
     cause: BaseException | None = field(default=None, repr=False, compare=False)
@@ -33,13 +38,15 @@ class Outcome:
 
     @property
     def detail(self) -> list[str]:
-        """Lines on what was expected and what came."""
-        if self.status == "passed":
-            return []
-        lines = [self.what] if self.what else []
-        lines += [f"expected  {self.expected}"] if self.expected else []
-        label = "got       " if self.expected else ""
-        return lines + ([f"{label}{self.got}"] if self.got else [])
+        """Lines on what was expected and what came, and what else there is to say."""
+        lines = []
+        if self.status != "passed":
+            label = "got       " if self.expected else ""
+            lines += [self.what] if self.what else []
+            lines += [f"expected  {self.expected}"] if self.expected else []
+            lines += [f"{label}{self.got}"] if self.got else []
+        lines += [f"note      {self.remark}"] if self.remark else []
+        return lines + ([f"hint      {self.hint}"] if self.hint else [])
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ class Report:
                     "score": row.earned,
                     "max_score": row.points,
                     "status": "passed" if row.status == "passed" else "failed",
-                    "output": "passed" if row.status == "passed" else "\n".join([row.status, *row.detail]),
+                    "output": "\n".join([row.status, *row.detail]),
                     "output_format": "text",
                     "visibility": "visible",
                     "tags": ["visible" if row.visible else "hidden"],

@@ -31,6 +31,7 @@ class Student:
     """What both kinds have."""
 
     notes: list[str]  # about statements of the file that failed
+    remarks: list[str]  # about calls: what was changed in place; the check that asks empties it
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -57,19 +58,28 @@ class Student:
         """The value, or a Failure."""
         raise NotImplementedError
 
+    def _answer_of(self, reply: Any) -> Any:
+        """The value of a reply, or the Failure in it; keeps what it says of arguments that were changed."""
+        changed = reply.get("changed") if isinstance(reply, dict) else None
+        for pair in changed[:10] if isinstance(changed, list) else ():
+            if isinstance(pair, list) and len(pair) == 2:
+                name, argument = map(printable, pair)
+                self.remarks.append(f"{name} changes its argument {argument} in place")
+        return _value_of(reply)
+
 
 class Here(Student):
     """The functions of a notebook that is running."""
 
     def __init__(self, module: Any, lab: str) -> None:
-        self.notes = []
+        self.notes, self.remarks = [], []
         self._module, self._lab = module, lab
 
     def ask(self, request: dict[str, Any], implementation: Implementation | None = None) -> Any:
         """Call it here; the cause of a Failure is the student's own exception."""
         local = worker.Worker(self._module, [], self._lab, lambda question: _served(question, implementation or {}))
         try:
-            return _answer_of(local.answer(wire.copied(request)))
+            return self._answer_of(local.answer(wire.copied(request)))
         except Failure as failure:
             raise failure from local.error
 
@@ -85,6 +95,7 @@ class Remote(Student):
         self._unloadable: Failure | None = None
         self._deadline = 0.0
         self.notes: list[str] = []
+        self.remarks: list[str] = []
         self.printed, self.beginning = 0, ""
 
     def allow(self, seconds: float) -> None:
@@ -108,7 +119,7 @@ class Remote(Student):
             raise self._lose("died", f"the code {process.ended()}") from None
         except wire.WireError as error:
             raise self._lose("died", f"what came back is {error}") from None
-        return _answer_of(reply)
+        return self._answer_of(reply)
 
     def close(self) -> None:
         """End the process."""
@@ -168,7 +179,7 @@ def _served(reply: dict[str, Any], implementation: Implementation) -> dict[str, 
     return answer
 
 
-def _answer_of(reply: Any) -> Any:
+def _value_of(reply: Any) -> Any:
     """The value of a reply, or the Failure in it."""
     if isinstance(reply, dict) and "value" in reply:
         return wire.copied(reply["value"])
@@ -177,5 +188,5 @@ def _answer_of(reply: Any) -> Any:
     message = printable(reply["error"])
     if reply.get("kind") == "NotImplementedError":
         raise Failure("not done", message.removeprefix("NotImplementedError: "))
-    line = reply.get("line")
-    raise Failure("error", f"line {line}: {message}" if isinstance(line, int) else message)
+    place = reply.get("place")
+    raise Failure("error", f"{printable(place)}: {message}" if place and isinstance(place, str) else message)

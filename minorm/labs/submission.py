@@ -17,6 +17,7 @@ from typing import Any
 from minorm.labs import cells
 
 LEFT_OUT = {"check", "plot"}
+_CELLS: dict[str, list[cells.Cell]] = {}  # of each file that was loaded, to say where in it a line stands
 NAME = "submission"
 
 
@@ -26,21 +27,23 @@ def load(text: str, file: str) -> tuple[ModuleType, list[str]]:
     module.__file__ = file
     sys.modules[NAME] = module
     notes: list[str] = []
-    code = [cell for cell in cells.read(text, file) if not cell.markdown and not LEFT_OUT & set(cell.tags)]
+    _CELLS[file] = cells.read(text, file)
+    code = [cell for cell in _CELLS[file] if not cell.markdown and not LEFT_OUT & set(cell.tags)]
     _show_in_tracebacks(code, file)
     for cell in code:
         try:
             tree = ast.parse(cells.without_magics(cell.text), file)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = cell.line - 1 + (getattr(error, "lineno", None) or 1)
-            notes.append(f"line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; the cell is left out")
+            where = place(file, line)
+            notes.append(f"{where}: {type(error).__name__}: {getattr(error, 'msg', error)}; the cell is left out")
             continue
         ast.increment_lineno(tree, cell.line - 1)
         for statement in tree.body:
             try:
                 exec(compile(ast.Module([statement], []), file, "exec"), module.__dict__)
             except BaseException as error:  # noqa: BLE001  sys.exit as well: it ends a statement here, not the grader
-                notes.append(f"line {statement.lineno}: {describe(error)}")
+                notes.append(f"{place(file, statement.lineno)}: {describe(error)}")
     return module, notes
 
 
@@ -51,6 +54,17 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  an exception class of the student's
         text = "(its message cannot be shown)"
     return " ".join(f"{type(error).__name__}: {text}".split())[:400].removesuffix(":")
+
+
+def place(file: str, line: int) -> str:
+    """`cell 3, line 7` or `line 40` of a file that was loaded."""
+    return cells.place(_CELLS.get(file, []), line, file)
+
+
+def place_of(error: BaseException, file: str) -> str:
+    """Where in the student's file the error arose; empty where it did not come through there."""
+    line = line_of(error, file)
+    return "" if line is None else place(file, line)
 
 
 def line_of(error: BaseException, file: str) -> int | None:

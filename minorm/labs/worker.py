@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import linecache
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from minorm.labs import limits, submission
+from minorm.labs.watching import Watched, WatchedModule
 from minorm.labs.wire import Line, WireError, encode
 
 TEST = "test_"
@@ -66,25 +68,27 @@ class Worker:
         self.error: BaseException | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """{"value": ...}, or {"error": ..., "kind": ..., "line": ...}."""
+        """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        self.changed: list[list[str]] = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
-            return {"value": sendable(value)}
+            return {"value": sendable(value), "changed": self.changed}
         except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are answers too
             self.error = error
             return {
                 "error": submission.describe(error),
                 "kind": kind_of(error),
-                "line": submission.line_of(error, getattr(self.module, "__file__", None) or ""),
+                "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
             }
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """One of the student's functions."""
-        return function_of(self.module, name)(*args, **options)
+        return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
         """A function of the lab, which is given the student's module."""
-        return getattr(importlib.import_module(self.lab), name)(self.module, **options)
+        module = WatchedModule(self.module, self.changed)
+        return getattr(importlib.import_module(self.lab), name)(module, **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
         """The student's tests against an implementation that stays in the judge's process."""
@@ -141,10 +145,20 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
         except NotImplementedError:
             raise
         except BaseException as error:  # noqa: BLE001  any failure of a test is its verdict
-            results.append({"name": name, "error": submission.describe(error)})
+            results.append({"name": name, "error": failed_at(error, test)})
             break
         results.append({"name": name, "error": None})
     return results
+
+
+def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
+    """`cell 3, line 7: AssertionError, in: assert y[0] == 3`, the last line of the student's that the test reached."""
+    file = getattr(getattr(test, "__code__", None), "co_filename", "")
+    line, said = submission.line_of(error, file), submission.describe(error)
+    if line is None:
+        return said
+    source = linecache.getline(file, line).strip()
+    return f"{submission.place(file, line)}: {said}" + (f", in: {source}" if source else "")
 
 
 def kind_of(error: BaseException) -> str:

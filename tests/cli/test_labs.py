@@ -32,7 +32,7 @@ def test_start_writes_both_files_and_never_over_work(tmp_path: Path, capsys: Cap
     assert "labs check 0" in capsys.readouterr().out
     (to / "lab00_axes.py").unlink()
     assert main(["labs", "start", "0", "--to", str(to)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists, with your work in it" in capsys.readouterr().err
     assert not (to / "lab00_axes.py").exists()
 
 
@@ -50,6 +50,35 @@ def test_an_autograder_gets_a_score_for_no_file_as_well(tmp_path: Path, capsys: 
     result = json.loads(capsys.readouterr().out)
     assert result["score"] == 0
     assert "lab00_axes.py" in result["output"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", "-1"], "--seed -1: expected a whole number of at least 0"),
+        (["--memory", "-5"], "--memory -5: expected MB from 256 to"),
+        (["--memory", "1"], "--memory 1: expected MB from 256 to"),
+        (["--memory", "99999999999"], "or 0 for no limit"),
+        (["--patience", "0"], "--patience 0: expected a factor above 0"),
+        (["--patience", "-3"], "--patience -3: expected a factor above 0"),
+        (["--patience", "nan"], "--patience nan: expected a factor above 0"),
+        (["--patience", "inf"], "--patience inf: expected a factor above 0 and at most 1000"),
+    ],
+)
+def test_options_that_nobody_can_be_judged_with(tmp_path: Path, capsys: Capture, options: list[str], said: str) -> None:
+    """Wrong usage and no score, not even for an autograder: a seed below 0 gave everybody 0 points."""
+    csv = tmp_path / "grades.csv"
+    for command in (
+        ["check", "0", str(SOLUTION)],
+        ["check", "0", str(SOLUTION), "--json"],
+        ["grade", "0", str(SOLUTION.parent), "--csv", str(csv)],
+    ):
+        assert main(["labs", *command, *options]) == 2
+        printed = capsys.readouterr()
+        assert not printed.out
+        assert said in printed.err
+        assert len(printed.err.splitlines()) == 1
+    assert not csv.exists()
 
 
 def test_an_unknown_lab(capsys: Capture) -> None:

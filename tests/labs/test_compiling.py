@@ -28,6 +28,14 @@ def test_pieces_see_those_before_them_and_are_built_once() -> None:
     assert compiling.build(DOUBLE, CALL + "\n") is not module
 
 
+def test_a_piece_may_be_indented_as_a_whole() -> None:
+    """As text is that somebody writes inside a function."""
+    module = compiling.build(
+        DOUBLE, "\n    def call(double x):\n        if x > 0:\n            return twice(x)\n        return 0\n    "
+    )
+    assert module.call(1.5) == 3
+
+
 @pytest.mark.parametrize(
     ("piece", "said"),
     [

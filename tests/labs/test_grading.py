@@ -186,6 +186,35 @@ def test_a_folder_without_submissions_is_an_error(tmp_path: Path, capsys: pytest
     assert "has no submissions" in capsys.readouterr().err
 
 
+def test_a_judge_that_fails_the_reference_solution_grades_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The teacher reads which check failed; no student's row is written."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "anna.py").write_text(SOLUTION)
+    wrong, table = tmp_path / "wrong.py", tmp_path / "grades.csv"
+    wrong.write_text(in_mask("return 12"))
+    command = ["labs", "grade", "0", str(tmp_path / "all"), "--csv", str(table)]
+    assert main([*command, "--reference", str(wrong)]) == 1
+    said = capsys.readouterr()
+    assert not said.out
+    assert "nobody was graded, because the reference solution wrong.py earns only 17 of 18 points" in said.err
+    assert "0.2 a mask of axes: wrong" in said.err
+    assert not table.exists()
+
+
+def test_a_package_without_solutions_says_that_its_judge_was_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "CHECKOUT", tmp_path)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "anna.py").write_text(SOLUTION)
+    assert main(["labs", "grade", "0", str(tmp_path / "all"), "--csv", str(tmp_path / "grades.csv")]) == 0
+    said = capsys.readouterr()
+    assert "18 of 18  anna.py" in said.out
+    assert "The judge was not tried first" in said.err
+
+
 def test_two_files_of_one_student(tmp_path: Path) -> None:
     (tmp_path / "eve").mkdir()
     for name in ("a.py", "b.py"):

@@ -59,6 +59,13 @@ def test_what_is_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["labs", "check", "0", str(tmp_path / "missing.py")]) == 1
 
 
+@pytest.mark.parametrize("options", [{"seed": -1}, {"memory": -5}, {"patience": float("nan")}])
+def test_limits_that_cannot_be_used(judge_changed: Any, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=rf"^{name} .*: expected"):
+        judge_changed(0, **options)
+
+
 def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> None:
     hang = ("def to_mask(axes):", "def to_mask(axes):\n    while True: pass\n\n\ndef _to_mask(axes):")
     leave = (
@@ -139,6 +146,19 @@ def test_close_compares_types_infinities_and_nan() -> None:
     comparing.close([float("nan"), float("inf")], [float("nan"), float("inf")], "f(x)")
     with pytest.raises(comparing.Wrong, match="float32, got float64"):
         comparing.close([1.0], [1.0], "f(x)", dtype="float32")
+
+
+def test_both_types_are_named_where_they_differ() -> None:
+    with pytest.raises(comparing.Wrong, match=r"expected 3 at \[1\], float64, got 2 \(int64; 1 of 2 are wrong\)"):
+        comparing.close([1, 2], [1.0, 3.0], "f(x)")
+    with pytest.raises(comparing.Wrong, match=r"expected 3, float32, got 2 \(float32\)"):
+        comparing.close(comparing.np.float32(2), 3.0, "f(x)", dtype="float32")
+    with pytest.raises(comparing.Wrong, match=r"expected 13 \(int\), got '13' \(str\)"):
+        comparing.equal("13", 13, "f(x)")
+    with pytest.raises(comparing.Wrong, match=r"expected 13 \(int\), got None \(is there a return\?\)"):
+        comparing.equal(None, 13, "f(x)")
+    with pytest.raises(comparing.Wrong, match="expected 13, got 12"):
+        comparing.equal(12, 13, "f(x)")
 
 
 def test_equal_tells_a_bool_from_a_number_and_takes_lists_for_tuples() -> None:

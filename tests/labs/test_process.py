@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ def test_the_cap_on_the_level_is_handed_on(cap: str | None, monkeypatch: pytest.
     monkeypatch.setattr(minorm_ext, "MAX_LEVEL", cap)
     process = Process(memory=1 << 30)
     try:
-        variables = Path(f"/proc/{process.popen.pid}/environ").read_bytes().split(b"\0")
+        environment = Path(f"/proc/{process.popen.pid}/environ")
+        while not (text := environment.read_bytes()):  # empty for a moment, while the new program is put in place
+            time.sleep(0.001)
+        variables = text.split(b"\0")
     finally:
         process.end()
     found = [entry for entry in variables if entry.startswith(b"MINORM_")]

@@ -56,8 +56,9 @@ def test_arguments_are_copies() -> None:
         x *= 0
         return x.mean(axes, keepdims=True), np.zeros(1)
 
-    with pytest.raises(visible.CheckFailed, match="expected  3"):
+    with pytest.raises(visible.CheckFailed, match="expected  3") as caught:
         visible.checker(1, {"moments": moments})("1.1")
+    assert "note      moments changes its argument x in place" in str(caught.value)
 
 
 def test_an_unknown_task_or_lab() -> None:

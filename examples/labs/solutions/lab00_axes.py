@@ -45,10 +45,10 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## The letters
 #
-# `x` has the shape (N, C, H, W): N images of C channels, each H x W pixels. Other data has fewer or more axes behind N
-# and C: (N, C), (N, C, L), (N, C, D, H, W). An axis along which a mean is *taken* is **reduced**; an axis along which
-# means *differ* is **kept**. All elements that share one mean are a **row**, however they lie, and `m` is how many they
-# are. A mean of `x` over its reduced axes is one line of NumPy:
+# `x` has the shape (N, C, H, W): N images of C channels, each H x W pixels. Other data has fewer or more axes behind
+# N and C: (N, C), (N, C, L), (N, C, D, H, W). An axis along which a mean is *taken* is **reduced**; an axis along
+# which means *differ* is **kept**. The elements that share one mean form a **row**, wherever they lie, and `m` is
+# their number. A mean of `x` over its reduced axes is one line of NumPy:
 
 # %%
 x = np.arange(2 * 3 * 2 * 2, dtype=np.float64).reshape(2, 3, 2, 2)
@@ -115,7 +115,7 @@ check("0.2")
 # ## Task 0.3: groups
 #
 # The split must not move anything: group 0 is the first C/G channels, group 1 the next ones. That is what `reshape`
-# does. Say no to a number of groups that does not divide C: a `ValueError`, for the user has made a mistake.
+# does. Refuse a number of groups that does not divide C with a `ValueError`: it is the user's mistake.
 
 
 # %%
@@ -135,8 +135,8 @@ check("0.3")
 # %% [markdown]
 # ## Task 0.4: who shares a statistic with me?
 #
-# Two elements are in the same row exactly where their indices agree along every kept axis. Write it for one element
-# and all others at once.
+# Two elements are in the same row exactly where their indices agree along every kept axis. Say it for one element
+# and all the others at once.
 
 
 # %%
@@ -158,9 +158,9 @@ check("0.4")
 # %% [markdown]
 # ### The picture
 #
-# Four images of six channels of five pixels each. An image is a line, a channel a block of five cells. One row is blue:
-# the one that the third channel of the second image is in. Before you run the cell: how many cells will be blue in each
-# panel?
+# Four images of six channels of five pixels each. Each image is a line, and each channel is a block of five cells.
+# One row is blue: the one that contains the third channel of the second image. Before you run the cell: how many
+# cells will be blue in each panel?
 
 # %% tags=["plot"]
 SHAPE, GROUPS, ELEMENT = (4, 6, 5), 3, (1, 2, 0)
@@ -199,13 +199,13 @@ plt.show()
 # %% [markdown]
 # ## Task 0.5: from axes to loops
 #
-# Memory knows no axes. An array lies there as one line of numbers, and each axis is a loop: so many turns, so many
-# elements apart. In x of shape (2, 3, 4, 5), in row-major order, axis 3 is 5 turns of step 1, axis 2 is 4 turns of step
-# 5, axis 1 is 3 turns of step 20, axis 0 is 2 turns of step 60.
+# Memory has no axes. An array lies there as one line of numbers, and each axis is a loop with a count of turns and a
+# step, the distance in elements from one turn to the next. In x of shape (2, 3, 4, 5), in row-major order, axis 3 is
+# 5 turns of step 1, axis 2 is 4 turns of step 5, axis 1 is 3 turns of step 20, axis 0 is 2 turns of step 60.
 #
-# BatchNorm keeps axis 1 and reduces 0, 2 and 3. But 2 and 3 are neighbours of one kind, and 4 turns of step 5 around 5
-# turns of step 1 are simply 20 turns of step 1. **Merge them**: neighbours of one kind become one loop where the outer
-# step is the inner step times the inner count. What is left is
+# BatchNorm keeps axis 1 and reduces 0, 2 and 3. But 2 and 3 are neighbours of the same kind, and 4 turns of step 5
+# around 5 turns of step 1 are simply 20 turns of step 1. **Merge them**: neighbours of the same kind become one loop
+# where the outer step is the inner step times the inner count. What is left is
 #
 #     keep   (3, 20)
 #     reduce (2, 60) (20, 1)
@@ -218,7 +218,7 @@ plt.show()
 # %%
 def loops(shape, axes):
     """(keep, reduce): two lists of (count, step), outer loops first, of a row-major array. axes: the reduced ones."""
-    # SOLUTION 0.5: the loops over kept and over reduced axes, neighbours of one kind merged
+    # SOLUTION 0.5: the loops over kept and over reduced axes, neighbours of the same kind merged
     keep, reduce = [], []
     step = int(np.prod(shape))
     for axis, count in enumerate(shape):
@@ -281,8 +281,8 @@ for mask in range(1, 16):
 print("15 masks agree; the last one's loops are", keep, reduce)
 
 # %% [markdown]
-# And this is what the library says to the same question. `mn.explain` runs the function on memory that nobody reads and
-# shows the loops that its kernels would get:
+# The library answers the same question. `mn.explain` runs the function on memory that nobody reads, and shows the
+# loops that its kernels would get:
 
 # %% tags=["check"]
 import minorm as mn

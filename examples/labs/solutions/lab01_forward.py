@@ -13,11 +13,11 @@
 # %% [markdown]
 # # Lab 1: Forward
 #
-# **The question.** How little must one write to have all of BatchNorm, LayerNorm, InstanceNorm, GroupNorm and RMSNorm?
+# **The question.** How little code does it take to have BatchNorm, LayerNorm, InstanceNorm, GroupNorm and RMSNorm?
 #
-# One function. In lab 0 you saw that they differ in their axes alone. Here you write the equation once, get the five
-# from it in a line or two each, hold them against arithmetic in double precision, and at the end put yours into a layer
-# of a real network.
+# One function. In lab 0 you saw that they differ only in their axes. Here you write the equation once, get all five
+# from it in a line or two each, compare them with arithmetic in double precision, and at the end put yours into a
+# layer of a real network.
 #
 # You need lab 0 and NumPy's broadcasting. Time: about 75 minutes.
 
@@ -89,7 +89,7 @@ check("1.2")
 # ### Before and after
 #
 # Four channels, each with a mean and a spread of its own, as the channels behind a convolution have. What will
-# BatchNorm make of them, and what LayerNorm, which takes one mean over all four? Guess first.
+# BatchNorm make of them, and what will LayerNorm, which takes one mean over all four? Guess first.
 
 # %% tags=["plot"]
 rng = np.random.default_rng(0)
@@ -143,9 +143,9 @@ check("1.3")
 # %% [markdown]
 # ## Task 1.4: five norms
 #
-# Now each is a question of axes. x is (N, C, *positions) with any number of positions, none included for batch and
-# layer normalization. `normalized_shape` is a tuple, the trailing part of x's shape that LayerNorm and RMSNorm reduce.
-# GroupNorm splits axis 1, normalizes, and goes back to x's shape before s and b (C) come in.
+# Now each is a question of axes. x is (N, C, *positions) with any number of position axes; batch and layer
+# normalization also work without any. `normalized_shape` is a tuple, the trailing part of x's shape that LayerNorm
+# and RMSNorm reduce. GroupNorm splits axis 1, normalizes, and goes back to x's shape before s and b (C) come in.
 
 
 # %%
@@ -196,16 +196,16 @@ check("1.4")
 # ## Task 1.5: yours, in a layer
 #
 # The layers of this library do not care who computes. `nn.BatchNorm2d(16, backend=mine)` takes any object with the
-# functions of `minorm/kernels/protocol.py`. What all norms have in common is there the *nest*: the loops of lab 0.
-# Three helpers turn loops into NumPy again:
+# functions of `minorm/kernels/protocol.py`. What all norms have in common is called the *nest* there: the loops of
+# lab 0. Three helpers turn loops into NumPy again:
 #
 # - `four(nest, x)` is x with the axes (keep, keep, reduce, reduce). A row is the last two axes, always;
 # - `parameters(nest, s)` is s or b with the same four axes, of length 1 where it does not vary;
 # - `like(nest, y4, x)` brings a result with these four axes back into the shape of x.
 #
-# `equation` has eps, centered, and `equation.rstd(var)`, which knows where eps belongs. A backend's forward returns y
-# and the statistics, `Statistics.of(k, d, var, rstd)`: four flat float64 vectors with one number for each row, where
-# mean = k + d. Why two numbers for a mean is lab 2's subject; here k is the mean and d is 0.
+# `equation` has eps, centered, and `equation.rstd(var)`, which knows where eps belongs. A backend's forward returns
+# y and the statistics, `Statistics.of(k, d, var, rstd)`: four flat float64 vectors with one number for each row,
+# where mean = k + d. Why a mean takes two numbers is the subject of lab 2; here k is the mean and d is 0.
 
 # %%
 from minorm.kernels.partial import PartialBackend

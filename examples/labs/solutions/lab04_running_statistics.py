@@ -17,8 +17,8 @@
 # batch: then it takes *running* statistics, gathered in training. How are they gathered, and why do two frameworks,
 # given the same batches and the same `momentum=0.1`, disagree about them?
 #
-# There are four conventions about, and models have been broken by mixing them up. You write them, convert between
-# them, and write tests that find out which one somebody else's code follows.
+# Four conventions are in use, and models have been broken by mixing them up. You write them, convert between them,
+# and write tests that find out which one somebody else's code follows.
 #
 # You need lab 1. Time: about 75 minutes.
 
@@ -41,8 +41,9 @@ plt.rcParams.update(STYLE)
 #
 #     running = running * momentum + batch * (1 - momentum)
 #
-# momentum is the share of the *old* value that is kept. So it is in ONNX, Keras, Flax, Paddle and this library. The
-# running mean begins at 0 and the running variance at 1, which makes evaluation before any training do nearly nothing.
+# momentum is the share of the *old* value that is kept. That is its meaning in ONNX, Keras, Flax, Paddle and this
+# library. The running mean begins at 0 and the running variance at 1, which makes evaluation before any training do
+# nearly nothing.
 #
 # ## Task 4.1: one step
 #
@@ -74,8 +75,8 @@ check("4.1")
 # ## Task 4.2: N or N - 1?
 #
 # Inside the normalization the variance describes the batch, and divides by m. The running variance is to *estimate*
-# that of all images, and there statistics teaches to divide by m - 1: a sample's values lie closer to their own mean
-# than to the true one, by just that factor on average. PyTorch and the paper do, ONNX does not. With m in the
+# that of all images, and for that, statistics divides by m - 1: a sample's values lie closer to their own mean than
+# to the true one, by just that factor on average. PyTorch and the paper do so; ONNX does not. With m in the
 # thousands nobody can tell. With a batch of two and no positions it is a factor of two.
 
 
@@ -156,8 +157,9 @@ plt.show()
 # | "pytorch" | the share of the **new** value | 0.1 | divides by m - 1 |
 # | "paper" | not there: all batches count alike | | divides by m - 1 |
 #
-# (Keras from version 3 on. The paper is Ioffe and Szegedy 2015, Algorithm 2.) Compute what each has after each of some
-# batches, which may differ in size, from mean 0 and variance 1 on. `momentum=None` asks for the default.
+# (Keras from version 3 on. The paper is Ioffe and Szegedy 2015, Algorithm 2.) Start from mean 0 and variance 1, and
+# compute what each convention holds after every batch. The batches may differ in size. `momentum=None` asks for the
+# default.
 
 
 # %%
@@ -238,7 +240,7 @@ check("4.5")
 #
 # in ONNX's convention, without scale and bias, for float64 x (N, C) or (N, C, L) and running mean and var (C). In
 # training y comes from the batch's statistics and does not depend on the running ones. Some bugs show only with
-# positions, some only where the variance is small or m is, some only where mean and var are not 0 and 1.
+# positions, some only where the variance or m is small, some only where mean and var are not 0 and 1.
 
 
 # %%

@@ -57,10 +57,10 @@ for name, oracle in oracles.ORACLES.items():
 # %% [markdown]
 # ## Task 11.1: how far apart?
 #
-# `disagreement(got, right)` of two lists of arrays, as one number that is fit for any size of numbers:
+# `disagreement(got, right)` compares two lists of arrays and returns one number, which suits numbers of any size:
 #
 # - for each pair of arrays, max |got - right| / max(1, max |right|), in float64; the largest of these counts;
-# - infinity where the lists have other lengths, two arrays other shapes, or one has a NaN where the other has none;
+# - infinity where the lists differ in length, two arrays differ in shape, or one has a NaN where the other has none;
 # - NaN in the same places agree, and so do equal infinities; arrays without elements agree.
 
 
@@ -100,7 +100,7 @@ check("11.1")
 #   they exist.
 # - **MeanVarianceNormalization** (axes [0, 2, 3]): y = (x - mean) / (std + 1e-9), with mean and std over the axes.
 #
-# In brackets are the defaults. An attribute that a case does not name has its default.
+# The defaults are in brackets. An attribute that a case does not name has its default.
 
 
 # %%
@@ -131,7 +131,7 @@ check("11.2")
 # %% [markdown]
 # ## Task 11.3: make it small
 #
-# A bug report with 180 numbers in it is read by nobody. `smallest(case, fails)` gets a case with one input for which
+# Nobody reads a bug report with 180 numbers in it. `smallest(case, fails)` gets a case with one input for which
 # `fails(case)` is true, and looks for a smaller one for which it still is. Try something, keep it if it still fails,
 # and go on until nothing more helps:
 #
@@ -183,10 +183,10 @@ check("11.3")
 # %% [markdown]
 # ## Task 11.4: six suspects
 #
-# `oracles.suspect("A")` is an implementation with a planted bug; there are six. Show each at work: a case on which it
-# disagrees with the formula by more than 0.001. Small counts: one point for a case, another for the fewest elements
-# possible. (Their source is on your disk. Reading it is a way to find bugs too, but not the one this lab is about: you
-# will not have the source of the next tool.)
+# `oracles.suspect("A")` is an implementation with a planted bug; there are six. Show each at work: a case on which
+# it disagrees with the formula by more than 0.001. Size counts: one point for a case, another for the fewest
+# elements possible. (Their source is on your disk. Reading it is a way to find bugs too, but not the one this lab is
+# about: you will not have the source of the next tool.)
 #
 # | suspect | operator | | suspect | operator |
 # |---|---|---|---|---|
@@ -285,7 +285,7 @@ plt.show()
 # %% [markdown]
 # ## Task 11.5: the real thing
 #
-# Now the tools that people use, in the versions that are installed here. Known to be wrong are:
+# Now the tools that people use, in the versions that are installed here. These are known to be wrong:
 #
 # | who | operator | a hint |
 # |---|---|---|
@@ -296,13 +296,13 @@ plt.show()
 # | onnxruntime | GroupNormalization | a mean that is large beside the standard deviation |
 # | onnxruntime | BatchNormalization | opset 9, five outputs: the fifth; or let it crash |
 #
-# Show each with a case: the tool's answer and the formula are more than 0.01 apart, or the tool crashes, while another
-# of the three oracles agrees with the formula to 0.001. A refusal is no bug. Again the fewest elements count, those of
-# scale, bias, mean and variance as well. `oracles.formula` is that of BatchNormalization (inputs x, scale, bias,
-# mean, var) and GroupNormalization (21; x, scale, bias). Outputs are named with `outputs=["y", "mean", ...]`; an output
-# that is not wanted is `""`.
+# Show each with a case: the tool's answer and the formula are more than 0.01 apart, or the tool crashes, while
+# another of the three oracles agrees with the formula to 0.001. A refusal is no bug. Again the fewest elements
+# count, including those of scale, bias, mean and variance. `oracles.formula` is that of BatchNormalization (inputs
+# x, scale, bias, mean, var) and GroupNormalization (21; x, scale, bias). Outputs are named with `outputs=["y",
+# "mean", ...]`; an output that is not wanted is `""`.
 #
-# If a tool has been mended in the version you have, any case earns the point, and you may be glad.
+# If a tool has been fixed in the version you have, any case earns the point, and you may be glad.
 
 
 # %%
@@ -329,7 +329,7 @@ check("11.5")
 # %% [markdown]
 # ### Who disagrees with whom
 #
-# Your six cases, and the model that crashes onnxruntime, before all three oracles.
+# Your six cases, and the model that crashes onnxruntime, given to all three oracles.
 
 # %% tags=["plot"]
 CASES = defects()
@@ -379,4 +379,4 @@ plt.show()
 # 2. minorm agrees everywhere in this picture, because its authors had the list of defects before they tested. How would
 #    you choose cases that nobody has thought of? What can a formula in float64 not find?
 # 3. Take one of your six cases and write the report: a title, the model, expected and got, versions. What would you
-#    want to read if you were the one who has to mend it?
+#    want to read if you had to fix it?

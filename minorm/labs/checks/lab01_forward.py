@@ -12,7 +12,9 @@ from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 
-LAB = Lab(1, "lab01_forward", "Forward", "How little must one write to have all five norms? One function.", minutes=75)
+LAB = Lab(
+    1, "lab01_forward", "Forward", "How little code does it take to have all five norms? One function.", minutes=75
+)
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ LAB = Lab(
     9,
     "lab09_sync_batch_norm",
     "SyncBatchNorm",
-    "What must computers that share a batch tell each other, so that BatchNorm and training are as with one?",
+    "What must computers that share a batch tell each other, so that BatchNorm and training work as on one?",
     minutes=90,
     packages=("sklearn",),
 )
