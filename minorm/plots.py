@@ -1,8 +1,8 @@
-"""One picture of a training run: how it learned, and what BatchNorm's running statistics made of the batches'.
+"""Pictures of a training run: its curves, a confusion matrix, and what running statistics made of the batches'.
 
-Left, loss and accuracy. In the middle, one channel through time: each dot is the mean (below, the variance) of one
-batch, the line is the running value that evaluation uses. Right, every channel at the end: how far the running value,
-and that of the last batch alone, are from the value over all training images.
+Of `training_picture` the left shows loss and accuracy. In the middle, one channel through time: each dot is the mean
+(below, the variance) of one batch, the line is the running value that evaluation uses. Right, every channel at the end:
+how far the running value, and that of the last batch alone, are from the value over all training images.
 
 Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes and line styles differ as well.
 """
@@ -21,6 +21,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.training import BatchNormWatch
 
+__all__ = ["confusion", "curves", "least_loss", "training_picture"]
+
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#7F7F7F"
 GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 STYLE: dict[Any, Any] = {
@@ -36,6 +38,10 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def training_picture(
@@ -65,6 +71,50 @@ def training_picture(
         for row in (0, 1):  # mean, variance
             _channel(grid[row, 1], watch, layer, channel, row)
             _errors(grid[row, 2], watch, population, row)
+    return figure
+
+
+def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
+    """Loss, accuracy and learning rate by epoch, of the rows of a log.csv (`training.read_log`)."""
+    epochs = [row["epoch"] for row in history]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(13, 4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        loss, accuracy, rate = figure.subplots(1, 3)
+        for part, style in (("train", {"color": BLUE, "marker": "o"}), ("test", {"color": VERMILLION, "marker": "s"})):
+            line = "-" if part == "train" else "--"
+            loss.plot(epochs, [row[f"{part}_loss"] for row in history], line, markersize=4, label=part, **style)
+            shares = [_percent(row[f"{part}_accuracy"]) for row in history]
+            accuracy.plot(epochs, shares, line, markersize=4, label=part, **style)
+        rate.plot(epochs, [row["learning_rate"] for row in history], "o-", color=GREY, markersize=4)
+        loss.set(title="Loss", xlabel="epoch")
+        accuracy.set(title="Accuracy in %", xlabel="epoch")
+        rate.set(title="Learning rate at the epoch's start", xlabel="epoch")
+        for axes in (loss, accuracy, rate):
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        loss.legend()
+        accuracy.legend(loc="lower right")
+    return figure
+
+
+def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
+    """Rows are classes, columns what they were taken for; a cell is as dark as its share of the row."""
+    count = len(names)
+    side = min(14.0, max(4.0, 0.42 * count + 2.2))
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    with mpl.rc_context({**STYLE, "axes.grid": False}):
+        figure = Figure(figsize=(side, side), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set(title=title, xlabel="taken for", ylabel="is")
+        if count <= 40:
+            axes.set_xticks(range(count), [name[:18] for name in names], rotation=90)
+            axes.set_yticks(range(count), [name[:18] for name in names])
+        for i, j in zip(*np.nonzero(matrix), strict=True) if count <= 16 else ():
+            colour = "white" if shares[i, j] > 0.55 else "black"
+            axes.text(j, i, f"{matrix[i, j]}", ha="center", va="center", fontsize=8, color=colour)
     return figure
 
 

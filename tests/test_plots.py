@@ -84,3 +84,28 @@ def test_without_classes_the_panel_says_so() -> None:
     figure = plots.training_picture("a title", list(np.linspace(2, 0.2, 40)), history, watched(40), watched(1))
     figure.canvas.draw()
     assert "Accuracy (none: the targets are no classes)" in {axes.get_title(loc="left") for axes in figure.axes}
+
+
+def test_it_shows_its_own_names_alone() -> None:
+    assert dir(plots) == ["confusion", "curves", "least_loss", "training_picture"]
+
+
+def test_curves_hold_every_number() -> None:
+    history = [
+        {"epoch": i, "learning_rate": 0.1 / i, "train_loss": 2.0 / i, "train_accuracy": None, "test_loss": 3.0 / i,
+         "test_accuracy": 0.1 * i}
+        for i in (1, 2, 3)
+    ]  # fmt: skip
+    loss, accuracy, rate = plots.curves(history, "mine").axes
+    assert [line.get_ydata().tolist() for line in loss.lines] == [[2.0, 1.0, 2 / 3], [3.0, 1.5, 1.0]]
+    assert np.allclose(accuracy.lines[1].get_ydata(), [10, 20, 30])
+    assert np.isnan(accuracy.lines[0].get_ydata()).all()
+    assert rate.lines[0].get_ydata().tolist() == [0.1, 0.05, 0.1 / 3]
+
+
+def test_a_confusion_matrix_is_darker_where_more_of_a_class_go() -> None:
+    matrix = np.array([[3, 1], [0, 0]])
+    axes = plots.confusion(matrix, ["a", "b"], "mine").axes[0]
+    assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0, 0]]
+    assert sorted(text.get_text() for text in axes.texts) == ["1", "3"]
+    assert not plots.confusion(np.eye(50, dtype=int), list(map(str, range(50)))).axes[0].texts

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import minorm
-from minorm.cli import check, conform, convert, demo, doctor, export, labs, train
+from minorm.cli import check, completion, conform, convert, demo, doctor, evaluate, export, labs, plot, predict, train
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.startup import INTERRUPTED, startup
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, train, export, check, convert, conform, doctor, labs):
+    for module in (demo, train, evaluate, predict, plot, doctor, export, check, convert, conform, labs, completion):
         module.add(commands)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")

@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first run: split, weights and order (default 0)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs, for a mean accuracy (default 3)")
     parser.add_argument("--threads", type=int, help="processors to use (default all)")
-    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="where files go (default runs/demo)")
+    parser.add_argument("-o", "--out", default="runs/demo", metavar="DIR", help="where files go (default runs/demo)")
     parser.set_defaults(run=run)
 
 

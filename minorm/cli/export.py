@@ -21,7 +21,8 @@ def add(commands: Any) -> None:
         "onnxruntime computes from it what minorm does, at three batch sizes.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
-    parser.add_argument("--out", default="model.onnx", metavar="FILE", help="default model.onnx")
+    parser.add_argument("-o", "--out", default="model.onnx", metavar="FILE", help="default model.onnx")
+    sources.add_instead(parser)
     parser.add_argument("--opset", type=int, metavar="N", help="default: 26, which every onnxruntime from 1.25 on runs")
     parser.add_argument(
         "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
@@ -36,8 +37,10 @@ def run(args: argparse.Namespace) -> int:
     from minorm.onnx.graph import encoding
 
     atomic.destination(args.out, "export")  # an error now, and not after the work
-    source = sources.open_checkpoint(args.checkpoint)
+    source = sources.open_checkpoint(args.checkpoint, args.instead)
     model, facts = source.model, source.facts
+    if source.settings is not None and source.settings.dtype == "bfloat16":
+        model = model.to(mn.float32)  # what every runtime has
     mn.manual_seed(0)
     x = mn.randn(2, facts["channels"], facts["size"], facts["size"])
     with warnings.catch_warnings(record=True) as notes:
@@ -45,9 +48,13 @@ def run(args: argparse.Namespace) -> int:
         translated = translating.translate(model, x, opset_version=args.opset, training=args.training)
         proto = translated.proto
         report = verifying.against(translated).check(proto)
+    if source.preprocessing is not None:
+        for key, value in sources.description(source.preprocessing).items():
+            proto.metadata_props.add(key=key, value=value)
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
         file.write(contents)
+    print(f"weights of {source.path}")
     print(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
     for note in notes:
         print(f"note: {str(note.message).removeprefix('export: ')}")

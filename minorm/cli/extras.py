@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-INSTALL = {"sklearn": "scikit-learn"}  # where the name to install is not the name to import
+INSTALL = {"sklearn": "scikit-learn", "PIL": "pillow"}  # where the name to install is not the name to import
 
 
 def need(*names: str) -> None:

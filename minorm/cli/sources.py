@@ -1,7 +1,8 @@
 """What commands are given: a MODEL (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
 
 A run's folder stands for its best weights where there are any, else for its last. Nothing in a file is executed: a
-checkpoint names one of `minorm.models`, and an ONNX file is a graph.
+checkpoint names one of `minorm.models`, or a file of Python that is run only while it is the one that was trained with
+(training/building.py), and an ONNX file is a graph.
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import checkpoint, models, opening
+from minorm import checkpoint, data, opening
 from minorm.cli import extras
 from minorm.cli.errors import UsageError
 from minorm.data import DataLoader
 from minorm.nn import Module
-from minorm.training import Settings
-from minorm.training.run import CHECKPOINT
-from minorm.training.settings import MODEL_FOR, load_data, loaders
+from minorm.training import Settings, building
+from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
+from minorm.training.run import BEST, CHECKPOINT
+from minorm.training.settings import MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
-BEST = "best.safetensors"
 FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: what to build, which layers are frozen
 PART = "frozen"  # the same of a training run's checkpoint
+LARGEST = 8192  # side of an image that a file's metadata may ask for
+CLASSES, PREPROCESSING = "classes", "preprocessing"  # metadata of an ONNX file
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Source:
     facts: dict[str, Any] = field(default_factory=dict)  # the arguments of models.build
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
+    preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
 
     def write(self, path: str) -> None:
         """The model as it is now, as a file of the kind it came from."""
@@ -66,20 +70,57 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str) -> Source:
-    """The model; ValueError where the file is none of the three, OSError where it cannot be read."""
+def open_model(given: str, instead: str | None = None) -> Source:
+    """The model; ValueError where the file is none of the three, OSError where it cannot be read.
+
+    instead  FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
+    """
     path = find(given)
     if _is_checkpoint(path):
-        return _checkpoint(path)
+        return _checkpoint(path, instead)
     extras.need("onnx")
+    import onnx
+
     import minorm.onnx
 
-    return Source(path, "onnx", minorm.onnx.load(path))
+    model = minorm.onnx.load(path)  # first: it says in words what is wrong with a file
+    proto = onnx.load(path, load_external_data=False)
+    found = described({entry.key: entry.value for entry in proto.metadata_props})
+    return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
 
 
-def open_checkpoint(given: str) -> Source:
+def open_checkpoint(given: str, instead: str | None = None) -> Source:
     """The same for commands that take no ONNX file."""
-    return _checkpoint(find(given))
+    return _checkpoint(find(given), instead)
+
+
+def description(found: Preprocessing) -> dict[str, str]:
+    """Classes and preprocessing as an ONNX file's metadata holds them."""
+    scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
+    return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
+
+
+def described(metadata: Mapping[str, str]) -> Preprocessing | None:
+    """What `description` wrote; None where there is nothing, or something else."""
+    try:
+        found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
+        data.Normalize(found.mean, found.std)
+        fits = all(isinstance(name, str) for name in found.classes) and found.channels in (1, 3)
+        fits = fits and len(found.mean) == len(found.std) == found.channels
+        return found if fits and isinstance(found.size, int) and 0 < found.size <= LARGEST else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _of_its_input(proto: Any) -> Preprocessing | None:
+    """Of a model without such metadata: pixels from 0 to 1, the size and channels of its input, classes by number."""
+    weights = {entry.name for entry in proto.graph.initializer}
+    entry = next((entry for entry in proto.graph.input if entry.name not in weights), None)
+    shape = [] if entry is None else [d.dim_value for d in entry.type.tensor_type.shape.dim]
+    if len(shape) != 4 or shape[1] not in (1, 3) or not 0 < shape[2] == shape[3]:
+        return None
+    channels = shape[1]
+    return Preprocessing([], [0.0] * channels, [1.0] * channels, shape[2], channels)
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -88,9 +129,9 @@ def _is_checkpoint(path: str) -> bool:
     return path.endswith(".safetensors") or head[8:9] == b"{"  # the length of the header, then JSON
 
 
-def _checkpoint(path: str) -> Source:
+def _checkpoint(path: str, instead: str | None = None) -> Source:
     metadata = checkpoint.load_metadata(path)
-    parts = settings = None
+    parts = settings = found = None
     if FACTS in metadata:
         facts, state = json.loads(metadata[FACTS]), checkpoint.load(path)
         frozen = json.loads(metadata.get(FROZEN, "[]"))
@@ -100,13 +141,26 @@ def _checkpoint(path: str) -> Source:
             raise ValueError(f"{path} is a checkpoint, but not one of `minorm train`: there is no model_facts in it")
         facts, state, frozen = parts["model_facts"], parts["model"], parts.get(PART, [])
         settings = Settings(**parts["settings"]) if "settings" in parts else None
+        found = _of_its_run(parts, settings)
     else:
         raise ValueError(f"{path} does not say which model it holds; build the model in Python, load_state_dict the "
                          "file and call minorm.onnx.export")  # fmt: skip
-    model = models.build(**facts)
+    model = building.build(**facts, instead=instead)
+    if settings is not None and settings.dtype == "bfloat16":
+        model = model.to(mn.bfloat16)
     model.load_state_dict(state)
     _freeze(model, frozen, path)
-    return Source(path, "checkpoint", model, facts, settings, parts)
+    return Source(path, "checkpoint", model, facts, settings, parts, found)
+
+
+def _of_its_run(parts: Mapping[str, Any], settings: Settings | None) -> Preprocessing | None:
+    """What the run wrote; of one before it wrote that, what its data set has."""
+    if "preprocessing" in parts:
+        return Preprocessing(**parts["preprocessing"])
+    if settings is None or settings.data not in MEAN_STD:
+        return None
+    facts = parts["model_facts"]
+    return Preprocessing(names_of(settings.data), *MEAN_STD[settings.data], facts["size"], facts["channels"])
 
 
 def _freeze(model: Module, names: Sequence[str], path: str) -> None:
@@ -120,7 +174,16 @@ def _freeze(model: Module, names: Sequence[str], path: str) -> None:
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
     parser.add_argument("--data", choices=list(MODEL_FOR), help="images to read; default: those of the run")
-    parser.add_argument("--path", metavar="DIR", help="folder with the files of mnist, fashion or binary cifar10")
+    parser.add_argument(
+        "--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a class, or a .npz file"
+    )
+    add_instead(parser)
+
+
+def add_instead(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that says what to build a checkpoint's model with."""
+    parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="what to build the model with, "
+                        "where the file that the run was trained with has changed")  # fmt: skip
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
@@ -128,13 +191,20 @@ def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
 
     Another --data than the run's is taken as asked.
     """
-    settings = source.settings
+    return both_loaders(source, args)[0]
+
+
+def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, DataLoader]:
+    """(training, test) loaders, the same way."""
+    settings, found = source.settings, source.preprocessing
     if args.data is None and settings is None:
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
     if settings is None:
         settings = Settings(data=args.data)
+        if found is not None:
+            settings = replace(settings, image_size=found.size)
     elif args.data is not None and args.data != settings.data:
-        settings = replace(settings, data=args.data)
-    train, test = load_data(settings.data, args.path, settings.seed)
+        settings, found = replace(settings, data=args.data), None
+    train, test = load_data(settings, args.path)
     settings = replace(settings, ranks=1)  # one process reads all of a batch
-    return loaders(settings, train, test)[0]
+    return loaders(settings, train, test, found or preprocessing(settings, train))

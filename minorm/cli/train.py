@@ -1,4 +1,4 @@
-"""`minorm train`: a training run in a folder, with progress, a log, a checkpoint an epoch, and --resume."""
+"""`minorm train`: a training run in a folder, with progress, a log, a checkpoint an epoch, a report, and --resume."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import argparse
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 import minorm as mn
-from minorm import distributed, models
+from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import extras
+from minorm.cli import config, run_report, words
 from minorm.cli.errors import EXPECTED
+from minorm.cli.events import events
+from minorm.cli.telling import Teller, teller
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
-from minorm.training import Run, Settings
-from minorm.training.run import CHECKPOINT, LOG, Row
-from minorm.training.settings import MODEL_FOR, OPTIMIZERS, SCHEDULES, load_data
+from minorm.training import Run, Settings, building
+from minorm.training.preparing import load_data
+from minorm.training.run import BEST, CHECKPOINT, LOG, Row
+from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, SCHEDULES
+
+DEVICE, TIMEOUT = "cpu", 300.0
+OWN = ("folder", "numpy")  # data sets of any size
 
 
 def add(commands: Any) -> None:
@@ -27,26 +34,50 @@ def add(commands: Any) -> None:
     defaults = Settings()
     parser = commands.add_parser(
         "train",
-        help="train a CNN on the digits, MNIST, Fashion-MNIST or CIFAR-10",
-        description="Train a CNN. After every epoch DIR/checkpoint.safetensors and DIR/log.csv are replaced; Ctrl-C "
-        "stops at once, and --resume goes on from the last finished epoch to the same bits.",
+        help="train a CNN on one's own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
+        description="Train a CNN: `minorm train --data folder --path images/`, with one folder a class there, or in "
+        "train/ and val/ of it. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
+        "replaced; at the end there is DIR/report.html. Ctrl-C stops at once, and --resume goes on from the last "
+        "finished epoch to the same bits.",
     )
-    # A default of None: what was not said is what the checkpoint says, or else the default of Settings.
-    parser.add_argument("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data})")
-    parser.add_argument("--path", metavar="DIR", help="folder with the files of mnist, fashion or binary cifar10")
-    parser.add_argument("--model", choices=list(models.BY_NAME), help="default: the usual one for the data")
-    parser.add_argument("--epochs", type=int, metavar="N", help=f"default {defaults.epochs}")
-    parser.add_argument("--batch-size", type=int, metavar="N", help=f"default {defaults.batch_size}")
-    parser.add_argument("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
-    parser.add_argument("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")
-    parser.add_argument("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")
-    parser.add_argument("--label-smoothing", type=float, metavar="X", help=f"default {defaults.label_smoothing}")
-    parser.add_argument("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
-    parser.add_argument("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default), cuda or cuda:1")
-    parser.add_argument("--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
-    parser.add_argument(
+    # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
+    option = functools.partial(parser.add_argument, default=None)
+    option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data})")
+    option("--path", help="folder of the images; for numpy a .npz file with x_train, y_train, x_test, y_test")
+    option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
+           f"centre cut (default {defaults.image_size})")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
+           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option(
+        "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
+    )
+    option("--epochs", type=int, metavar="N", help=f"default {defaults.epochs}")
+    option("--batch-size", type=int, metavar="N", help=f"default {defaults.batch_size}, less for few images")
+    option("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
+    option("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
+    option("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")
+    option("--warmup-epochs", type=int, metavar="N", help="in which the learning rate rises from 0")
+    option("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")
+    option("--clip-grad", type=float, metavar="X", help="the largest norm of all gradients together")
+    option("--accumulate", type=int, metavar="K", help="batches a step; running statistics move once a step")
+    option("--ema", type=float, metavar="D", help="decay of a moving average of the weights, which is then what counts")
+    option("--early-stopping", type=int, metavar="PATIENCE", help="end after so many epochs without a better score")
+    option("--hflip", type=float, metavar="P", help="mirror an image with this probability (cifar10: 0.5)")
+    option("--crop-padding", type=int, metavar="N", help="move an image by up to N pixels (cifar10: 4)")
+    option("--cutout", type=int, metavar="N", help="take a square of N x N pixels out of each image")
+    option("--color-jitter", type=float, metavar="X", help="change brightness, contrast and saturation by up to X")
+    option("--mixup", type=float, metavar="A", help="mix two images, by a share drawn from Beta(A, A)")
+    option("--cutmix", type=float, metavar="A", help="paste a piece of one image into another")
+    option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
+    option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
+    option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")
+    option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
+    option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
+           "changes no result")  # fmt: skip
+    option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
+    option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+    option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
+    option(
         "--ranks",
         type=int,
         metavar="S",
@@ -58,20 +89,19 @@ def add(commands: Any) -> None:
         action="store_true",
         help="the processes of mpiexec or srun train one model together: mpiexec -n 4 minorm train --distributed ...",
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="that a process waits for the others (default 300)",
+    option(
+        "--timeout", type=float, metavar="SECONDS", help=f"that a process waits for the others (default {TIMEOUT:g})"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, with its settings")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=functools.partial(run, parser))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Train; returns 0, or raises what `main` turns into a message. 2 for several processes without --distributed."""
-    extras.need("rich")
+    said = config.read(args.config, parser) if args.config else {}
+    for name, value in {"device": DEVICE, "timeout": TIMEOUT, **said}.items():
+        if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
+            setattr(args, name, value)
     process, processes = launched()
     if processes > 1 and not args.distributed:
         if process == 0:
@@ -84,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     settings = replace(settings, ranks=ranks)
-    load = functools.cache(lambda: load_data(settings.data, args.path, settings.seed))  # once a process
+    load = functools.cache(lambda: load_data(settings, args.path))  # once a process
+    if args.batch_size is None and not args.resume and settings.data in OWN:
+        settings = replace(settings, batch_size=_fitting(len(load()[0]), settings.batch_size))
     distributed.run(
         lambda group: _train(args, settings, group, load),
         ranks,
@@ -95,32 +127,56 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _fitting(images: int, usual: int) -> int:
+    """The usual batch size, or of few images a power of two that makes four batches of them."""
+    return usual if images >= 4 * usual else max(2, 1 << max(1, (images // 4).bit_length() - 1))
+
+
 def _train(args: argparse.Namespace, settings: Settings, group: Group, load: Callable[[], Any]) -> None:
     """One rank; rank 0 alone shows something."""
-    from rich.console import Console
-
-    from minorm.progress import TrainingBar
-
     if args.threads is not None:
         mn.set_num_threads(args.threads)
     training = _open(args, settings, group, load)
     if group.rank:
         training.fit()
         return
-    out = training.out
+    out, told, start = training.out, teller(), time.perf_counter()
     assert out is not None
-    console = Console(highlight=False)
-    console.print(
+    told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
-        f"{training.images['test']:,} to test, {_workers(group)}; writes {out}",
-        soft_wrap=True,
+        f"{training.images['test']:,} to test, {_workers(group)}; writes {out}"
     )
+    written = None if training.finished else events(out)
+
+    def after_epoch(row: Row) -> None:
+        told.say(_line(row, settings.epochs))
+        if written is not None:
+            written.add(row)
+
     try:
-        with TrainingBar(console, "training", training.steps, training.epoch * len(training.train_loader)) as bar:
-            training.fit(bar.after_step, lambda row: console.print(_line(row, settings.epochs), soft_wrap=True))
+        with told.following(training.steps, training.epoch * training.steps_per_epoch) as after_step:
+            training.fit(after_step, after_epoch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out, args, group)) from None
-    console.print(f"done: {os.path.join(out, CHECKPOINT)} and {os.path.join(out, LOG)}", soft_wrap=True)
+    finally:
+        if written is not None:
+            written.close()
+    _tell_the_end(training, out, told)
+    if not training.trained_epochs and os.path.exists(os.path.join(out, run_report.REPORT)):
+        return  # the run was finished: its report knows how long that took
+    for path in run_report.write(training, out, time.perf_counter() - start):
+        told.say(f"report: {path}")
+
+
+def _tell_the_end(training: Run, out: str, told: Teller) -> None:
+    """What was left out, why it ended, what there is now."""
+    for line in words.skipped(training.sets):
+        told.say(line)
+    if training.epoch < training.settings.epochs:
+        told.say(f"no better score in {training.settings.early_stopping} epochs: ended early")
+    best = training.history[training.best_epoch - 1]
+    told.say(f"best: epoch {best['epoch']}, {_score('test', best['test_loss'], best['test_accuracy'])}")
+    told.say(f"done: {', '.join(os.path.join(out, name) for name in (CHECKPOINT, BEST, LOG))}")
 
 
 def _workers(group: Group) -> str:
@@ -141,6 +197,7 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     return (
         f"{path} holds the end of epoch {load_training(path)['epoch']}; go on with: {train} --resume --out {out}"
         + (f" --path {args.path}" if args.path else "")
+        + (f" --num-workers {args.num_workers}" if args.num_workers is not None else "")
         + (f" --device {args.device}" if args.device != "cpu" else "")
     )
 
@@ -165,13 +222,17 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 def _open(args: argparse.Namespace, settings: Settings, group: Group, load: Callable[[], Any]) -> Run:
     """A new run, or the one to go on with."""
+    workers = args.num_workers if args.num_workers is not None else 2 if settings.data == "folder" else 0
     if args.resume:
-        return Run.resume(args.out, args.path, group.device, group, load())
-    out = args.out or os.path.join("runs", f"{settings.data}-{settings.model}")
+        return Run.resume(args.out, args.path, group.device, group, load(), workers)
+    name = settings.model
+    if building.is_file(name):
+        name = os.path.splitext(os.path.basename(building.split(name)[0]))[0]
+    out = args.out or os.path.join("runs", f"{settings.data}-{name}")
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
-    return Run(settings, out, args.path, group.device, group, load())
+    return Run(settings, out, args.path, group.device, group, load(), workers)
 
 
 def _line(row: Row, epochs: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minorm.training.preparing import folder_of
 
 if TYPE_CHECKING:
     from minorm.cli.check_report import Report
@@ -101,3 +103,12 @@ def listed(nodes: Sequence[str]) -> str:
     """node a; nodes a, b, c and 2 more."""
     more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
     return f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:3])}{more}"
+
+
+def skipped(sets: Iterable[Any]) -> list[str]:
+    """A line for each broken picture of these datasets, for ten at most."""
+    broken: dict[str, str] = {}
+    for folder in filter(None, map(folder_of, sets)):
+        broken |= folder.broken
+    lines = [f"skipped: {reason.removeprefix('read_image: ')}" for reason in list(broken.values())[:10]]
+    return lines + ([f"skipped: and {len(broken) - 10:,} more"] if len(broken) > 10 else [])

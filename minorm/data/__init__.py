@@ -14,8 +14,12 @@ from minorm.data.dataset import (
     random_split,
 )
 from minorm.data.digits import load_digits, split_digits
+from minorm.data.folder import ImageFolder, load_folder
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
+from minorm.data.mixing import CutMix, MixUp
+from minorm.data.npz import load_npz
+from minorm.data.pictures import BrokenImage, read_image
 from minorm.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -29,11 +33,15 @@ from minorm.data.transforms import Compose, Normalize, RandomCrop, RandomHorizon
 __all__ = [
     "ArrayDataset",
     "BatchSampler",
+    "BrokenImage",
     "Compose",
     "ConcatDataset",
+    "CutMix",
     "DataLoader",
     "Dataset",
+    "ImageFolder",
     "IterableDataset",
+    "MixUp",
     "Normalize",
     "RandomCrop",
     "RandomHorizontalFlip",
@@ -48,8 +56,11 @@ __all__ = [
     "load_cifar10",
     "load_digits",
     "load_fashion_mnist",
+    "load_folder",
     "load_mnist",
+    "load_npz",
     "random_split",
     "read_idx",
+    "read_image",
     "split_digits",
 ]

@@ -10,8 +10,10 @@ takes its rows. So all have the same number of steps, and no sample is left out 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -19,6 +21,7 @@ import numpy as np
 
 from minorm import random
 from minorm.data import options
+from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch
 from minorm.data.order import Order
@@ -26,6 +29,8 @@ from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
 from minorm.mistakes import Checked
+
+PREFETCH = 2  # batches that each worker reads ahead
 
 
 class DataLoader(Checked):
@@ -48,7 +53,12 @@ class DataLoader(Checked):
     shard          (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
                    n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
 
-    The other arguments are PyTorch's, see `options.py`. Batches are read where they are asked for, by no other process.
+    num_workers    threads that read batches ahead, prefetch_factor each (2), with the same bits: what is random in a
+                   batch is drawn for it alone. A dataset is asked by several threads at once then
+    timeout        seconds to wait for a batch that is read ahead; 0 for no limit
+    worker_init_fn called as worker_init_fn(worker) in each thread
+
+    The other arguments are PyTorch's (see `options.py`), and change nothing.
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
     training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
@@ -115,11 +125,25 @@ class DataLoader(Checked):
         return self._batches(epoch, first)
 
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
-        for index, chosen in enumerate(itertools.islice(self.order.epoch(self.seed, epoch), first, None), first):
-            batch = self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
-            self._place = (epoch, index + 1)
-            yield batch
+        chosen = enumerate(itertools.islice(self.order.epoch(self.seed, epoch), first, None), first)
+        tasks = (functools.partial(self._read, positions, epoch, index) for index, positions in chosen)
+        with contextlib.closing(self._results(tasks)) as batches:
+            for index, batch in enumerate(batches, first):
+                self._place = (epoch, index + 1)
+                yield batch
         self._place = (epoch + 1, 0)
+
+    def _results(self, tasks: Iterator[Callable[[], Any]]) -> Generator[Any, None, None]:
+        """What the tasks return, in their order; with workers they are done ahead."""
+        if self.num_workers == 0:
+            yield from (task() for task in tasks)
+            return
+        workers = int(self.num_workers)
+        depth = workers * (self.prefetch_factor or PREFETCH)
+        yield from ahead(tasks, workers, depth, self.timeout, self.worker_init_fn)
+
+    def _read(self, chosen: Any, epoch: int, index: int) -> Any:
+        return self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
 
     def _sample(self, chosen: Any) -> Any:
         return chosen if self.order.streams else self.dataset[int(chosen)]

@@ -1,7 +1,7 @@
 """What the DataLoader's other arguments must be.
 
-PyTorch's DataLoader starts processes that read ahead. Here batches are read where they are asked for: the arguments of
-those processes are taken, checked as PyTorch checks them, and change nothing.
+PyTorch's DataLoader starts processes that read ahead, ours threads (ahead.py). What is for processes alone is taken,
+checked as PyTorch checks it, and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ def check_workers(
     for name, value in (("num_workers", num_workers), ("timeout", timeout)):
         if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or value < 0:
             raise ValueError(f"DataLoader: {name}={value!r}; expected a number of at least 0")
+    if not isinstance(num_workers, (int, np.integer)):
+        raise ValueError(f"DataLoader: num_workers={num_workers!r}; expected an int of at least 0")
+    if prefetch_factor is not None and (not isinstance(prefetch_factor, (int, np.integer)) or prefetch_factor < 1):
+        raise ValueError(f"DataLoader: prefetch_factor={prefetch_factor!r}; expected an int of at least 1")
     words = {
         "prefetch_factor": prefetch_factor is not None,
         "persistent_workers": persistent_workers,

@@ -1,10 +1,21 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.finite import NonFiniteLoss
+from minorm.training.history import read_log
 from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
 from minorm.training.score import Score
 from minorm.training.settings import Settings
 from minorm.training.watch import BatchNormWatch
 
-__all__ = ["BatchNormWatch", "NonFiniteLoss", "Run", "Score", "Settings", "evaluate", "predict", "train_epoch"]
+__all__ = [
+    "BatchNormWatch",
+    "NonFiniteLoss",
+    "Run",
+    "Score",
+    "Settings",
+    "evaluate",
+    "predict",
+    "read_log",
+    "train_epoch",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from minorm import dtypes
@@ -10,7 +12,8 @@ from minorm.autograd import no_grad
 from minorm.distributed import DistributedDataParallel
 from minorm.finite import NonFiniteLoss, reason
 from minorm.mistakes import kind_of
-from minorm.nn import Module
+from minorm.nn import Module, accumulate_stats
+from minorm.nn.utils import clip_grad_norm_
 from minorm.tensor import Tensor
 from minorm.training.score import Score
 
@@ -22,30 +25,41 @@ def train_epoch(
     optimizer: Any,
     scheduler: Any = None,
     after_step: Callable[[Score], None] | None = None,
+    *,
+    accumulate: int = 1,
+    clip_grad: float = 0.0,
 ) -> Score:
     """One pass over the training data; the learning rate's schedule moves on after every batch.
 
     The model may be on a GPU; batches are brought there. A batch is (inputs, targets), as a DataLoader gives it. Of a
     DistributedDataParallel all ranks call this together, each with its part of every batch, and get the score of all.
 
-    after_step  called after every batch with the score so far: to show progress, to record
+    after_step  called after every step with the score so far: to show progress, to record
+    accumulate  batches a step: its gradient is that of the mean over all their samples, and running statistics move
+                once. The last step of an epoch may have fewer
+    clip_grad   the largest norm that all gradients together may have, 0 for no limit
+
     Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; it says whether the
     inputs, the targets or the parameters hold the NaN.
     """
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
-    for inputs, targets in _batches("train_epoch", model, loader):
-        outputs = model(inputs)
-        loss = loss_function(outputs, targets)
+    given = _batches("train_epoch", model, loader)
+    if parallel is None:  # a batch may be empty where broken images were left out
+        given = (batch for batch in given if _count(batch[1]))
+    for batches in _groups(given, accumulate):
         if parallel is None:
-            _add(score, model, loss_function, inputs, outputs, targets, loss)
-            optimizer.zero_grad()
-            loss.backward()
+            _backward(model, loss_function, optimizer, batches, score)
         else:
+            ((inputs, targets),) = batches
+            outputs = model(inputs)
+            loss = loss_function(outputs, targets)
             optimizer.zero_grad()
             loss = _backward_together(parallel, loss_function, loss, inputs, targets)  # of the whole batch
             _add(score, model, loss_function, inputs, outputs, targets, loss)
+        if clip_grad:
+            clip_grad_norm_(model.parameters(), clip_grad)
         optimizer.step()
         if scheduler is not None:
             scheduler.step()
@@ -93,6 +107,31 @@ def predict(model: Module, images: Tensor) -> Tensor:
     return result
 
 
+def _groups(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` batches; the last one may be shorter."""
+    while group := list(itertools.islice(batches, size)):
+        yield group
+
+
+def _backward(model: Module, loss_function: Any, optimizer: Any, batches: list[Any], score: Score) -> None:
+    """The gradients of the mean loss over the samples of these batches."""
+    total = sum(_count(targets) for _, targets in batches)
+    together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
+    with together:
+        for number, (inputs, targets) in enumerate(batches):
+            outputs = model(inputs)
+            loss = loss_function(outputs, targets)
+            _add(score, model, loss_function, inputs, outputs, targets, loss)
+            if number == 0:
+                optimizer.zero_grad()
+            share = _count(targets) / total
+            (loss if share == 1 else loss * share).backward()
+
+
+def _count(targets: Tensor) -> int:
+    return targets.shape[0] if targets.ndim else 1
+
+
 def _add(
     score: Score, model: Module, loss_function: Any, inputs: Tensor, outputs: Any, targets: Tensor, loss: Tensor
 ) -> None:
@@ -109,7 +148,7 @@ def _backward_together(
 ) -> Tensor:
     """The whole batch's loss, and its gradients; where a rank's is no number, say on all ranks why."""
     ignore_index = getattr(loss_function, "ignore_index", None)
-    count = targets.shape[0] if targets.ndim else 1
+    count = _count(targets)
     if ignore_index is not None and not dtypes.is_float(targets.dtype):
         count = int((targets != ignore_index).sum().item())  # what the mean divides by
     try:

@@ -2,9 +2,10 @@
 
     DIR/checkpoint.safetensors   everything the next epoch depends on: model, optimizer, schedule, random state,
                                  the loader's place, the epochs done and their scores, the settings
+    DIR/best.safetensors         the model of the best epoch by the test images; with `ema` its averaged weights
     DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
 
-Both files are replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
+Each file is replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
 last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short.
 
 With `settings.ranks` above 1 every rank has a Run of its own and all do the same at the same time: each trains on its
@@ -21,15 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from minorm import atomic, checkpoint, models, nn, opening, random
+from minorm import atomic, checkpoint, dtypes, nn, opening, random
 from minorm.distributed import DistributedDataParallel, Group, RankError
 from minorm.finite import NonFiniteLoss
+from minorm.tensor import Tensor
+from minorm.training import building
+from minorm.training.history import LOG, Row, log
 from minorm.training.loop import evaluate, train_epoch
+from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
+from minorm.training.preparing import balanced, labels_of, load_data, loaders, mixed, preprocessing
 from minorm.training.score import Score
-from minorm.training.settings import CLASSES, Settings, load_data, loaders, make_optimizer, make_scheduler
+from minorm.training.settings import Settings
 
-CHECKPOINT, LOG = "checkpoint.safetensors", "log.csv"
-Row = dict[str, Any]  # numbers by name; an accuracy is None where targets are no classes
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 
 
 class Run:
@@ -41,6 +46,7 @@ class Run:
     device    what to compute on, "cpu" or "cuda"; a checkpoint can go on on another
     group     what the `settings.ranks` ranks of a distributed run talk to each other through
     sets      (train, test) datasets, where they were loaded already
+    num_workers  threads that read images ahead; they change no bit
     """
 
     def __init__(
@@ -51,33 +57,47 @@ class Run:
         device: str = "cpu",
         group: Group | None = None,
         sets: Any = None,
+        num_workers: int = 0,
     ) -> None:
         self.settings, self.out, self.group = settings, out, group
         self.rank, size = (0, 1) if group is None else (group.rank, group.size)
         if size != settings.ranks:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
-        train, test = sets or load_data(settings.data, path, settings.seed)
+        train, test = self.sets = sets or load_data(settings, path)
         random.manual_seed(settings.seed)
         self.images = {"train": len(train), "test": len(test)}
-        self.model_facts = _facts(settings.model, train)
-        self.model = models.build(**self.model_facts).to(device)
+        self.preprocessing = found = preprocessing(settings, train)
+        self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes))
+        self.model = building.build(**self.model_facts).to(device)
+        if settings.dtype == "bfloat16":
+            self.model = self.model.to(dtypes.bfloat16)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
             self._trained = DistributedDataParallel(self.model, group)
-        self.loss_function = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
-        self.train_loader, self.test_loader = loaders(settings, train, test, self.rank)
+        self.loss_function = _loss(settings, train, len(found.classes)).to(device)
+        self.train_loader, self.test_loader = loaders(settings, train, test, found, self.rank, num_workers)
         if len(self.train_loader) == 0:
             raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
+        self._batches = mixed(settings, self.train_loader, len(found.classes))
         self.optimizer = make_optimizer(settings, self.model)
-        self.steps = settings.epochs * len(self.train_loader)
+        self.steps_per_epoch = -(-len(self.train_loader) // settings.accumulate)
+        self.steps = settings.epochs * self.steps_per_epoch
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
+        self.average = averaged(settings, self.model)
         self.epoch = 0  # finished ones
         self.history: list[Row] = []
+        self.trained_epochs = 0  # by this object, others of the history by those before it
 
     @classmethod
     def resume(
-        cls, out: str, path: str | None = None, device: str = "cpu", group: Group | None = None, sets: Any = None
+        cls,
+        out: str,
+        path: str | None = None,
+        device: str = "cpu",
+        group: Group | None = None,
+        sets: Any = None,
+        num_workers: int = 0,
     ) -> Run:
         """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
         any number of processes.
@@ -85,7 +105,8 @@ class Run:
         file = os.path.join(out, CHECKPOINT)
         if group is not None:
             _check_same_file(file, group)
-        run = cls(cls.settings_of(out), out, path, device, group, sets)
+        run = cls(cls.settings_of(out), out, path, device, group, sets, num_workers)
+        run._check_same_model(file, checkpoint.load_training(file)["model_facts"])
         rest = checkpoint.load_training(file, **run._objects())
         random.set_state(rest["random"])
         run.epoch, run.history = rest["epoch"], rest["history"]
@@ -106,16 +127,18 @@ class Run:
         """Train the epochs that are left; the callbacks show progress."""
         if self.out is not None:
             self.save(self.out)
-        while self.epoch < self.settings.epochs:
+        while not self.finished:
             rate = self.optimizer.param_groups[0]["lr"]
             try:
-                train = train_epoch(
-                    self._trained, self.train_loader, self.loss_function, self.optimizer, self.scheduler, after_step
-                )
-                test = evaluate(self._trained, self.test_loader, self.loss_function)
+                train = self._train(after_step)
+                test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
             except NonFiniteLoss as error:
                 raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
+            for part, score in (("train", train), ("test", test)):
+                if not score.images:
+                    raise ValueError(f"no {part} image could be read; expected at least one")
             self.epoch += 1
+            self.trained_epochs += 1
             self.history.append(
                 {
                     "epoch": self.epoch,
@@ -130,6 +153,44 @@ class Run:
                 self.save(self.out)
             if after_epoch is not None:
                 after_epoch({**self.history[-1], "images_per_second": train.images_per_second})
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch with the highest accuracy on the test images, among equals the lowest loss; 0 before the first."""
+        best = max(self.history, key=lambda row: (row["test_accuracy"] or 0.0, -row["test_loss"]), default=None)
+        return 0 if best is None else int(best["epoch"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or none of the last `early_stopping` ones was better than those before."""
+        patience = self.settings.early_stopping
+        return self.epoch >= self.settings.epochs or (0 < patience <= self.epoch - self.best_epoch)
+
+    def _train(self, after_step: Callable[[Score], None] | None) -> Score:
+        """One epoch."""
+
+        def follow(score: Score) -> None:
+            if self.average is not None:
+                self.average.update_parameters(self.model)
+            if after_step is not None:
+                after_step(score)
+
+        settings, rest = self.settings, (self.optimizer, self.scheduler, follow)
+        return train_epoch(
+            self._trained,
+            self._batches,
+            self.loss_function,
+            *rest,
+            accumulate=settings.accumulate,
+            clip_grad=settings.clip_grad,
+        )
+
+    def _evaluated(self) -> Any:
+        """The model whose scores count: the averaged one where there is one."""
+        if self.average is None:
+            return self._trained
+        model = self.average.module
+        return model if self._trained is self.model else DistributedDataParallel(model, self._trained.group)
 
     def save(self, out: str) -> None:
         """Write checkpoint and log into the folder, which is made if it is not there; rank 0 does it for all."""
@@ -148,22 +209,34 @@ class Run:
 
     def _write(self, out: str, state: Any) -> None:
         atomic.make_folder(out, "train")
-        checkpoint.save_training(
-            os.path.join(out, CHECKPOINT),
-            **self._objects(),
-            random=state,
-            epoch=self.epoch,
-            history=self.history,
-            settings=asdict(self.settings),
-            model_facts=self.model_facts,
-        )
+        facts = {
+            "epoch": self.epoch,
+            "history": self.history,
+            "settings": asdict(self.settings),
+            "model_facts": self.model_facts,
+            "preprocessing": asdict(self.preprocessing),
+        }
+        if self.epoch and self.best_epoch == self.epoch:  # first: a run cut short between the two writes it again
+            best = self.model if self.average is None else self.average.module
+            checkpoint.save_training(os.path.join(out, BEST), model=best, **facts)
+        checkpoint.save_training(os.path.join(out, CHECKPOINT), **self._objects(), random=state, **facts)
         with atomic.replacing(os.path.join(out, LOG), "train") as file:
             file.write(log(self.history).encode())
 
     def _objects(self) -> dict[str, Any]:
         """What has a state_dict."""
         parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.train_loader}
-        return parts if self.scheduler is None else {**parts, "scheduler": self.scheduler}
+        others = {"scheduler": self.scheduler, "average": self.average}
+        return parts | {name: part for name, part in others.items() if part is not None}
+
+    def _check_same_model(self, file: str, facts: dict[str, Any]) -> None:
+        mine = self.model_facts
+        if facts.get("sha256") != mine.get("sha256"):
+            raise ValueError(f"{self.settings.model} is not the file any more that {file} was trained with; put that "
+                             "one back to go on, or start a new run with another --out")  # fmt: skip
+        if facts["classes"] != mine["classes"] or facts["size"] != mine["size"]:
+            raise ValueError(f"{file} is of a model for {facts['classes']} classes and images of {facts['size']} "
+                             f"pixels; these are {mine['classes']} classes and {mine['size']} pixels")  # fmt: skip
 
 
 def _check_same_file(file: str, group: Group) -> None:
@@ -177,20 +250,19 @@ def _check_same_file(file: str, group: Group) -> None:
                             "all processes see")  # fmt: skip
 
 
-def log(history: list[Row]) -> str:
-    """The scores of every epoch as CSV, with a header; numbers have the digits that read back to the same bits.
+class Loss(nn.CrossEntropyLoss):
+    """Cross entropy in float32, whatever type the outputs are stored in."""
 
-    What there is none of, an accuracy where targets are no classes, is an empty field.
-    """
-    columns = ("epoch", "learning_rate", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
-    lines = [",".join(columns)] + [
-        ",".join("" if row[name] is None else repr(row[name]) for name in columns) for row in history
-    ]
-    return "\n".join(lines) + "\n"
+    def forward(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The loss; outputs that are none are for the loss itself to name."""
+        if not isinstance(outputs, Tensor) or outputs.dtype != dtypes.bfloat16:
+            return super().forward(outputs, targets)
+        wide = targets.to(dtypes.float32) if dtypes.is_float(targets.dtype) else targets
+        return super().forward(outputs.to(dtypes.float32), wide)
 
 
-def _facts(model: str, dataset: Any) -> dict[str, Any]:
-    """The arguments of models.build for the images of a dataset."""
-    channels, height, width = np.shape(dataset[0][0])
-    assert height == width, "every data set here has square images"
-    return {"name": model, "channels": channels, "size": height, "classes": CLASSES}
+def _loss(settings: Settings, train: Any, classes: int) -> Loss:
+    weight = None
+    if settings.class_weights == "balanced":
+        weight = Tensor(balanced(labels_of(train), classes))
+    return Loss(weight, label_smoothing=settings.label_smoothing)

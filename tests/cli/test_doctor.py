@@ -48,7 +48,7 @@ def test_a_healthy_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = doctor(capsys, str(run))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == str(run / "checkpoint.safetensors"), "it says which file it took"
+    assert lines[0] == str(run / "best.safetensors"), "it says which file it took"
     assert lines[1] == "512 images, batches of 64: nothing found"
 
 

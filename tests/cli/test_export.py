@@ -72,8 +72,8 @@ def test_a_file_that_is_wrong_at_another_batch_is_not_written(
 ) -> None:
     load = sources.open_checkpoint
 
-    def fixed(path: str) -> sources.Source:
-        source = load(path)
+    def fixed(path: str, instead: str | None = None) -> sources.Source:
+        source = load(path, instead)
         return replace(source, model=lambda x: source.model(x) * (2 if x.shape[0] == 3 else 1))
 
     monkeypatch.setattr(sources, "open_checkpoint", fixed)

@@ -70,7 +70,6 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
             ["rich", "sklearn"],
             "minorm demo: needs rich and scikit-learn; install with: pip install rich scikit-learn",
         ),
-        (["train"], ["rich"], "minorm train: needs rich; install with: pip install rich"),
         (["export", "x"], ["onnx"], "minorm export: needs onnx; install with: pip install onnx"),
         (["check", "x"], ["onnx"], "minorm check: needs onnx; install with: pip install onnx"),
     ],

@@ -13,6 +13,7 @@ import minorm as mn
 from minorm import checkpoint, cli
 from minorm.cli import sources
 from minorm.cli.errors import UsageError
+from minorm.training.preparing import Preprocessing
 
 pytest.importorskip("sklearn")
 pytest.importorskip("rich")
@@ -30,11 +31,11 @@ def options(**given: str) -> argparse.Namespace:
 
 
 def test_a_folder_means_its_best_else_its_last(run: Path, tmp_path: Path) -> None:
-    last = run / "checkpoint.safetensors"
-    assert sources.find(str(run)) == str(last)
+    assert sources.find(str(run)) == str(run / "best.safetensors")
+    assert sources.open_model(str(run)).path == str(run / "best.safetensors")
     shutil.copytree(run, tmp_path / "two")
-    shutil.copy(last, tmp_path / "two/best.safetensors")
-    assert sources.open_model(str(tmp_path / "two")).path == str(tmp_path / "two/best.safetensors")
+    (tmp_path / "two/best.safetensors").unlink()
+    assert sources.open_model(str(tmp_path / "two")).path == str(tmp_path / "two/checkpoint.safetensors")
     with pytest.raises(FileNotFoundError, match=r"is a folder without best.safetensors and checkpoint.safetensors"):
         sources.open_model(str(tmp_path))
 
@@ -78,7 +79,7 @@ def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
 
 
 def test_a_changed_model_is_written_as_what_it_was(run: Path, tmp_path: Path) -> None:
-    source = sources.open_model(str(run))
+    source = sources.open_model(str(run / "checkpoint.safetensors"))
     source.model[1].running_mean.fill_(3)
     source.model[4].freeze()
     source.write(str(tmp_path / "again.safetensors"))
@@ -116,3 +117,19 @@ def test_data_that_nobody_names(run: Path) -> None:
     assert len(sources.training_loader(source, options(data="digits")).dataset) == 1438
     with pytest.raises(ValueError, match="mnist is read from a folder"):
         sources.training_loader(source, options(data="mnist"))
+
+
+def test_classes_and_scaling_travel_in_metadata() -> None:
+    found = Preprocessing(["chat", "été"], [0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 48, 3)
+    metadata = sources.description(found)
+    assert sources.described(metadata) == found
+    for changed in (
+        {}, {"classes": "[1, 2]"}, {"classes": "no JSON"}, {"preprocessing": "[]"},
+        {"preprocessing": metadata["preprocessing"].replace("48", "-1")},
+        {"preprocessing": metadata["preprocessing"].replace("48", "1e9")},
+        {"preprocessing": metadata["preprocessing"].replace("48", "1000000")},
+        {"preprocessing": metadata["preprocessing"].replace("0.2, 0.2", "0.2")},
+        {"preprocessing": metadata["preprocessing"].replace("0.1", "0")},
+        {"preprocessing": metadata["preprocessing"].replace("size", "side")},
+    ):  # fmt: skip
+        assert sources.described({**metadata, **changed} if changed else {}) is None, changed

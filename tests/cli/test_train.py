@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from minorm import cli
-from minorm.training.run import CHECKPOINT, LOG, Run
+from minorm.training.run import BEST, CHECKPOINT, LOG, Run
 
 pytest.importorskip("rich")
 pytest.importorskip("sklearn")
@@ -48,11 +48,12 @@ def test_it_trains_says_so_and_resumes_nothing_that_is_finished(
     assert "digits with model digits: 1,438 images to train" in text
     assert "epoch 1/2  train loss" in text
     assert "images/s" in text
-    assert f"done: {out}/{CHECKPOINT} and {out}/{LOG}" in text
+    assert f"done: {out}/{CHECKPOINT}, {out}/{BEST}, {out}/{LOG}" in text
+    assert f"report: {out}/report.html" in text
     assert len((tmp_path / "run" / LOG).read_text().splitlines()) == 3
-    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     assert train("--resume", "--out", out) == 0
-    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
 @pytest.mark.parametrize("model", ["lenet", "resnet20", "digits"])

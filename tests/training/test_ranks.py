@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from minorm import models, nn
 from minorm.checkpoint import load_training
 from minorm.distributed import Group, RankError, simulate
 from minorm.training import NonFiniteLoss, Run, Settings
-from minorm.training.run import CHECKPOINT, LOG
+from minorm.training.run import BEST, CHECKPOINT, LOG
 from tests.distributed.engines import on_processes
 from tests.distributed.programs import images
 
@@ -50,8 +51,16 @@ def test_the_files_are_the_same_on_any_number_of_processes(tmp_path: Path) -> No
     for processes in (2, 3, 4):
         assert on_processes(processes, 4, lambda group: fit(tmp_path / str(processes), group)) == expected  # noqa: B023
         assert files(tmp_path / str(processes)) == files(tmp_path / "1")
-    assert set(files(tmp_path / "1")) == {CHECKPOINT, LOG}
+    assert set(files(tmp_path / "1")) == {BEST, CHECKPOINT, LOG}
     assert len(load_training(tmp_path / "1" / CHECKPOINT)["random"]["ranks"]) == 4
+
+
+def test_averaged_weights_are_those_of_all_ranks(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, ema=0.9, ranks=2)
+    expected = simulate(2, lambda group: fit(tmp_path / "1", group, settings))
+    assert expected[0] == expected[1]
+    assert on_processes(2, 2, lambda group: fit(tmp_path / "2", group, settings)) == expected
+    assert files(tmp_path / "2") == files(tmp_path / "1")
 
 
 def test_a_run_that_was_killed_goes_on_with_another_number_of_processes(

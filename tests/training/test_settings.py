@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from minorm import models, nn
-from minorm.training.settings import MODEL_FOR, Settings, load_data, loaders, make_optimizer, make_scheduler
+from minorm.training.settings import MODEL_FOR, Settings
 
 
 def test_what_is_not_said_is_the_usual() -> None:
     assert [Settings(data=name).model for name in MODEL_FOR] == list(MODEL_FOR.values())
     assert [Settings(optimizer=name).lr for name in ("sgd", "adam", "adamw")] == [0.05, 0.003, 0.003]
     assert Settings(lr=0.5, model="resnet20").model == "resnet20"
+    assert [(Settings(data=name).hflip, Settings(data=name).crop_padding) for name in ("cifar10", "folder")] == [
+        (0.5, 4),
+        (0, 0),
+    ]
+    assert Settings(data="cifar10", hflip=0, crop_padding=0).hflip == 0
 
 
 @pytest.mark.parametrize(
@@ -31,56 +34,18 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"weight_decay": -1.0}, "weight_decay is -1.0; expected 0 or a positive number"),
         ({"label_smoothing": 2.0}, "label_smoothing is 2.0; expected a number from 0 to 1"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
+        ({"model": "build.py"}, "model is 'build.py'; expected one of .*, or FILE.py:FUNCTION"),
+        ({"image_size": 0}, "image_size is 0; expected at least 1"),
+        ({"hflip": 1.5}, "hflip is 1.5; expected a number from 0 to 1"),
+        ({"color_jitter": float("inf")}, "color_jitter is inf; expected 0 or a positive number"),
+        ({"ema": 1.0}, "ema is 1.0; expected 0, or a decay below 1"),
+        ({"mixup": 0.2, "cutmix": 1.0}, "cutmix is 1.0; expected 0, as mixup is on"),
+        ({"warmup_epochs": 8}, "warmup_epochs is 8; expected fewer than 8"),
+        ({"accumulate": 2, "ranks": 2}, "accumulate is 2; expected 1 where ranks share a batch"),
+        ({"class_weights": "some"}, "class_weights is 'some'; expected one of none, balanced"),
+        ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],
 )
 def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**wrong)
-
-
-def test_a_folder_is_needed_for_all_but_the_digits() -> None:
-    with pytest.raises(ValueError, match="nothing is downloaded; say where it is: --path DIR"):
-        load_data("mnist", None)
-
-
-def test_digits_come_in_whole_batches_with_mean_0_and_deviation_1() -> None:
-    pytest.importorskip("sklearn")
-    train, test = loaders(Settings(batch_size=100), *load_data("digits", None))
-    batches = [images.numpy() for images, _ in train]
-    assert {len(batch) for batch in batches} == {100}
-    assert abs(np.mean(batches)) < 0.02
-    assert abs(np.std(batches) - 1) < 0.02
-    assert sum(len(labels) for _, labels in test) == 359
-
-
-def test_scales_and_biases_do_not_decay() -> None:
-    model = models.digits_cnn()
-    decaying, others = make_optimizer(Settings(weight_decay=0.1), model).param_groups
-    assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
-    assert {p.ndim for p in decaying["params"]} == {2, 4}
-    assert {p.ndim for p in others["params"]} == {1}
-
-
-@pytest.mark.parametrize(
-    ("schedule", "first", "last"),
-    [("constant", 0.1, 0.1), ("step", 0.1, 0.001), ("cosine", 0.1, 0.0), ("onecycle", 0.004, 0.0)],
-)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
-def test_schedules_run_from_the_first_step_to_the_last(
-    schedule: str, first: float, last: float, optimizer: str
-) -> None:
-    settings = Settings(schedule=schedule, optimizer=optimizer, lr=0.1)
-    model = nn.Linear(3, 3)
-    optimizer_ = make_optimizer(settings, model)
-    scheduler = make_scheduler(settings, optimizer_, 30)
-    rates = []
-    for _ in range(30):
-        rates.append(optimizer_.param_groups[0]["lr"])
-        for p in model.parameters():
-            p.grad = p.detach()
-        optimizer_.step()
-        if scheduler is not None:
-            scheduler.step()
-    assert rates[0] == pytest.approx(first)
-    assert rates[-1] == pytest.approx(last, abs=2e-3)
-    assert max(rates) == pytest.approx(0.1, rel=0.01)

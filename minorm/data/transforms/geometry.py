@@ -22,9 +22,7 @@ class RandomHorizontalFlip(ImageTransform):
     def apply(self, images: Array, generator: Generator) -> Array:
         """A new choice for each image."""
         chosen = generator.random(len(images)) < self.p
-        flipped = images.copy()
-        flipped[chosen] = images[chosen, ..., ::-1]
-        return flipped
+        return _mirrored(images, images[..., ::-1], chosen)
 
 
 class RandomVerticalFlip(ImageTransform):
@@ -36,9 +34,7 @@ class RandomVerticalFlip(ImageTransform):
     def apply(self, images: Array, generator: Generator) -> Array:
         """A new choice for each image."""
         chosen = generator.random(len(images)) < self.p
-        flipped = images.copy()
-        flipped[chosen] = images[chosen, :, ::-1]
-        return flipped
+        return _mirrored(images, images[:, :, ::-1], chosen)
 
 
 class Pad(ImageTransform):
@@ -105,9 +101,11 @@ class RandomCrop(ImageTransform):
                              f"are smaller than size {self.size}")  # fmt: skip
         y = generator.integers(0, rows + 1, count)
         x = generator.integers(0, columns + 1, count)
-        around = padded(images, (top, top), (left, left), self.padding_mode, self.fill)
-        windows = np.lib.stride_tricks.sliding_window_view(around, (height, width), axis=(2, 3))
-        return windows[np.arange(count), :, y, x]
+        cropped = np.empty((*images.shape[:2], height, width), images.dtype)
+        for i, (first, start) in enumerate(zip(y.tolist(), x.tolist(), strict=True)):  # one image fits in the cache
+            around = padded(images[i : i + 1], (top, top), (left, left), self.padding_mode, self.fill)
+            cropped[i] = around[0, :, first : first + height, start : start + width]
+        return cropped
 
 
 def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
@@ -120,6 +118,14 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
     around = np.full((*images.shape[:2], sum(rows) + height, sum(columns) + width), fill, images.dtype)
     around[:, :, rows[0] : rows[0] + height, columns[0] : columns[0] + width] = images
     return around
+
+
+def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
+    """Those of `mirrored` that are chosen, else those of `images`; each is copied once."""
+    found = np.empty_like(images)
+    for i, which in enumerate(chosen.tolist()):
+        found[i] = mirrored[i] if which else images[i]
+    return found
 
 
 def _mode(name: str, mode: Any) -> str:

@@ -1,0 +1,58 @@
+"""`--config FILE.toml`: the long options of a command as keys, `batch-size = 32`; what the command line says wins."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import tomllib
+from typing import Any
+
+from minorm import opening
+from minorm.cli.errors import UsageError
+
+NOT_IN_A_FILE = ("help", "config", "resume", "traceback")
+
+
+def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """The values by the names that `args` has for them. UsageError names the file and the key that is wrong."""
+    with opening.regular(path, "config") as file:
+        try:
+            given = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} is no TOML file: {error}") from error
+    known = {
+        option.removeprefix("--"): action
+        for action in parser._actions  # argparse has no other list of what was declared
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+    known = {name: action for name, action in known.items() if name not in NOT_IN_A_FILE}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key.replace("_", "-"), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            raise UsageError(f"{path}: there is no option {key!r}; {hint}")
+    return {known[key].dest: _value(path, key, value, known[key]) for key, value in given.items()}
+
+
+def _value(path: str, key: str, value: Any, action: argparse.Action) -> Any:
+    """As if the command line had said it."""
+    if action.nargs == 0:  # a switch
+        if not isinstance(value, bool):
+            raise UsageError(f"{path}: {key} is {value!r}; expected true or false")
+        return value
+    kind = action.type if callable(action.type) else str
+    expected = f"one of {', '.join(action.choices)}" if action.choices else f"{_article(kind)}"
+    try:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError
+        found = kind(value if kind is str and isinstance(value, str) else str(value))
+    except (ValueError, TypeError):
+        raise UsageError(f"{path}: {key} is {value!r}; expected {expected}") from None
+    if action.choices and found not in action.choices:
+        raise UsageError(f"{path}: {key} is {value!r}; expected {expected}")
+    return found
+
+
+def _article(kind: Any) -> str:
+    return {"int": "a whole number", "float": "a number", "str": "a text"}.get(getattr(kind, "__name__", ""), "a value")

@@ -1,0 +1,45 @@
+"""The scores of each epoch as TensorBoard's events, in the run's folder, where tensorboard is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from typing import Any
+
+from minorm.training.history import COLUMNS, Row
+
+
+class Events:
+    """Writes each row's numbers as loss/train, loss/test, accuracy/train, accuracy/test and learning_rate."""
+
+    def __init__(self, folder: str) -> None:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._writer = EventFileWriter(folder)
+
+    def add(self, row: Row) -> None:
+        """One epoch."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=_tag(name), simple_value=row[name])
+            for name in COLUMNS
+            if name != "epoch" and row[name] is not None
+        ]
+        event = Event(wall_time=time.time(), step=row["epoch"], summary=Summary(value=values))
+        self._writer.add_event(event)
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._writer.close()
+
+
+def events(folder: str) -> Any:
+    """An Events, or None where tensorboard is not installed."""
+    return Events(folder) if importlib.util.find_spec("tensorboard") is not None else None
+
+
+def _tag(column: str) -> str:
+    part, _, what = column.partition("_")
+    return column if column == "learning_rate" else f"{what}/{part}"

@@ -1,0 +1,103 @@
+"""`minorm predict`: the class of each picture, and how probable the model finds it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.cli import extras, sources
+from minorm.data import BrokenImage, Normalize, read_image
+from minorm.tensor import Tensor
+from minorm.training import predict
+from minorm.training.outcome import softmax
+from minorm.training.preparing import Preprocessing
+
+BATCH = 32
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "predict",
+        help="the class of each picture",
+        description="The most probable class of each picture, read as for training: turned upright, the shorter side "
+        "scaled, the centre cut. A file that is no picture is named, the others are predicted, and the exit code is 1.",
+    )
+    parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
+    parser.add_argument("images", metavar="IMAGES", nargs="+", help="PNG, JPEG or WebP files")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}]')
+    form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")
+    sources.add_instead(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line for each picture; 1 where one could not be read."""
+    extras.need("PIL")
+    source = sources.open_model(args.model, args.instead)
+    found = source.preprocessing
+    if found is None:
+        raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
+                         "1 or 3 channels; call the model in Python")  # fmt: skip
+    print(f"minorm predict: weights of {source.path}", file=sys.stderr)
+    broken: list[str] = []
+    rows = list(_rows(source.model, found, args.images, broken))
+    write = {"json": _json, "csv": _csv}.get("json" if args.json else "csv" if args.csv else "", _table)
+    write(rows)
+    for reason in broken:
+        print(f"minorm predict: {reason.removeprefix('read_image: ')}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _rows(model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str]) -> Iterator[dict[str, Any]]:
+    scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
+    for start in range(0, len(paths), BATCH):
+        names, images = [], []
+        for path in paths[start : start + BATCH]:
+            try:
+                images.append(read_image(path, found.size, found.channels))
+            except (BrokenImage, OSError) as error:
+                broken.append(str(error))
+                continue
+            names.append(path)
+        if not images:
+            continue
+        pixels = np.stack(images).astype(np.float32) / np.float32(255)
+        logits: Any = predict(model, _stored(model, scale(pixels, generator)))
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
+            raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
+                             f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
+        for name, share in zip(names, softmax(logits.numpy()), strict=True):
+            best = int(share.argmax())
+            label = found.classes[best] if found.classes else str(best)
+            yield {"file": name, "label": label, "probability": round(float(share[best]), 6)}
+
+
+def _stored(model: Any, pixels: Any) -> Tensor:
+    """The images in the type that the weights have."""
+    weight = next((p for p in model.parameters() if p.ndim > 1), None)
+    return Tensor(pixels if weight is None else pixels.astype(weight.dtype))
+
+
+def _json(rows: list[dict[str, Any]]) -> None:
+    print(json.dumps(rows, indent=2, ensure_ascii=False))
+
+
+def _csv(rows: list[dict[str, Any]]) -> None:
+    writer = csv.DictWriter(sys.stdout, ("file", "label", "probability"), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    widths = [max([len(str(row[key])) for row in rows], default=0) for key in ("file", "label")]
+    for row in rows:
+        print(f"{row['file']:{widths[0]}}  {row['label']:{widths[1]}}  {100 * row['probability']:6.2f} %")

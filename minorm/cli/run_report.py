@@ -1,0 +1,236 @@
+"""What a run leaves to look at: DIR/report.html, one page with nothing to load, and where matplotlib is, PNGs.
+
+Curves, the confusion matrix, the images it is most wrong about, the norms of its layers, settings and time.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import importlib.util
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from minorm import atomic
+from minorm.checkpoint import load_training
+from minorm.cli import charts
+from minorm.cli.page_style import STYLE
+from minorm.cli.report_style import REPORT_STYLE
+from minorm.training import Run
+from minorm.training.outcome import Outcome, outcome, pixels
+from minorm.training.preparing import loaders
+from minorm.training.run import BEST
+
+REPORT = "report.html"
+SHOWN = 24  # images
+PAIRS = 12  # of classes that are mixed up
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def write(run: Run, out: str, seconds: float) -> list[str]:
+    """Write the report of a finished run into its folder; returns the paths. The best weights are those that count."""
+    model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all test images
+    train, test = run.sets
+    tests = loaders(alone, train, test, run.preprocessing, num_workers=int(run.test_loader.num_workers))[1]
+    last = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    try:
+        best = os.path.join(out, BEST)
+        if os.path.exists(best):
+            model.load_state_dict(load_training(best)["model"])
+        found = outcome(model, tests)
+        contents = page(run, found, seconds).encode()
+    finally:
+        model.load_state_dict(last)
+    paths = [os.path.join(out, REPORT)]
+    with atomic.replacing(paths[0], "report") as file:
+        file.write(contents)
+    if importlib.util.find_spec("matplotlib") is not None:
+        paths += _pictures(run, found, out)
+    return paths
+
+
+def page(run: Run, found: Outcome, seconds: float) -> str:
+    """The whole page."""
+    settings, names = run.settings, run.preprocessing.classes
+    title = f"{settings.data} with {os.path.basename(settings.model)}"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            f"<title>{html.escape(title)}</title><style>{STYLE}{REPORT_STYLE}</style></head><body><main>",
+            f"<h1>{html.escape(title)}</h1>",
+            f"<p>{_summary(run, found)}</p>",
+            "<h2>Curves</h2>",
+            _curves(run),
+            "<h2>Confusion matrix</h2>",
+            f'<div class="scroll">{charts.confusion(found.confusion, names)}</div>',
+            _pairs(found.confusion, names),
+            _worst(run, found, names),
+            _norms(run.model),
+            "<h2>Settings</h2>",
+            _list([(key.replace("_", "-"), str(value)) for key, value in _settings(run).items()]),
+            "<h2>Time</h2>",
+            _list([("since the start or --resume", _time(seconds)), ("images a second", _speed(run, seconds))]),
+            "</main></body></html>",
+            "",
+        ]
+    )
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """All that decides the bits; of a FILE.py its digest too."""
+    digest = run.model_facts.get("sha256")
+    return asdict(run.settings) | ({} if digest is None else {"model file's SHA-256": digest})
+
+
+def _summary(run: Run, found: Outcome) -> str:
+    tested, wrong = len(found.labels), int((found.predicted != found.labels).sum())
+    sets = f"{run.images['train']:,} images to train, {tested:,} to test, {len(run.preprocessing.classes)} classes"
+    right = f"<b>{100 * found.accuracy:.2f}&nbsp;%</b> of the test images are right, {wrong:,} are wrong"
+    return f"{sets}. {right}, with the weights of epoch {run.best_epoch} of {run.epoch}."
+
+
+def _curves(run: Run) -> str:
+    rows, best = run.history, run.best_epoch
+
+    def columns(*parts: str) -> dict[str, Any]:
+        return {part.split("_")[0]: [row[part] for row in rows] for part in parts}
+
+    drawn = [
+        charts.lines("loss", columns("train_loss", "test_loss"), best),
+        charts.lines("accuracy", columns("train_accuracy", "test_accuracy"), best, percent=True),
+        charts.lines("learning rate at the epoch's start", {"rate": [row["learning_rate"] for row in rows]}),
+    ]
+    return f'<div class="charts">{"".join(f"<figure>{chart}</figure>" for chart in drawn if chart)}</div>'
+
+
+def _pairs(matrix: Any, names: Sequence[str]) -> str:
+    """Which classes are mixed up most."""
+    off = matrix.copy()
+    np.fill_diagonal(off, 0)
+    order = [place for place in np.argsort(-off, axis=None, kind="stable")[:PAIRS] if off.flat[place]]
+    if not order:
+        return "<p>No test image is taken for another class.</p>"
+    rows = []
+    for place in order:
+        i, j = divmod(int(place), len(names))
+        rows.append((names[i], names[j], f"{off[i, j]:,} of {matrix[i].sum():,}"))
+    return _table(("class", "taken for", "images"), rows, numbers=1)
+
+
+def _worst(run: Run, found: Outcome, names: Sequence[str]) -> str:
+    """The images with the largest losses."""
+    chosen = found.worst(SHOWN)
+    if not len(chosen):
+        return ""
+    test = run.sets[1]
+    figures = []
+    for row in chosen:
+        index = int(found.indices[row])
+        label, taken = names[found.labels[row]], names[found.predicted[row]]
+        share = found.probabilities[row, found.predicted[row]]
+        source = base64.b64encode(png(pixels(test, index))).decode()
+        figures.append(
+            f'<figure><img alt="{html.escape(label)}" src="data:image/png;base64,{source}">'
+            f"<figcaption><b>{html.escape(label)}</b><br>taken for {html.escape(taken)}, {100 * share:.0f}&nbsp;%<br>"
+            f"<small>{html.escape(_name(test, index))}</small></figcaption></figure>"
+        )
+    return f'<h2>Worst images</h2><div class="images">{"".join(figures)}</div>'
+
+
+def _name(dataset: Any, index: int) -> str:
+    """A file's name, or the image's number."""
+    files = getattr(getattr(dataset, "dataset", None), "files", None)
+    return f"image {index:,}" if files is None else str(files[int(dataset.indices[index])])
+
+
+def _norms(model: Any) -> str:
+    """Smallest, middle and largest of what each normalization has: statistics by channel, and its scale."""
+    rows = []
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        if "Norm" not in kind or any(True for _ in module.children()):
+            continue
+        mean, var, weight = (getattr(module, part, None) for part in ("running_mean", "running_var", "weight"))
+        channels = next((str(tensor.numel()) for tensor in (weight, mean) if tensor is not None), "")
+        rows.append((name, kind, channels, *(_range(tensor) for tensor in (mean, var, weight))))
+    if not rows:
+        return ""
+    head = ("layer", "kind", "channels", "running mean", "running variance", "scale")
+    note = "<p><small>Smallest, middle and largest over the channels. <code>minorm doctor</code> says what is wrong "
+    return f"<h2>Normalizations</h2>{note}with them.</small></p>{_table(head, rows, numbers=4)}"
+
+
+def _range(tensor: Any) -> str:
+    if tensor is None:
+        return ""
+    values = tensor.numpy().astype(np.float64)
+    return " / ".join(f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> str:
+    """The last `numbers` columns to the right."""
+    first = len(head) - numbers
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        kinds = [' class="number"' if i >= first else "" for i in range(len(cells))]
+        return "".join(f"<{tag}{kind}>{html.escape(c)}</{tag}>" for kind, c in zip(kinds, cells, strict=True))
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{line("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _list(pairs: Iterable[tuple[str, str]]) -> str:
+    items = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in pairs)
+    return f'<dl class="pairs">{items}</dl>'
+
+
+def _time(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} seconds"
+    return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02}:{int(seconds % 60):02} hours"
+
+
+def _speed(run: Run, seconds: float) -> str:
+    images = run.images["train"] + run.images["test"]
+    speed = run.trained_epochs * images / max(seconds, 1e-9)
+    return f"{speed:,.0f} over {run.trained_epochs} epochs, evaluation included"
+
+
+def png(image: Any) -> bytes:
+    """Bytes of shape channels x height x width as a PNG file."""
+    channels, height, width = image.shape
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with its filter, 0
+    rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + data
+
+
+def _pictures(run: Run, found: Outcome, out: str) -> list[str]:
+    """curves.png and confusion.png."""
+    from minorm import plots
+
+    title = f"{run.settings.data} with {os.path.basename(run.settings.model)}"
+    figures = {
+        "curves.png": plots.curves(run.history, title),
+        "confusion.png": plots.confusion(found.confusion, run.preprocessing.classes, title),
+    }
+    paths = []
+    for name, figure in figures.items():
+        paths.append(os.path.join(out, name))
+        with atomic.replacing(paths[-1], "report") as file:
+            figure.savefig(file, dpi=120, format="png")
+    return paths

@@ -1,0 +1,81 @@
+"""Batches read ahead in threads and handed out in order: while a step computes, the next ones are on their way.
+
+Decoders and kernels release Python's lock, so threads are enough; and a process that talks MPI must not fork.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any
+
+Task = Callable[[], Any]
+
+
+def ahead(
+    tasks: Iterator[Task], workers: int, depth: int, timeout: float = 0, start: Callable[[int], Any] | None = None
+) -> Iterator[Any]:
+    """What the tasks return, in their order; `depth` of them are begun before they are asked for.
+
+    timeout  seconds to wait for one, at most; 0 for no limit
+    start    called as start(worker) in each thread before its first task
+
+    An exception in a task comes when its turn does, and ends it all, as does closing this generator: what is under way
+    is not waited for.
+    """
+    jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
+    over = threading.Event()
+    for worker in range(workers):
+        name = f"DataLoader-{worker}"
+        threading.Thread(target=_work, args=(jobs, over, worker, start), name=name, daemon=True).start()
+    pending: deque[Future[Any]] = deque()
+    try:
+        for task in islice(tasks, depth):
+            pending.append(_submitted(jobs, task))
+        while pending:
+            result = _result(pending.popleft(), timeout)
+            for task in islice(tasks, 1):
+                pending.append(_submitted(jobs, task))
+            yield result
+    finally:
+        over.set()
+        for _ in range(workers):
+            jobs.put(None)
+
+
+def _submitted(jobs: Any, task: Task) -> Future[Any]:
+    future: Future[Any] = Future()
+    jobs.put((task, future))
+    return future
+
+
+def _result(future: Future[Any], timeout: float) -> Any:
+    try:
+        return future.result(timeout or None)
+    except TimeoutError:
+        if future.done():  # the task's own
+            raise
+        raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
+
+
+def _work(jobs: Any, over: threading.Event, worker: int, start: Callable[[int], Any] | None) -> None:
+    """One thread: task after task until there are no more."""
+    failure = None
+    try:
+        if start is not None:
+            start(worker)
+    except BaseException as error:  # noqa: BLE001  it is told where somebody listens
+        failure = error
+    while (job := jobs.get()) is not None and not over.is_set():
+        task, future = job
+        try:
+            if failure is not None:
+                raise failure
+            future.set_result(task())
+        except BaseException as error:  # noqa: BLE001  raised again where the result is asked for
+            future.set_exception(error)
+        del job, task, future  # no batch stays alive in a thread that waits

@@ -1,0 +1,183 @@
+"""A folder a class: names are listed once, pictures are decoded when a batch asks for them.
+
+    images/cat/001.jpg            images/train/cat/001.jpg
+    images/dog/002.png            images/val/cat/007.jpg
+
+Between two batches nothing but the names is in memory. Classes are the folders' names in alphabetical order, so that
+the same folder gives the same labels on every machine.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from minorm.data.dataset import Array, FilePath, Subset
+from minorm.data.pictures import ENDINGS, BrokenImage, read_image
+from minorm.data.showing import Shown
+
+TRAIN, VAL = "train", "val"
+
+
+class ImageFolder(Shown):
+    """Pictures in one folder a class; `dataset[i]` is (image, label), float32 channels x size x size from 0 to 1.
+
+    root         the folder that holds the classes' folders; a class's own folders are searched too
+    image_size   the shorter side is scaled to it and the centre cut, see read_image
+    channels     3 for RGB, 1 for grey
+    classes      names that are the labels 0, 1 ...; those of the folders otherwise
+    skip_broken  leave files out of a batch that hold no picture, and remember them in `broken`
+
+    classes      names, in the order of labels
+    files        paths below root; `labels[i]` is the label of files[i]
+    broken       what was left out: path to reason
+
+    ValueError, which names the folder, where there are no pictures, a class has none, or `classes` lacks a folder's
+    name. A picture is read when it is asked for: BrokenImage names its file.
+    """
+
+    def __init__(
+        self,
+        root: FilePath,
+        image_size: int = 64,
+        channels: int = 3,
+        classes: Sequence[str] | None = None,
+        skip_broken: bool = False,
+    ) -> None:
+        if not isinstance(image_size, (int, np.integer)) or isinstance(image_size, bool) or image_size < 1:
+            raise ValueError(f"ImageFolder: image_size is {image_size!r}; expected an int of at least 1")
+        if channels not in (1, 3):
+            raise ValueError(f"ImageFolder: channels is {channels!r}; expected 3 for RGB or 1 for grey")
+        self.root, self.image_size, self.channels = os.fsdecode(root), int(image_size), channels
+        self.skip_broken = skip_broken
+        found = _scan(self.root)
+        self.classes = list(found) if classes is None else list(classes)
+        self.files, self.labels = _listed(self.root, found, self.classes)
+        self.broken: dict[str, str] = {}
+        self._lock = threading.Lock()  # batches are read in threads
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[Array, np.int64]:
+        return self.pixels(index).astype(np.float32) / np.float32(255), self.labels[index]
+
+    def pixels(self, index: int) -> Array:
+        """The picture as bytes."""
+        return read_image(self.path(index), self.image_size, self.channels)
+
+    def path(self, index: int) -> str:
+        """Where the picture lies."""
+        return os.path.join(self.root, self.files[index])
+
+    def batch(self, indices: Array) -> tuple[Array, Array]:
+        """The pictures at these positions, without the broken ones where those are skipped."""
+        images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
+        kept: list[int] = []
+        for row, index in enumerate(indices.tolist()):
+            try:
+                np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
+            except (BrokenImage, OSError) as error:
+                if not self.skip_broken:
+                    raise
+                with self._lock:
+                    self.broken[self.path(index)] = str(error)
+                continue
+            kept.append(row)
+        return images[: len(kept)], self.labels[indices[kept]]
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
+        """(train, val): of each class this share goes to val, at least one picture of those that have two."""
+        chosen = np.zeros(len(self), bool)
+        for label in range(len(self.classes)):
+            members = np.flatnonzero(self.labels == label)
+            count = min(max(1, round(len(members) * fraction)), len(members) - 1)
+            chosen[np.random.default_rng((seed, label)).permutation(members)[: max(0, count)]] = True
+        return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
+
+
+def load_folder(
+    root: FilePath, image_size: int = 64, channels: int = 3, seed: int = 0, skip_broken: bool = False
+) -> tuple[Subset, Subset]:
+    """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
+
+    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, or val/ has
+    one that train/ lacks.
+    """
+    given = os.fsdecode(root)
+    parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
+    if all(map(os.path.isdir, parts)):
+        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, None, skip_broken))
+        val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken)
+        return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
+    whole = _of_two_classes(ImageFolder(given, image_size, channels, None, skip_broken))
+    train_part, val_part = whole.split(0.2, seed)
+    if not len(val_part):
+        raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "
+                         "as some are set aside to validate")  # fmt: skip
+    return train_part, val_part
+
+
+def _of_two_classes(folder: ImageFolder) -> ImageFolder:
+    if len(folder.classes) < 2:
+        raise ValueError(f"load_folder: {folder.root!r} has images of one class alone, {folder.classes[0]!r}; "
+                         "expected a folder for each of at least two classes")  # fmt: skip
+    return folder
+
+
+def _scan(root: str) -> dict[str, list[str]]:
+    """Paths below root by class, in order."""
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"ImageFolder: there is no folder {root!r}") from error
+    except NotADirectoryError as error:
+        raise NotADirectoryError(
+            f"ImageFolder: {root!r} is a file; expected a folder with one folder a class"
+        ) from error
+    except OSError as error:
+        raise type(error)(f"ImageFolder: cannot read {root!r}: {error.strerror}") from error
+    names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    if not names:
+        loose = sum(entry.name.lower().endswith(ENDINGS) for entry in entries)
+        what = f"{loose:,} images and no folder" if loose else "no folders"
+        raise ValueError(f"ImageFolder: {root!r} has {what}; expected one folder a class, with its images in it")
+    found = {name: _pictures(root, name) for name in names}
+    if not any(found.values()):
+        raise ValueError(f"ImageFolder: there are no images below {root!r}; expected {', '.join(ENDINGS)} files in "
+                         "one folder a class")  # fmt: skip
+    if empty := [name for name, files in found.items() if not files]:
+        raise ValueError(f"ImageFolder: {os.path.join(root, empty[0])!r} has no images: an empty class; expected "
+                         f"{', '.join(ENDINGS)} files, or no such folder")  # fmt: skip
+    return found
+
+
+def _pictures(root: str, name: str) -> list[str]:
+    """Below one class's folder, in order; links to folders are not followed further down."""
+    found, waiting = [], [name]
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(os.path.join(root, below)) as entries:
+            for entry in entries:
+                path = f"{below}/{entry.name}"
+                if entry.name.startswith("."):
+                    continue
+                if entry.name.lower().endswith(ENDINGS):
+                    found.append(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+    return sorted(found)
+
+
+def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple[list[str], Array]:
+    """All files, and the label of each."""
+    places = {name: label for label, name in enumerate(classes)}
+    if unknown := [name for name in found if name not in places]:
+        raise ValueError(f"ImageFolder: {os.path.join(root, unknown[0])!r} is a class that the training images lack; "
+                         f"expected {', '.join(classes[:20])}{' ...' if len(classes) > 20 else ''}")  # fmt: skip
+    files = [file for paths in found.values() for file in paths]
+    labels = np.repeat([places[name] for name in found], [len(paths) for paths in found.values()])
+    return files, labels.astype(np.int64)

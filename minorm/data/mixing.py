@@ -1,0 +1,73 @@
+"""Two images in one, and a label that says how much of each: mixup and CutMix, under torchvision's names.
+
+    images, labels = MixUp(num_classes=10)(images, labels)      # labels (N) become probabilities (N, num_classes)
+
+Each image meets the one before it in the batch; one lambda is drawn for all. `nn.CrossEntropyLoss` takes probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import random
+from minorm.data.dataset import Array
+from minorm.data.showing import Shown
+from minorm.tensor import Tensor
+
+
+class Mixing(Shown):
+    """Base: a subclass says in `mix` what lambda makes of two batches of images, and what lambda became."""
+
+    def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
+        name = type(self).__name__
+        if not alpha > 0:
+            raise ValueError(f"{name}: alpha is {alpha}; expected a number above 0")
+        if num_classes < 2:
+            raise ValueError(f"{name}: num_classes is {num_classes}; expected at least 2")
+        self.alpha, self.num_classes = float(alpha), int(num_classes)
+
+    def __call__(self, images: Any, labels: Any, generator: Any = None) -> tuple[Any, Any]:
+        """(images, probabilities) of images N x C x H x W and labels (N); Tensors for Tensors, arrays for arrays."""
+        x, y = (part.array if isinstance(part, Tensor) else np.asarray(part) for part in (images, labels))
+        if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
+            raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
+                             f"{y.shape}; expected floats (N, C, H, W) and (N)")  # fmt: skip
+        source = random.source(generator)
+        share = float(source.beta(self.alpha, self.alpha))
+        mixed, share = self.mix(x, np.roll(x, 1, axis=0), share, source)
+        exact = np.eye(self.num_classes, dtype=x.dtype)[y]
+        soft = (share * exact + (1 - share) * np.roll(exact, 1, axis=0)).astype(x.dtype)
+        wrapped = Tensor if isinstance(images, Tensor) else np.asarray
+        return wrapped(mixed), wrapped(soft)
+
+    def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
+        """The images, and the share of x in them."""
+        raise NotImplementedError(f"{type(self).__name__} has no mix")
+
+
+class MixUp(Mixing):
+    """lambda * x + (1 - lambda) * other, lambda drawn from Beta(alpha, alpha): Zhang et al. 2017, arXiv:1710.09412."""
+
+    def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:  # noqa: ARG002
+        """The mean of the two, weighed."""
+        return (share * x + (1 - share) * other).astype(x.dtype), share
+
+
+class CutMix(Mixing):
+    """A rectangle of the other image, 1 - lambda of the area where it fits: Yun et al. 2019, arXiv:1905.04899.
+
+    lambda is drawn from Beta(alpha, alpha), the centre evenly; what the border cuts off counts for neither.
+    """
+
+    def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
+        """x with the rectangle pasted in."""
+        height, width = x.shape[2:]
+        half = 0.5 * np.sqrt(1 - share)
+        y0, x0 = source.integers(height), source.integers(width)
+        top, bottom = max(0, int(y0 - half * height)), min(height, int(y0 + half * height))
+        left, right = max(0, int(x0 - half * width)), min(width, int(x0 + half * width))
+        mixed = x.copy()
+        mixed[:, :, top:bottom, left:right] = other[:, :, top:bottom, left:right]
+        return mixed, 1 - (bottom - top) * (right - left) / (height * width)

@@ -1,0 +1,185 @@
+"""From a data set's name to batches: what is read, how it is scaled, what is changed at random.
+
+jitter of colours, normalize, crop, mirror, cut out; then images and labels are mixed. The test images are scaled alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm import data, dtypes
+from minorm.data import DataLoader, ImageFolder, Subset
+from minorm.data.mixing import Mixing
+from minorm.data.transforms import ColorJitter, Compose, Normalize, RandomCrop, RandomErasing, RandomHorizontalFlip
+from minorm.data.transforms.base import Transform
+from minorm.training.settings import Settings
+
+Array = Any
+TESTED = 256  # images a batch of the test images
+MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
+    "digits": ([0.305], [0.376]),
+    "mnist": ([0.1307], [0.3081]),
+    "fashion": ([0.2860], [0.3530]),
+    "cifar10": ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
+    "folder": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),  # ImageNet's: photographs are alike
+}
+NAMES = {
+    "fashion": "t-shirt trouser pullover dress coat sandal shirt sneaker bag boot",
+    "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
+}
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a model's numbers mean outside: pixels are scaled by (p - mean) / std, outputs are named by `classes`."""
+
+    classes: list[str]
+    mean: list[float]
+    std: list[float]
+    size: int
+    channels: int
+
+
+def load_data(settings: Settings, path: Any) -> tuple[Any, Any]:
+    """(train, test) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is."""
+    name = settings.data
+    if name == "digits":
+        return data.split_digits(settings.seed)
+    if path is None:
+        kind, place = ("file", "FILE.npz") if name == "numpy" else ("folder", "DIR")
+        raise ValueError(f"{name} is read from a {kind} and nothing is downloaded; say where it is: --path {place}")
+    readers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+        "mnist": data.load_mnist,
+        "fashion": data.load_fashion_mnist,
+        "cifar10": data.load_cifar10,
+        "numpy": data.load_npz,
+        "folder": lambda root: data.load_folder(root, settings.image_size, seed=settings.seed, skip_broken=True),
+    }
+    return readers[name](path)
+
+
+def preprocessing(settings: Settings, train: Any) -> Preprocessing:
+    """Of the training images; those of arrays of one's own are measured."""
+    folder = folder_of(train)
+    if folder is not None:
+        return Preprocessing(folder.classes, *MEAN_STD["folder"], folder.image_size, folder.channels)
+    channels, height, width = np.shape(train[0][0])
+    assert height == width, "every data set here has square images"
+    if settings.data == "numpy":
+        count = int(labels_of(train).max()) + 1
+        names, (mean, std) = list(map(str, range(count))), _measured(train)
+    else:
+        names = names_of(settings.data)
+        mean, std = MEAN_STD[settings.data]
+    return Preprocessing(names, mean, std, height, channels)
+
+
+def names_of(name: str) -> list[str]:
+    """The classes of a set that comes with its labels."""
+    return NAMES.get(name, "0 1 2 3 4 5 6 7 8 9").split()
+
+
+def loaders(
+    settings: Settings, train: Any, test: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
+) -> tuple[DataLoader, DataLoader]:
+    """Whole shuffled batches to train on, changed at random; the test images in order. Of each this rank's share."""
+    shard = (rank, settings.ranks)
+    scale = [Normalize(found.mean, found.std)]
+    stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []
+    return (
+        DataLoader(
+            train,
+            settings.batch_size,
+            shuffle=True,
+            drop_last=True,
+            num_workers=num_workers,
+            transform=Compose([*_before(settings), *scale, *_after(settings, found.size), *stored]),
+            seed=settings.seed,
+            shard=shard,
+        ),
+        DataLoader(test, TESTED, num_workers=num_workers, transform=Compose([*scale, *stored]), seed=0, shard=shard),
+    )
+
+
+def _before(settings: Settings) -> list[Transform]:
+    x = settings.color_jitter
+    return [ColorJitter(x, x, x)] if x else []
+
+
+def _after(settings: Settings, size: int) -> list[Transform]:
+    """What needs numbers around 0: what is drawn in is then the mean."""
+    found: list[Transform] = []
+    if settings.crop_padding:
+        found.append(RandomCrop(size, padding=settings.crop_padding))
+    if settings.hflip:
+        found.append(RandomHorizontalFlip(settings.hflip))
+    if settings.cutout:
+        if settings.cutout >= size:
+            raise ValueError(f"cutout is {settings.cutout}; expected less than the images' size, {size}")
+        share = (settings.cutout / size) ** 2
+        found.append(RandomErasing(p=1, scale=(share, share), ratio=(1, 1)))
+    return found
+
+
+def _narrow(images: Array, generator: Any) -> Array:  # noqa: ARG001
+    return images.astype(dtypes.bfloat16)
+
+
+class Mixed:
+    """The batches of a loader, with images and labels mixed. What is drawn for a batch is drawn for it alone."""
+
+    def __init__(self, loader: DataLoader, mixing: Mixing) -> None:
+        self.loader, self.mixing = loader, mixing
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for images, labels in self.loader:
+            place, (rank, _) = self.loader.state_dict(), self.loader.shard
+            stream = (place["seed"], place["epoch"], place["batch"], rank, 1)  # 1: no other draws with five numbers
+            yield self.mixing(images, labels, np.random.default_rng(stream))
+
+
+def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
+    """The loader, or a Mixed one where the settings ask for it."""
+    if settings.mixup:
+        return Mixed(loader, data.MixUp(settings.mixup, classes))
+    return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
+
+
+def folder_of(dataset: Any) -> ImageFolder | None:
+    """The folder that a dataset reads from, if it is one of pictures."""
+    inner = dataset.dataset if isinstance(dataset, Subset) else dataset
+    return inner if isinstance(inner, ImageFolder) else None
+
+
+def labels_of(dataset: Any) -> Array:
+    """All labels, without reading an image."""
+    if isinstance(dataset, Subset):
+        return labels_of(dataset.dataset)[dataset.indices]
+    return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]
+
+
+def balanced(labels: Array, classes: int) -> Array:
+    """weight_c = N / (classes * n_c): every class counts alike; 0 where there is none of it."""
+    counts = np.bincount(labels, minlength=classes)
+    return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
+
+
+def _measured(train: Any) -> tuple[list[float], list[float]]:
+    """Mean and deviation of each channel, in float64, over 1,000 images at a time."""
+    sums: list[Array] = []
+    count = 0
+    for start in range(0, len(train), 1000):
+        images = np.asarray(train[start : start + 1000][0], np.float64)
+        sums.append(np.stack([images.sum((0, 2, 3)), (images**2).sum((0, 2, 3))]))
+        count += images.size // images.shape[1]
+    first, second = np.sum(sums, axis=0) / count
+    std = np.sqrt(np.maximum(second - first**2, 0))
+    return first.tolist(), [value if value > 0 and math.isfinite(value) else 1.0 for value in std.tolist()]

@@ -1,0 +1,64 @@
+"""TensorBoard's events: what its own reader finds in the run's folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minorm.cli import events
+
+
+class Record:
+    """Stands for the parts of tensorboard that are used, where it is not installed."""
+
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+
+def test_every_number_of_a_row_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    class Writer:
+        def __init__(self, folder: str) -> None:
+            seen.append(folder)
+
+        add_event, close = staticmethod(seen.append), staticmethod(lambda: seen.append("closed"))
+
+    class Summary(Record):
+        Value = Record
+
+    base = "tensorboard.compat.proto"
+    for name, parts in {
+        "tensorboard": {}, "tensorboard.summary": {}, "tensorboard.summary.writer": {}, "tensorboard.compat": {},
+        base: {}, "tensorboard.summary.writer.event_file_writer": {"EventFileWriter": Writer},
+        f"{base}.event_pb2": {"Event": Record}, f"{base}.summary_pb2": {"Summary": Summary},
+    }.items():  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, Record(**parts))  # type: ignore[arg-type]
+    writer = events.Events(str(tmp_path))
+    writer.add({"epoch": 3, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": None, "test_loss": 2.0,
+                "test_accuracy": 0.5})  # fmt: skip
+    writer.close()
+    folder, event, end = seen
+    assert (folder, event.step, end) == (str(tmp_path), 3, "closed")
+    assert {value.tag: value.simple_value for value in event.summary.value} == {
+        "learning_rate": 0.1,
+        "loss/train": 1.0,
+        "loss/test": 2.0,
+        "accuracy/test": 0.5,
+    }
+
+
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    writer = events.events(str(tmp_path))
+    writer.add({"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.25, "test_loss": 2.0,
+                "test_accuracy": 0.5})  # fmt: skip
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    found = {value.tag: event.step for event in EventFileLoader(str(file)).Load() for value in event.summary.value}
+    assert found == dict.fromkeys(("learning_rate", "loss/train", "loss/test", "accuracy/train", "accuracy/test"), 1)

@@ -1,0 +1,142 @@
+"""ImageFolder: names once, pictures when asked for; labels by folder, splits that repeat, errors that name a folder."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minorm.data import BrokenImage, DataLoader, ImageFolder, load_folder, read_image
+
+Image = pytest.importorskip("PIL.Image")
+
+KINDS = ("disc", "stripes", "squares")
+
+
+def folder_of(root: Path, classes: tuple[str, ...] = KINDS, each: int = 5) -> str:
+    for kind, name in enumerate(classes):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for i in range(each):
+            pixels = np.random.default_rng((kind, i)).integers(0, 256, (20, 24, 3), np.uint8)
+            Image.fromarray(pixels).save(root / name / f"{i:03}.png")
+    return str(root)
+
+
+def test_labels_are_folders_in_alphabetical_order(tmp_path: Path) -> None:
+    folder = ImageFolder(folder_of(tmp_path), 16)
+    assert folder.classes == ["disc", "squares", "stripes"]
+    assert len(folder) == 15
+    assert folder.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert folder.files[5] == "squares/000.png"
+    image, label = folder[7]
+    assert (image.dtype, image.shape, label) == (np.float32, (3, 16, 16), 1)
+    assert np.array_equal(image, read_image(tmp_path / "squares/002.png", 16).astype(np.float32) / np.float32(255))
+    images, labels = folder.batch(np.array([14, 7]))
+    assert np.array_equal(images[1], image)
+    assert labels.tolist() == [2, 1]
+    assert ImageFolder(str(tmp_path), 16, channels=1)[0][0].shape == (1, 16, 16)
+
+
+def test_folders_within_a_class_count_and_other_files_do_not(tmp_path: Path) -> None:
+    root = folder_of(tmp_path, ("a", "b"), 2)
+    (tmp_path / "a" / "deeper").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "a" / "deeper" / "x.JPG", "jpeg")
+    (tmp_path / "b" / "notes.txt").write_text("no picture")
+    (tmp_path / "b" / ".hidden.png").write_text("left by a Mac")
+    (tmp_path / ".cache").mkdir()
+    os.symlink(tmp_path, tmp_path / "b" / "circle")
+    folder = ImageFolder(root, 8)
+    assert folder.files == ["a/000.png", "a/001.png", "a/deeper/x.JPG", "b/000.png", "b/001.png"]
+
+
+def test_a_split_repeats_by_seed_and_takes_a_fifth_of_each_class(tmp_path: Path) -> None:
+    root = folder_of(tmp_path, each=10)
+    Image.new("RGB", (8, 8)).save(tmp_path / "disc" / "one_more.png")
+    (train, val), (again, _), (other, _) = (load_folder(root, 8, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(train.indices, again.indices)
+    assert not np.array_equal(train.indices, other.indices)
+    assert sorted([*train.indices, *val.indices]) == list(range(31))
+    assert np.bincount(train.dataset.labels[val.indices]).tolist() == [2, 2, 2]
+
+
+def test_folders_train_and_val_are_the_split(tmp_path: Path) -> None:
+    folder_of(tmp_path / "train", each=3)
+    folder_of(tmp_path / "val", ("stripes",), 2)
+    train, val = load_folder(str(tmp_path), 8)
+    assert (len(train), len(val)) == (9, 2)
+    assert val[:][1].tolist() == [2, 2] == [train.dataset.classes.index("stripes")] * 2
+    folder_of(tmp_path / "val", ("zebras",), 1)
+    with pytest.raises(ValueError, match=r"val/zebras' is a class that the training images lack; expected disc, squa"):
+        load_folder(str(tmp_path), 8)
+
+
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
+        load_folder(str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="has no folders; expected one folder a class"):
+        load_folder(str(tmp_path))
+    Image.new("RGB", (8, 8)).save(tmp_path / "loose.png")
+    with pytest.raises(ValueError, match="has 1 images and no folder"):
+        load_folder(str(tmp_path))
+    with pytest.raises(NotADirectoryError, match=r"loose\.png' is a file"):
+        load_folder(str(tmp_path / "loose.png"))
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ValueError, match="there are no images below"):
+        load_folder(str(tmp_path))
+    folder_of(tmp_path, ("b",), 2)
+    with pytest.raises(ValueError, match="/a' has no images: an empty class"):
+        load_folder(str(tmp_path))
+    (tmp_path / "a").rmdir()
+    with pytest.raises(ValueError, match="one class alone, 'b'"):
+        load_folder(str(tmp_path))
+    with pytest.raises(ValueError, match="has one image a class"):
+        load_folder(folder_of(tmp_path / "few", ("a", "b"), 1))
+    for wrong in ({"image_size": 0}, {"image_size": 2.5}, {"channels": 2}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ImageFolder(str(tmp_path / "few"), **wrong)
+
+
+def test_broken_files_are_named_or_skipped_and_remembered(tmp_path: Path) -> None:
+    root = folder_of(tmp_path, ("a", "b"), 3)
+    (tmp_path / "a" / "001.png").write_bytes(b"no picture")
+    (tmp_path / "b" / "002.png").unlink()
+    (tmp_path / "b" / "002.png").symlink_to(tmp_path / "gone")
+    with pytest.raises(BrokenImage, match=r"a/001\.png' is no picture"):
+        list(DataLoader(ImageFolder(root, 8), 2))
+    folder = ImageFolder(root, 8, skip_broken=True)
+    batches = list(DataLoader(folder, 2))
+    assert [labels.tolist() for _, labels in batches] == [[0], [0, 1], [1]]
+    assert [images.shape[0] for images, _ in batches] == [1, 2, 1]
+    assert [Path(name).name for name in folder.broken] == ["001.png", "002.png"]
+    assert "there is no file" in list(folder.broken.values())[1]
+
+
+def test_20_000_names_are_quick_and_take_no_pictures_into_memory(tmp_path: Path) -> None:
+    """Files of no bytes: nothing may be opened before a batch is asked for. Then a few real ones, in little memory."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        descriptor = os.open(tmp_path / name, os.O_RDONLY)
+        for i in range(10_000):
+            os.close(os.open(f"{i:06}.png", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+        os.close(descriptor)
+    Image.fromarray(np.zeros((256, 256, 3), np.uint8)).save(tmp_path / "a" / "000000.png")
+    for i in range(1, 400):
+        (tmp_path / "a" / f"{i:06}.png").unlink()
+        os.link(tmp_path / "a" / "000000.png", tmp_path / "a" / f"{i:06}.png")
+    start = time.perf_counter()
+    folder = ImageFolder(str(tmp_path), 128)
+    seconds = time.perf_counter() - start
+    assert len(folder) == 20_000
+    assert seconds < 2, f"{seconds:.1f} s"  # 0.1 s on 2 cores
+    loader = iter(DataLoader(folder, 8, sampler=range(400)))
+    next(loader)
+    tracemalloc.start()
+    for _ in loader:
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6, f"{peak:,} bytes"  # 400 pictures are 79 MB as float32

@@ -1,0 +1,98 @@
+"""load_npz: every layout and type of images, and a sentence for every file that is none."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minorm.data import load_npz
+
+
+def arrays(**changed: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    whole = {
+        "x_train": rng.integers(0, 256, (6, 8, 8), np.uint8), "y_train": np.array([0, 1, 2, 0, 1, 2]),
+        "x_test": rng.integers(0, 256, (2, 8, 8), np.uint8), "y_test": np.array([[2], [0]], np.uint8),
+    }  # fmt: skip
+    return {**whole, **changed}
+
+
+def saved(tmp_path: Path, **given: Any) -> str:
+    np.savez(tmp_path / "set.npz", **given)
+    return str(tmp_path / "set.npz")
+
+
+def test_bytes_come_out_between_0_and_1(tmp_path: Path) -> None:
+    whole = arrays()
+    train, test = load_npz(saved(tmp_path, **whole))
+    images, labels = train[:]
+    assert images.shape == (6, 1, 8, 8)
+    assert images.dtype == np.float32
+    assert np.array_equal(images[:, 0], whole["x_train"].astype(np.float32) / np.float32(255))
+    assert labels.dtype == np.int64
+    assert test[:][1].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "read"),
+    [((6, 8, 8), (1, 8, 8)), ((6, 8, 8, 3), (3, 8, 8)), ((6, 3, 8, 8), (3, 8, 8)), ((6, 8, 8, 1), (1, 8, 8)),
+     ((6, 1, 8, 8), (1, 8, 8)), ((6, 3, 3, 3), (3, 3, 3))],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
+def test_layouts_and_types(tmp_path: Path, shape: tuple[int, ...], read: tuple[int, ...], dtype: Any) -> None:
+    x = (np.arange(np.prod(shape)).reshape(shape) % 200).astype(dtype)
+    train, _ = load_npz(saved(tmp_path, **arrays(x_train=x, x_test=x[:2])))
+    image = train[3][0]
+    assert (image.shape, image.dtype) == (read, np.float32)
+    first = x[3] if x.ndim == 3 or shape[1:] == read else np.moveaxis(x[3], -1, 0)
+    scale = {np.uint8: 255, np.uint16: 65535}.get(dtype, 1)
+    assert np.allclose(image, first.reshape(read) / scale, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"x_train": np.zeros((6, 8, 9), np.uint8)}, "x_train are 8 x 9; expected squares"),
+        ({"x_train": np.zeros((6, 5, 8, 8), np.uint8)}, r"x_train has shape \(6, 5, 8, 8\)"),
+        ({"x_train": np.zeros((6, 8), np.uint8)}, r"x_train has shape \(6, 8\)"),
+        ({"x_train": np.zeros((0, 8, 8), np.uint8), "y_train": np.zeros(0, int)}, "at least one image"),
+        ({"x_train": np.zeros((6, 8, 8), np.int64)}, "x_train is int64"),
+        ({"x_train": np.full((6, 8, 8), np.nan)}, "x_train holds NaN"),
+        ({"x_test": np.zeros((2, 9, 9), np.uint8)}, "1 x 8 x 8 and those of x_test 1 x 9 x 9"),
+        ({"y_train": np.zeros(5, int)}, r"y_train is int64 of shape \(5,\); expected 6 integers"),
+        ({"y_train": np.zeros(6)}, "y_train is float64"),
+        ({"y_train": np.array([0, 1, -1, 0, 0, 0])}, "with -1 in it"),
+        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, "label 0 alone"),
+        ({"y_test": np.array([0, 3])}, "y_test has the label 3; expected at most 2"),
+        ({"x_test": np.array([{}, {}], object)}, "x_test cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_an_array_is_said(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    path = saved(tmp_path, **arrays(**changed))
+    with pytest.raises(ValueError, match=said) as raised:
+        load_npz(path)
+    assert path in str(raised.value)
+
+
+def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no\.npz"):
+        load_npz(tmp_path / "no.npz")
+    with pytest.raises(ValueError, match="no y_train, x_test, y_test; it has x_train"):
+        load_npz(saved(tmp_path, x_train=np.zeros(3)))
+    for name, contents in (("empty", b""), ("text", b"words"), ("pickle", pickle.dumps([1])), ("zip", b"PK\3\4cut")):
+        (tmp_path / name).write_bytes(contents)
+        with pytest.raises(ValueError, match=name):
+            load_npz(tmp_path / name)
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="one array"):
+        load_npz(tmp_path / "one.npy")
+    path = saved(tmp_path, **arrays())
+    whole = Path(path).read_bytes()
+    for end in range(0, len(whole), 97):
+        Path(path).write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=r"set\.npz"):
+            load_npz(path)

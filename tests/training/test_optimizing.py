@@ -1,0 +1,82 @@
+"""The optimizer's groups, schedules from the first step to the last, and the average of the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import models, nn
+from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
+from minorm.training.settings import Settings
+
+
+def test_scales_and_biases_do_not_decay() -> None:
+    model = models.digits_cnn()
+    decaying, others = make_optimizer(Settings(weight_decay=0.1), model).param_groups
+    assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    assert {p.ndim for p in decaying["params"]} == {2, 4}
+    assert {p.ndim for p in others["params"]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "first", "last"),
+    [("constant", 0.1, 0.1), ("step", 0.1, 0.001), ("cosine", 0.1, 0.0), ("onecycle", 0.004, 0.0)],
+)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_schedules_run_from_the_first_step_to_the_last(
+    schedule: str, first: float, last: float, optimizer: str
+) -> None:
+    settings = Settings(schedule=schedule, optimizer=optimizer, lr=0.1)
+    model = nn.Linear(3, 3)
+    optimizer_ = make_optimizer(settings, model)
+    scheduler = make_scheduler(settings, optimizer_, 30)
+    rates = []
+    for _ in range(30):
+        rates.append(optimizer_.param_groups[0]["lr"])
+        for p in model.parameters():
+            p.grad = p.detach()
+        optimizer_.step()
+        if scheduler is not None:
+            scheduler.step()
+    assert rates[0] == pytest.approx(first)
+    assert rates[-1] == pytest.approx(last, abs=2e-3)
+    assert max(rates) == pytest.approx(0.1, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "step", "cosine", "onecycle"])
+def test_a_warm_up_rises_to_the_largest_rate(schedule: str) -> None:
+    settings = Settings(schedule=schedule, lr=0.1, epochs=5, warmup_epochs=2)
+    model = nn.Linear(3, 3)
+    optimizer = make_optimizer(settings, model)
+    scheduler = make_scheduler(settings, optimizer, 50)
+    rates = []
+    for _ in range(50):
+        rates.append(optimizer.param_groups[0]["lr"])
+        scheduler.step()
+    assert 0 < rates[0] <= 0.01
+    assert rates[:20] == sorted(rates[:20])
+    assert max(rates) == pytest.approx(0.1)
+    assert rates.index(max(rates)) in (19, 20)
+    assert max(rates[21:]) <= 0.1 + 1e-9
+    again = make_scheduler(settings, make_optimizer(settings, model), 50)
+    again.load_state_dict(scheduler.state_dict())
+    assert again.get_last_lr() == scheduler.get_last_lr()
+
+
+def test_the_average_follows_its_formula() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    average = averaged(Settings(ema=0.9), model)
+    assert average is not None
+    wanted = np.zeros(())
+    for n in range(60):
+        for tensor in (*model.parameters(), model[1].running_mean):
+            tensor.array[...] = n
+        model[1].num_batches_tracked.array[...] = n
+        average.update_parameters(model)
+        decay = min(0.9, (1 + n) / (10 + n)) if n else 0
+        wanted = wanted * decay + n * (1 - decay)
+    for found in (average.module[0].weight, average.module[1].running_mean):
+        assert np.allclose(found.numpy(), wanted, rtol=1e-5)
+    assert average.module[1].running_mean.dtype == mn.float32
+    assert averaged(Settings(), model) is None
