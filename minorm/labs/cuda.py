@@ -17,6 +17,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ LINE = 300  # characters of an error of a kernel
 COMPILERS = "g++", "c++"
 C_TYPES = {"int": ctypes.c_int, "float": ctypes.c_float}
 FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
+# Its own names and not those of another library in the process: both would destroy one list of threads at the end.
+SHARED = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,-Bsymbolic"]
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(([^)]*)\)")
 
 SHIM = Path(__file__).with_name("cuda_shim.h")
@@ -141,7 +144,7 @@ def _compiled(text: str) -> ctypes.CDLL:
     source = folder() / f"cuda_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
     source.write_text(text, encoding="utf-8")
     target = source.with_suffix(".so")
-    result = _run([compiler, *FLAGS, "-shared", str(source), "-o", str(target)])
+    result = _run([compiler, *FLAGS, *SHARED, str(source), "-o", str(target)])
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
         errors = [line for line in said if "error" in line] or said

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,3 +143,28 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda._compiler.cache_clear()
     with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
         cuda.Program("__global__ void f(float* only_here) { }")
+
+
+TWICE = """
+import ctypes, sys
+
+import numpy as np
+
+from minorm.labs import cuda
+
+kernel = "__global__ void fill(float* y, float v) { y[threadIdx.x] = v; }"
+y = np.zeros(4, np.float32)
+if sys.argv[1:]:
+    ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+cuda.Program("", kernel).launch("fill", 1, 4, y, 2.0)
+assert y.tolist() == [2.0] * 4
+"""
+
+
+def test_another_library_of_these_names_is_let_alone(tmp_path: Path) -> None:
+    """As the kernels of tests/gpu in the same process: the end of both destroyed one list of threads twice."""
+    other = tmp_path / "other.so"
+    (tmp_path / "other.cpp").write_text(f'#include "{cuda.SHIM}"\\n')
+    command = ["g++", "-std=c++17", "-w", "-fPIC", "-shared", str(tmp_path / "other.cpp"), "-o", str(other)]
+    subprocess.run(command, check=True)
+    subprocess.run([sys.executable, "-c", TWICE, str(other)], check=True)
