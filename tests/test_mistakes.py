@@ -37,8 +37,8 @@ def classes() -> list[tuple[str, type]]:
     found = []
     for module in (nn, optim, optim.lr_scheduler, data):
         for name, value in vars(module).items():
-            ours = inspect.isclass(value) and value.__module__.startswith("minorm") and not issubclass(value, mn.Tensor)
-            if ours and not name.startswith("_"):
+            ours = inspect.isclass(value) and value.__module__.startswith("minorm") and not name.startswith("_")
+            if ours and not issubclass(value, (mn.Tensor, Exception)):
                 kinds = {p.kind for p in inspect.signature(value).parameters.values()}
                 if inspect.Parameter.VAR_KEYWORD not in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
                     found.append((name, value))

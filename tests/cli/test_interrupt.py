@@ -19,7 +19,7 @@ import pytest
 
 import minorm
 from minorm.checkpoint import load_training
-from minorm.training.run import CHECKPOINT, LOG
+from minorm.training.run import BEST, CHECKPOINT, LOG
 
 pytest.importorskip("rich")
 pytest.importorskip("sklearn")
@@ -73,7 +73,7 @@ def check_words(text: str, out: Path) -> None:
     elif "nothing was written" in lines[0]:
         assert not (out / CHECKPOINT).exists()
     if out.exists():
-        assert {path.name for path in out.iterdir()} <= {CHECKPOINT, LOG}
+        assert {path.name for path in out.iterdir()} <= {CHECKPOINT, BEST, LOG}
 
 
 def press_once_the_handler_stands(count: int, seed: int, folder: Path) -> None:
