@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-for package in ("sklearn", "onnx", "onnxruntime"):
+for package in ("sklearn", "onnx", "onnxruntime", "matplotlib"):
     pytest.importorskip(package)
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run(name: str, folder: Path) -> str:
+def run(name: str, folder: Path, *options: str) -> str:
     """What the program prints, run in an empty folder."""
-    command = [sys.executable, str(ROOT / "examples" / name)]
+    command = [sys.executable, str(ROOT / "examples" / name), *options]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # a checkout that is not installed will do
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, check=False, cwd=folder, env=environment, capture_output=True, text=True)
@@ -27,6 +27,13 @@ def run(name: str, folder: Path) -> str:
 
 def last_accuracy(text: str) -> float:
     return float(re.findall(r"\b[01]\.\d{3}\b", text)[-1])
+
+
+def has_picture(path: Path) -> bool:
+    """A PNG file in which something is drawn."""
+    from matplotlib.image import imread
+
+    return bool(imread(path)[..., :3].std() > 0.1)
 
 
 def test_sixty_seconds(tmp_path: Path) -> None:
@@ -49,3 +56,17 @@ def test_fine_tune(tmp_path: Path) -> None:
 
 def test_custom_loop(tmp_path: Path) -> None:
     assert last_accuracy(run("custom_loop.py", tmp_path)) > 0.97
+
+
+def test_gan(tmp_path: Path) -> None:
+    text = run("gan.py", tmp_path, "--epochs", "10")
+    sure, rarest = (float(share) for share in re.findall(r"drawn: .* (\d\.\d+), rarest digit (\d\.\d+)", text)[0])
+    of_noise = float(re.findall(r"noise: .* (\d\.\d+),", text)[0])
+    assert sure > max(0.75, of_noise + 0.1)
+    assert rarest > 0.02
+    assert has_picture(tmp_path / "gan.png")
+
+
+def test_read_digits(tmp_path: Path) -> None:
+    assert last_accuracy(run("read_digits.py", tmp_path, "--steps", "150")) > 0.8  # guessing: less than 0.001
+    assert has_picture(tmp_path / "read_digits.png")
