@@ -70,3 +70,9 @@ def test_gan(tmp_path: Path) -> None:
 def test_read_digits(tmp_path: Path) -> None:
     assert last_accuracy(run("read_digits.py", tmp_path, "--steps", "150")) > 0.8  # guessing: less than 0.001
     assert has_picture(tmp_path / "read_digits.png")
+
+
+def test_segmentation(tmp_path: Path) -> None:
+    text = run("segmentation.py", tmp_path, "--epochs", "6", "--images", "240")
+    assert last_accuracy(text) > 0.4  # intersection over union; guessing one class everywhere: 0
+    assert has_picture(tmp_path / "segmentation.png")
