@@ -76,3 +76,10 @@ def test_segmentation(tmp_path: Path) -> None:
     text = run("segmentation.py", tmp_path, "--epochs", "6", "--images", "240")
     assert last_accuracy(text) > 0.4  # intersection over union; guessing one class everywhere: 0
     assert has_picture(tmp_path / "segmentation.png")
+
+
+def test_transfer(tmp_path: Path) -> None:
+    text = run("transfer.py", tmp_path, "--first-epochs", "6", "--epochs", "8")
+    _, scratch, _, tuned = map(float, re.findall(r"\b[01]\.\d{3}\b", text))
+    assert tuned > max(0.65, scratch + 0.1)  # of 300 images; guessing: 0.5
+    assert has_picture(tmp_path / "transfer.png")
