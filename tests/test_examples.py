@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-for package in ("sklearn", "onnx", "onnxruntime", "matplotlib"):
+for package in ("sklearn", "onnx", "onnxruntime", "matplotlib", "PIL"):
     pytest.importorskip(package)
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,3 +84,23 @@ def test_transfer(tmp_path: Path) -> None:
     _, scratch, _, tuned = map(float, re.findall(r"\b[01]\.\d{3}\b", text))
     assert tuned > max(0.65, scratch + 0.1)  # of 300 images; guessing: 0.5
     assert has_picture(tmp_path / "transfer.png")
+
+
+def test_own_images(tmp_path: Path) -> None:
+    text = run("own_images.py", tmp_path, "--images", "60")
+    assert last_accuracy(text) > 0.7  # guessing one of three: 0.333
+    assert has_picture(tmp_path / "own_images.png")
+    assert (tmp_path / "own_images.safetensors").exists()
+
+
+def test_own_images_of_ones_own(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(("dark", "light")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for index in range(50):
+            pixels = rng.integers(150 * number, 100 + 150 * number, (20, 24, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{index}.png")
+    options = ("--path", "pictures", "--epochs", "3", "--image-size", "16")
+    assert last_accuracy(run("own_images.py", tmp_path, *options)) > 0.9
