@@ -98,15 +98,15 @@ for name, share in zip(CLASSES, shares, strict=True):
     print(f"{name:10}  intersection over union {share:.3f}")
 print(f"mean of the shapes: {np.mean(shares[1:]):.3f}")
 
-figure = Figure(figsize=(8, 4.2), layout="constrained")
-for axes in (grid := figure.subplots(3, 6)).flat:
+figure = Figure(figsize=(7, 4.3), layout="constrained")
+for axes in (grid := figure.subplots(3, 5)).flat:
     axes.set(xticks=[], yticks=[])
 for row, (name, pictures) in enumerate({"image": images, "truth": masks, "found": guesses}.items()):
     grid[row, 0].set_ylabel(name)
     for axes, picture in zip(grid[row], pictures, strict=False):
         if picture.ndim == 3:
-            axes.imshow(picture.transpose(1, 2, 0).clip(0, 1))
+            axes.imshow(picture.transpose(1, 2, 0).clip(0, 1), interpolation="nearest")
         else:
             axes.imshow(picture, cmap="viridis", vmin=0, vmax=len(CLASSES) - 1, interpolation="nearest")
-figure.savefig(args.out, dpi=90)
+figure.savefig(args.out, dpi=70)
 print(f"wrote {args.out}")
