@@ -74,13 +74,12 @@ logits, labels = zip(*((predict(model, images).numpy(), labels.numpy()) for imag
 guesses, labels = np.concatenate(logits).argmax(1), np.concatenate(labels)
 matrix = np.zeros((len(folder.classes), len(folder.classes)), int)  # rows are classes, columns what they are taken for
 np.add.at(matrix, (labels, guesses), 1)
-plots.confusion(matrix, folder.classes, f"{np.mean(guesses == labels):.1%} of {len(val)} are right").savefig(
-    args.out, dpi=80
-)
+accuracy = np.mean(guesses == labels)
+plots.confusion(matrix, folder.classes, f"{accuracy:.1%} of {len(val)} are right").savefig(args.out, dpi=80)
 print(f"wrote {args.out}")
 
 for index in val.indices[:: max(1, len(val) // 4)]:  # any file will do
     pixels = data.read_image(folder.path(index), args.image_size)[np.newaxis] / np.float32(255)
     shares = F.softmax(predict(model, mn.tensor(scale(pixels))), dim=1).numpy()[0]
     print(f"{folder.path(index)}: {folder.classes[shares.argmax()]}, {shares.max():.0%}")
-print(f"accuracy on pictures set aside: {np.mean(guesses == labels):.3f}")
+print(f"accuracy on pictures set aside: {accuracy:.3f}")
