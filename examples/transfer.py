@@ -1,10 +1,10 @@
-"""Transfer learning: take a network from an ONNX file, give it a new head, and teach it a new task with 50 images.
+"""Transfer learning: take a network from an ONNX file, give it a new head, and teach it a new task with 100 images.
 
 A network learns to name digits anywhere in a noisy picture, and leaves as an ONNX file, as it could come from any
 framework. The file comes back up to the features in front of its last layer, and learns to tell odd digits from even
-ones, in poor light, from five images of each. First BatchNorm is frozen and keeps the statistics of the file, as is
+ones, in poor light, from ten images of each. First BatchNorm is frozen and keeps the statistics of the file, as is
 usual with batches of four; then it is not, and its statistics become those of the new light. Without the file, the same
-images teach little. Needs: pip install scikit-learn onnx matplotlib.
+images teach less. Needs: pip install scikit-learn onnx matplotlib.
 """
 
 import argparse
@@ -66,7 +66,7 @@ named = train(first, many, tests, batch_size=64, lr=0.02, epochs=args.first_epoc
 print(f"the ten digits, network of the file:  {named[-1]:.3f}")
 minorm.onnx.export(first, mn.zeros(1, 1, SIZE, SIZE), path)
 
-few, tests = odd_or_even(train_digits, 5, rng), odd_or_even(test_digits, 30, rng)
+few, tests = odd_or_even(train_digits, 10, rng), odd_or_even(test_digits, 30, rng)
 features = onnx.load(path).graph.node[-1].input[0]  # what the last layer reads: every value of a graph has a name
 backbone = minorm.onnx.load(path, outputs=[features])  # cut there, the last layer is gone
 tuned = nn.Sequential(backbone, nn.Linear(backbone(mn.zeros(1, 1, SIZE, SIZE)).shape[1], 2))
@@ -86,7 +86,7 @@ epochs = range(1, 2 * args.epochs + 1)
 axes.plot(epochs, frozen + thawed, label="from the file")
 axes.plot(epochs, scratch, "--", label="without the file")
 axes.axvline(args.epochs + 0.5, color="0.6", linestyle=":", label="BatchNorm frozen before, trained after")
-axes.set(xlabel="epoch", ylabel="accuracy", title="Odd or even, learned from 50 images", ylim=(0.4, 1))
+axes.set(xlabel="epoch", ylabel="accuracy", title="Odd or even, learned from 100 images", ylim=(0.4, 1))
 axes.legend(loc="upper left")
 figure.savefig(args.out, dpi=80)
 print(f"wrote {args.out}")

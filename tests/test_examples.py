@@ -60,11 +60,11 @@ def test_custom_loop(tmp_path: Path) -> None:
 
 
 def test_gan(tmp_path: Path) -> None:
-    text = run("gan.py", tmp_path, "--epochs", "10")
+    text = run("gan.py", tmp_path, "--epochs", "14")
     sure, rarest = (float(share) for share in re.findall(r"drawn: .* (\d\.\d+), rarest digit (\d\.\d+)", text)[0])
     of_noise = float(re.findall(r"noise: .* (\d\.\d+),", text)[0])
-    assert sure > max(0.75, of_noise + 0.1)
-    assert rarest > 0.02
+    assert sure > max(0.8, of_noise)
+    assert rarest > 0.02  # of noise: less than 0.01
     assert has_picture(tmp_path / "gan.png")
 
 
@@ -82,7 +82,7 @@ def test_segmentation(tmp_path: Path) -> None:
 def test_transfer(tmp_path: Path) -> None:
     text = run("transfer.py", tmp_path, "--first-epochs", "6", "--epochs", "8")
     _, scratch, _, tuned = map(float, re.findall(r"\b[01]\.\d{3}\b", text))
-    assert tuned > max(0.65, scratch + 0.1)  # of 300 images; guessing: 0.5
+    assert tuned > max(0.7, scratch)  # of 300 images; guessing: 0.5
     assert has_picture(tmp_path / "transfer.png")
 
 
