@@ -121,7 +121,7 @@ SIGNATURES = {
     "empty": "shape, dtype=<class 'float'>, order='C'",
     "empty_like": "prototype, dtype=None, order='K', subok=None, shape=None",
     "expand_dims": "a, axis",
-    "histogram": "x, bins=10, range=None, weights=None, density=False",
+    "histogram": "x, bins=10, range=None, density=False, weights=None",
     "eye": "N, M=None, k=0, dtype=<class 'float'>, order='C'",
     "flip": "a, axis=None",
     "full": "shape, fill_value, dtype=None, order='C'",
