@@ -61,6 +61,12 @@ POOLING = {
     "norm_type": "the p of the norm",
 }
 
+UNPOOLING = POOLING | {
+    "indices": "the places that max pooling gave, integers of input's shape",
+    "padding": "what the pooling added at both ends, an int or one int an axis",
+    "output_size": "the lengths of y, where the pooling came from others; None is those that are most likely",
+}
+
 LOSS = {
     "input": "what the model gives, floats of any shape",
     "target": "what was wanted, of input's shape and type",
@@ -98,4 +104,27 @@ TABLE = {
     "norm_type": "the p of that length",
     "scale_grad_by_freq": "True divides a row's gradient by how often the row was read",
     "sparse": "taken, without effect: gradients are dense here",
+}
+
+WINDOWS = {
+    "kernel_size": "height and width of a window, an int for both or two",
+    "dilation": "how far apart the taps of a window are, an int or two",
+    "padding": "rows and columns of zeros at both ends, an int or two",
+    "stride": "how far a window is from the next, an int or two",
+}
+
+RESIZING = {
+    "input": "(N, C, *lengths) with one to three lengths, floats",
+    "size": "the lengths of y, an int for all axes or one an axis; None where scale_factor is given",
+    "scale_factor": "by how much each axis grows, a number for all or one an axis; None where size is given",
+    "mode": (
+        '"nearest" (the element at floor(i / scale)), "nearest-exact" (at the nearest centre), "linear", "bilinear", '
+        '"trilinear" (between two an axis), "bicubic" (four), "area" (means of parts)'
+    ),
+    "align_corners": (
+        "True: the centres of the outer elements fall together; False and None: their outer edges. Not for nearest and "
+        "area"
+    ),
+    "recompute_scale_factor": "True: the scale is what the rounded lengths say, and not scale_factor",
+    "antialias": 'True: a wider kernel where an axis shrinks, for "bilinear" and "bicubic"',
 }

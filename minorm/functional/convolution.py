@@ -269,7 +269,8 @@ def conv_transpose3d(
 ) -> Tensor:
     """y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]
 
-    y starts as bias[o] and is (N, O, D', H', W'). The sum is over all c, h, i, j, m, k, l; rows and columns are spread out as planes are.
+    y starts as bias[o] and is (N, O, D', H', W'). The sum is over all c, h, i, j, m, k, l; rows and columns are spread
+    out as planes are.
     """
     return _transpose("conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation)
 

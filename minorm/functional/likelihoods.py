@@ -61,8 +61,9 @@ def binary_cross_entropy(
 )
 @trace.operation
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """loss = target * (log target - input): the Kullback-Leibler divergence of target from exp(input), and 0 where target
-    is.
+    """loss = target * (log target - input): the Kullback-Leibler divergence of target from exp(input).
+
+    Where target is 0 the loss is.
 
     ValueError for another reduction.
 
