@@ -72,12 +72,7 @@ def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, Any, str]
 
     Of a function they are read out of its code: inspect takes ten times as long, and `import minorm` should be quick.
     """
-    if inspect.isclass(public):
-        for p in inspect.signature(public).parameters.values():
-            stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
-            yield p.name, p.annotation, p.default, stars
-        return
-    function: Any = inspect.unwrap(public)
+    function: Any = inspect.unwrap(public.__init__ if inspect.isclass(public) else public)  # type: ignore[misc]
     code, defaults, types = function.__code__, function.__defaults__ or (), function.__annotations__
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     given = {

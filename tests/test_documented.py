@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn
 from minorm.documented import documented
+from tests import public_names
 
 MODULES = ("normalization", "response", "filter_response", "ghost", "renormalization")  # of minorm.functional
 PUBLIC: dict[str, Callable[..., Any]] = {
@@ -30,7 +33,18 @@ PUBLIC: dict[str, Callable[..., Any]] = {
     if inspect.isfunction(found := getattr(F, name))
     and found.__module__ in [f"minorm.functional.{module}" for module in MODULES]
 }
+# All that tests/public_names.txt lists but the layers: functions, classes, and the methods of a Tensor
+OTHERS: dict[str, Callable[..., Any]] = {
+    name.replace("minorm.functional.", "F."): found
+    for name in public_names.listed()
+    if not name.startswith("minorm.nn.")
+    and (find_spec("onnx") or not name.startswith("minorm.onnx."))
+    and callable(found := pkgutil.resolve_name(name))
+    and (getattr(found, "__module__", None) or "").startswith("minorm")
+    and found not in PUBLIC.values()
+}
 LAZY = {name: found for name, found in PUBLIC.items() if name.startswith("nn.Lazy")}
+UNDESCRIBED: set[str] = set()
 # Operators of a standard without a paper of their own
 PAPERLESS = {"nn.MeanVarianceNorm", "F.mean_variance_norm", "nn.Normalization", "F.normalization", "F.normalize"}
 
@@ -46,10 +60,21 @@ def described(text: str) -> dict[str, tuple[str, str]]:
     return {found[1]: (found[2] or "", found[3].strip()) for found in parsed if found}
 
 
+def arguments(public: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of the signature, without the Tensor that a method is called on."""
+    if inspect.isclass(public) and public.__init__ is object.__init__:  # what a base's __new__ takes, it passes on
+        return []
+    try:
+        parameters = inspect.signature(public).parameters.values()
+    except ValueError:  # of an exception, which takes a message
+        return []
+    return [parameter for parameter in parameters if parameter.name != "self"]
+
+
 def missing(public: Callable[..., Any]) -> list[str]:
     """What the docstring does not say of the arguments."""
     found, wrong = described(inspect.getdoc(public) or ""), []
-    for parameter in inspect.signature(public).parameters.values():
+    for parameter in arguments(public):
         bracket, text = found.pop(parameter.name, ("", ""))
         if len(text) < 8:
             wrong.append(f"{parameter.name} is not described")
@@ -71,12 +96,29 @@ def test_every_argument_is_described_with_its_default(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_example_runs(name: str) -> None:
+    assert run_examples(name, PUBLIC[name])
+
+
+def run_examples(name: str, public: Callable[..., Any]) -> int:
+    """How many lines of examples the docstring has; all of them print what it says."""
     names = {"mn": mn, "nn": nn, "F": F}
-    test = doctest.DocTestParser().get_doctest(inspect.getdoc(PUBLIC[name]) or "", names, name, None, None)
-    assert test.examples
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(public) or "", names, name, None, None)
     shown: list[str] = []
     doctest.DocTestRunner(verbose=False).run(test, out=shown.append)
     assert not shown, "".join(shown)
+    return len(test.examples)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_describe_every_argument_with_its_default(name: str) -> None:
+    wrong = missing(OTHERS[name])
+    assert bool(wrong) is (name in UNDESCRIBED), wrong or f"{name} is described: take it out of UNDESCRIBED"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_have_examples_that_run(name: str) -> None:
+    count = run_examples(name, OTHERS[name])
+    assert count or len(arguments(OTHERS[name])) < 2 or name in UNDESCRIBED
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LAZY)))

@@ -115,7 +115,8 @@ def _unpool(
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
 
-    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are. output_size=1 is the global average.
+    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are.
+    output_size=1 is the global average.
     """
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
 
