@@ -14,11 +14,28 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from typing import Any
 
+from minorm.documented import documented
 from minorm.mistakes import Checked
 
 
+@documented(
+    {},
+    device_type='"cuda" or "cpu"',
+    dtype="taken, without effect: results have the types that the operands have",
+    enabled="taken, without effect",
+    cache_enabled="taken, without effect",
+)
 class autocast(ContextDecorator, Checked):  # noqa: N801  PyTorch's name
-    """A `with` block, or a decorator, that changes nothing."""
+    """A `with` block, or a decorator, that changes nothing: y has the type of x.
+
+    TypeError for a device_type that is no text.
+
+    Example:
+        >>> with mn.autocast("cpu", dtype=mn.bfloat16):
+        ...     y = mn.ones(2) * 2
+        >>> y.dtype
+        dtype('float32')
+    """
 
     def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
         if not isinstance(device_type, str):
@@ -33,8 +50,23 @@ class autocast(ContextDecorator, Checked):  # noqa: N801  PyTorch's name
         pass
 
 
+@documented(
+    {},
+    device="taken, without effect",
+    init_scale="taken, without effect: the scale is 1",
+    growth_factor="taken, without effect",
+    backoff_factor="taken, without effect",
+    growth_interval="taken, without effect",
+    enabled="taken, without effect",
+)
 class GradScaler(Checked):
-    """The scale is 1: losses, gradients and steps pass as they are."""
+    """The scale is 1: losses, gradients and steps pass as they are.
+
+    Example:
+        >>> scaler = mn.amp.GradScaler()
+        >>> scaler.scale(mn.tensor(2.0)), scaler.get_scale()
+        (tensor(2.), 1.0)
+    """
 
     def __init__(
         self,

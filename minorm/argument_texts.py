@@ -34,3 +34,6 @@ MEMORY = {
     "memory_format": "minorm.channels_last for images whose channels lie last in memory; None keeps the order",
     "non_blocking": "taken, without effect: a copy is waited for",
 }
+
+DRAW = MADE | DRAWN
+DRAW_LIKE = MADE_LIKE | DRAWN
