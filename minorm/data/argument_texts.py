@@ -13,7 +13,9 @@ PICTURES = {
     "root": "the folder that holds a folder for each class; a class's own folders are searched too",
     "image_size": "height and width: the shorter side is scaled to it and the centre cut",
     "channels": "3 for RGB, 1 for grey",
-    "skip_broken": "True leaves files out that hold no picture, and remembers them in `broken`; False raises BrokenImage",
+    "skip_broken": (
+        "True leaves files out that hold no picture, and remembers them in `broken`; False raises BrokenImage"
+    ),
 }
 
 TRANSFORM = {

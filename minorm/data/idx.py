@@ -99,7 +99,7 @@ def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
 
 @documented({}, folder="where the files are")
 def load_fashion_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
-    """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28 read as float32 from 0 to 1.
+    """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 from 0 to 1.
 
     The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
     """

@@ -32,7 +32,7 @@ class BrokenImage(ValueError):
 @documented(
     {},
     path="a PNG, JPEG or WebP",
-    size="height and width: the shorter side is scaled to it and the centre cut",
+    size="height and width: the shorter side is scaled to it, the centre cut",
     channels="3 for RGB, 1 for grey",
 )
 def read_image(path: FilePath, size: int, channels: int = 3) -> Array:

@@ -97,9 +97,8 @@ class RandomChoice(ImageTransform):
 
     Example:
         >>> T = mn.data.transforms
-        >>> T.RandomChoice([T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0)], p=[1, 0])(
-        ...     mn.tensor([[[1.0, 2.0]]])
-        ... )
+        >>> choose = T.RandomChoice([T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0)], p=[1, 0])
+        >>> choose(mn.tensor([[[1.0, 2.0]]]))
         tensor([[[2., 1.]]])
     """
 
