@@ -32,15 +32,16 @@ def documented(
     def fill(public: Documented) -> Documented:
         if public.__doc__ is None:  # python -OO
             return public
-        text = inspect.cleandoc(public.__doc__)
+        text = public.__doc__
         if base is not None:
-            name = public.__name__
-            text += "\n\n" + inspect.cleandoc(base.__doc__ or "").replace("{name}", name).replace("{shape}", shape)
-        head, example, rest = text.partition("\n\nExample:\n")
+            about = _dedented(base.__doc__ or "").replace("{name}", public.__name__).replace("{shape}", shape)
+            text = f"{_dedented(text)}\n\n{about}"
         texts = {**shared, **own}
-        lines = [_entry(*found, texts[found[0]]) for found in _arguments(public)]
-        section = ["", "Args:", *lines] if lines else []
-        public.__doc__ = "\n".join([head, *section]) + example + rest
+        entries = [_entry(*found, texts[found[0]]) for found in _arguments(public)]
+        if entries or base is not None:
+            head, example, rest = _dedented(text).partition("\n\nExample:\n")
+            section = ["", "Args:", *entries] if entries else []
+            public.__doc__ = "\n".join([head, *section]) + example + rest
         return public
 
     return fill
@@ -67,18 +68,28 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
     return fill
 
 
-def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, Any, str]]:
-    """Name, type, default and stars of each argument but self; `empty` where there is no type or default.
+# `import minorm` documents some hundred functions, so what is below takes few microseconds for each: arguments are read
+# out of a function's code (inspect takes ten times as long), and what many functions share is put together once.
 
-    Of a function they are read out of its code: inspect takes ten times as long, and `import minorm` should be quick.
-    """
-    function: Any = inspect.unwrap(public.__init__ if inspect.isclass(public) else public)  # type: ignore[misc]
-    code, defaults, types = function.__code__, function.__defaults__ or (), function.__annotations__
+_NONE = inspect.Parameter.empty
+
+
+def _dedented(text: str) -> str:
+    """As inspect.cleandoc, for texts whose closing quotes stand on a line of their own."""
+    body, newline, indent = text.rpartition("\n")
+    if not newline or indent.strip():
+        return inspect.cleandoc(text) if newline else text.strip()
+    return body.replace(newline + indent, "\n").strip()
+
+
+def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, str | None, str]]:
+    """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
+    function: Any = public.__init__ if isinstance(public, type) else public
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code, types, values = function.__code__, function.__annotations__, function.__defaults__ or ()
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    given = {
-        **dict(zip(names[count - len(defaults) : count], defaults, strict=True)),
-        **(function.__kwdefaults__ or {}),
-    }
+    defaults = dict(zip(names[count - len(values) : count], values, strict=True)) | (function.__kwdefaults__ or {})
     starred = bool(code.co_flags & inspect.CO_VARARGS)
     order = [(name, "") for name in names[:count]]
     order += [(names[stop], "*")] if starred else []
@@ -86,8 +97,13 @@ def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, Any, str]
     order += [(names[stop + starred], "**")] if code.co_flags & inspect.CO_VARKEYWORDS else []
     for name, stars in order:
         if name not in ("self", "cls"):
-            kind = types.get(name, inspect.Parameter.empty)
-            yield name, _spelled(kind, function.__globals__), given.get(name, inspect.Parameter.empty), stars
+            kind, default = types.get(name, _NONE), defaults.get(name, _NONE)
+            if kind not in _BUILT_IN:
+                kind = _spelled(kind, function.__globals__)
+            yield name, kind, None if default is _NONE else getattr(default, "__name__", repr(default)), stars
+
+
+_BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "int | None", "float | None"}
 
 
 def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
@@ -98,22 +114,18 @@ def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
     return " | ".join(str(alias) if isinstance(alias, UnionType) else word for word, alias in found)
 
 
-def _entry(name: str, kind: Any, default: Any, stars: str, text: str) -> str:
+@functools.cache
+def _entry(name: str, kind: Any, default: str | None, stars: str, text: str) -> str:
     """`    eps (float, default 1e-05): added to the variance`"""
-    about = [] if kind in ("Any", inspect.Parameter.empty) else [str(kind)]
-    if default is not inspect.Parameter.empty:
-        about.append(f"default {getattr(default, '__name__', repr(default))}")
+    about = [] if kind in ("Any", _NONE) else [str(kind)]
+    if default is not None:
+        about.append(f"default {default}")
     described = f" ({', '.join(about)})" if about else ""
     start = f"    {stars}{name}{described}:"
-    return f"{start} {text}" if len(start) + len(text) < WIDTH else f"{start}\n{_wrapped(text)}"
-
-
-@functools.cache
-def _wrapped(text: str) -> str:
-    """The text on lines of its own: many functions share it, so it is wrapped once."""
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) > WIDTH - 9:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return "\n".join(f"        {line}" for line in lines)
+    if len(start) + len(text) < WIDTH:
+        return f"{start} {text}"
+    lines = [start]
+    while len(text) > WIDTH - 8 and (end := text.rfind(" ", 0, WIDTH - 7)) > 0:
+        lines.append(f"        {text[:end]}")
+        text = text[end + 1 :]
+    return "\n".join([*lines, f"        {text}"])
