@@ -22,7 +22,9 @@ from minorm import nn
 from minorm.documented import documented
 from tests import public_names
 
-MODULES = ("normalization", "response", "filter_response", "ghost", "renormalization")  # of minorm.functional
+MODULES = (  # of minorm.functional
+    "running_norms", "sample_norms", "general_norms", "response", "filter_response", "ghost", "renormalization",
+)  # fmt: skip
 PUBLIC: dict[str, Callable[..., Any]] = {
     f"nn.{name}": found
     for name in dir(nn)
