@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from types import UnionType
+from collections.abc import Callable, Mapping
+from types import FunctionType, UnionType
 from typing import Any, TypeVar
 
 WIDTH = 112  # of a line; help() indents by 4 or 8
@@ -60,9 +60,10 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
             if dot:
                 own.setdefault(method, {})[argument] = text
         for name, found in vars(cls).items():
-            public = inspect.isfunction(found) and found.__name__ == name and not name.startswith("_")
-            if public and "\nArgs:\n" not in (found.__doc__ or ""):
-                documented({**shared, **own.get(name, {})})(found)
+            if name.startswith("_") or not isinstance(found, FunctionType) or found.__name__ != name:
+                continue
+            if found.__code__.co_varnames[1:] and "\nArgs:\n" not in (found.__doc__ or ""):
+                documented({**shared, **own[name]} if name in own else shared)(found)
         return cls
 
     return fill
@@ -82,25 +83,36 @@ def _dedented(text: str) -> str:
     return body.replace(newline + indent, "\n").strip()
 
 
-def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, str | None, str]]:
+def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
     """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
     function: Any = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    code, types, values = function.__code__, function.__annotations__, function.__defaults__ or ()
+    code, types = function.__code__, function.__annotations__
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    defaults = dict(zip(names[count - len(values) : count], values, strict=True)) | (function.__kwdefaults__ or {})
-    starred = bool(code.co_flags & inspect.CO_VARARGS)
-    order = [(name, "") for name in names[:count]]
-    order += [(names[stop], "*")] if starred else []
-    order += [(name, "") for name in names[count:stop]]
-    order += [(names[stop + starred], "**")] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    for name, stars in order:
-        if name not in ("self", "cls"):
-            kind, default = types.get(name, _NONE), defaults.get(name, _NONE)
-            if kind not in _BUILT_IN:
-                kind = _spelled(kind, function.__globals__)
-            yield name, kind, None if default is _NONE else getattr(default, "__name__", repr(default)), stars
+    defaults = dict(
+        zip(names[count - len(function.__defaults__ or ()) : count], function.__defaults__ or (), strict=True)
+    )
+    defaults.update(function.__kwdefaults__ or {})
+    starred, named = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
+    order = names[:count]
+    if starred or named or stop > count:
+        last = stop + bool(starred)
+        order += names[stop:last] + names[count:stop] + (names[last : last + 1] if named else ())
+    found = []
+    for name in order:
+        if name in ("self", "cls"):
+            continue
+        kind = types.get(name, _NONE)
+        if kind not in _BUILT_IN:
+            kind = _spelled(kind, function.__globals__)
+        default = None
+        if name in defaults:
+            default = getattr(defaults[name], "__name__", None) or repr(defaults[name])
+        place = names.index(name)
+        stars = "" if place < stop else "*" if starred and place == stop else "**"
+        found.append((name, kind, default, stars))
+    return found
 
 
 _BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "int | None", "float | None"}
