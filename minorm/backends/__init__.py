@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from minorm.backends import cudnn, mkldnn, mps
+from minorm.mistakes import checked
 
 __all__ = ["compile", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 
 
+@checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Nothing: results have the same bits on every run anyway."""
 
 
+@checked
 def set_float32_matmul_precision(precision: str) -> None:
     """Nothing: float32 is computed in float32."""
 
