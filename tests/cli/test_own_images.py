@@ -268,18 +268,6 @@ def test_the_report_shows_everything_and_loads_nothing(there: Path) -> None:
             assert image.size[0] > 300
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in ("train", "predict", "early-stopping", "onecycle"):
-        assert word in script
-    if shell == "bash":
-        ask = 'COMP_WORDS=(minorm train --optimizer a); COMP_CWORD=3; _minorm; echo "${COMPREPLY[@]}"'
-        found = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
-        assert found.stdout.split() == ["adam", "adamw"]
-
-
 def test_few_images_come_in_smaller_batches(there: Path, tmp_path: Path) -> None:
     words = ["train", "--data", "folder", "--path", str(there / "images"), "--image-size", "16", "--epochs", "1"]
     assert cli.main([*words, "--model", f"{there}/mine.py:build", "-o", str(tmp_path)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -29,10 +30,8 @@ def most_at_once(held: Turns) -> int:
             with lock:
                 inside += 1
                 most = max(most, inside)
-            try:
+            with contextlib.suppress(threading.BrokenBarrierError):
                 together.wait(0.3)
-            except threading.BrokenBarrierError:
-                pass
             with lock:
                 inside -= 1
 
