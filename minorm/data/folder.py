@@ -103,20 +103,25 @@ class ImageFolder(Shown):
 
 
 def load_folder(
-    root: FilePath, image_size: int = 64, channels: int = 3, seed: int = 0, skip_broken: bool = False
+    root: FilePath,
+    image_size: int = 64,
+    channels: int = 3,
+    seed: int = 0,
+    skip_broken: bool = False,
+    classes: Sequence[str] | None = None,
 ) -> tuple[Subset, Subset]:
     """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
 
-    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, or val/ has
-    one that train/ lacks.
+    Both are Subsets, whose `.dataset` is an ImageFolder. `classes` are those of a model that is there already, of
+    which some may have no folder. ValueError where there are fewer than two classes, or val/ has one that train/ lacks.
     """
     given = os.fsdecode(root)
     parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
     if all(map(os.path.isdir, parts)):
-        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, None, skip_broken))
+        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken))
         val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken)
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
-    whole = _of_two_classes(ImageFolder(given, image_size, channels, None, skip_broken))
+    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken))
     train_part, val_part = whole.split(0.2, seed)
     if not len(val_part):
         raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "
