@@ -31,7 +31,7 @@ from minorm.training import building
 from minorm.training.history import LOG, Row, log
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
-from minorm.training.preparing import balanced, labels_of, load_data, loaders, mixed, preprocessing
+from minorm.training.preparing import balanced, folder_of, labels_of, load_data, loaders, mixed, preprocessing
 from minorm.training.score import Score
 from minorm.training.settings import Settings
 
@@ -137,9 +137,11 @@ class Run:
                 test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
             except NonFiniteLoss as error:
                 raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
-            for part, score in (("train", train), ("test", test)):
+            for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
                 if not score.images:
-                    raise ValueError(f"no {part} image could be read; expected at least one")
+                    folder = folder_of(images)
+                    why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
+                    raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
             self.epoch += 1
             self.trained_epochs += 1
             self.history.append(
