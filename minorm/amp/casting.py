@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, trace
+from minorm.documented import documented
 from minorm.mistakes import Checked, checked
 from minorm.ops import (
     activation,
@@ -36,6 +37,7 @@ from minorm.ops import (
 
 Type = np.dtype[Any]
 DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
+DEVICE = {"device_type": '"cuda" or "cpu"'}  # what docstrings say of it
 CASTABLE = dtypes.HALVES | {dtypes.float32}
 
 LOWER: frozenset[type] = frozenset(
@@ -136,21 +138,40 @@ def _set(types: dict[str, Type]) -> None:
     trace.state.cast = _cast if types else None
 
 
+@documented(DEVICE)
 @checked
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """True inside an `autocast` of this kind of device, in this thread."""
+    """True inside an `autocast` of this kind of device, in this thread.
+
+    Example:
+        >>> with mn.autocast("cpu"):
+        ...     mn.is_autocast_enabled("cpu"), mn.is_autocast_enabled("cuda")
+        (True, False)
+    """
     return device_type in _mode.types
 
 
+@documented(DEVICE)
 @checked
 def get_autocast_dtype(device_type: str) -> Type:
-    """The 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`."""
+    """The 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`.
+
+    Example:
+        >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")
+        (dtype(bfloat16), dtype('float16'))
+    """
     if device_type not in DEFAULT:
         raise ValueError(f"get_autocast_dtype: device_type is {device_type!r}; expected 'cuda' or 'cpu'")
     return _mode.types.get(device_type, DEFAULT[device_type])
 
 
+@documented(DEVICE)
 @checked
 def is_autocast_available(device_type: str) -> bool:
-    """True for "cuda" and "cpu"."""
+    """True for "cuda" and "cpu".
+
+    Example:
+        >>> mn.is_autocast_available("cpu")
+        True
+    """
     return device_type in DEFAULT

@@ -36,7 +36,8 @@ class GradScaler(Checked):
         >>> scaler.step(optimizer)  # w - 0.5 * 12 / 4
         >>> scaler.update()
         >>> w
-        Parameter([-0.5], requires_grad=True)
+        Parameter containing:
+        tensor([-0.5], requires_grad=True)
 
     Source: Micikevicius et al. 2017, arXiv:1710.03740.
     """

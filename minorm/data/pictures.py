@@ -15,6 +15,7 @@ import numpy as np
 
 from minorm import opening
 from minorm.data.dataset import Array, FilePath
+from minorm.documented import documented
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
@@ -28,13 +29,25 @@ class BrokenImage(ValueError):
     """A file that holds no whole picture; the message names it and says why."""
 
 
+@documented(
+    {},
+    path="a PNG, JPEG or WebP",
+    size="height and width: the shorter side is scaled to it, the centre cut",
+    channels="3 for RGB, 1 for grey",
+)
 def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
     """The picture as uint8, channels x size x size.
 
-    channels  3 for RGB, 1 for grey
+    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB. BrokenImage (a
+    ValueError) where the file is truncated or no PNG, JPEG or WebP; OSError where it cannot be read.
 
-    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB.
-    BrokenImage (a ValueError) where the file is truncated or no PNG, JPEG or WebP; OSError where it cannot be read.
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.NamedTemporaryFile(suffix=".png") as file:
+        ...     Image.new("RGB", (9, 9), "white").save(file.name)
+        ...     mn.data.read_image(file.name, size=1, channels=1)
+        array([[[255]]], dtype=uint8)
     """
     try:
         import PIL.Image  # noqa: F401

@@ -25,6 +25,7 @@ import numpy as np
 
 from minorm import atomic, checkpoint, dtypes, nn, opening, random
 from minorm.distributed import DistributedDataParallel, Group, RankError
+from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
 from minorm.tensor import Tensor
 from minorm.training import building
@@ -38,16 +39,27 @@ from minorm.training.settings import Settings
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 
 
+@documented(
+    {},
+    settings="what to train, and how",
+    out="the folder for checkpoint and log, made if it is not there; None writes nothing",
+    path="where the images are, for all but the digits",
+    device='what to compute on, "cpu" or "cuda"; a checkpoint can go on on another',
+    group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
+    sets="(train, test) datasets, where they were loaded already; None loads them",
+    num_workers="threads that read images ahead; they change no bit",
+)
 class Run:
-    """A new run; `Run.resume` goes on with an old one.
+    """A new run; `Run.resume` goes on with an old one, to the same bits.
 
-    settings  what to train, and how
-    out       the folder for checkpoint and log, made if it is not there; None writes nothing
-    path      where the images are, for all but the digits
-    device    what to compute on, "cpu" or "cuda"; a checkpoint can go on on another
-    group     what the `settings.ranks` ranks of a distributed run talk to each other through
-    sets      (train, test) datasets, where they were loaded already
-    num_workers  threads that read images ahead; they change no bit
+    ValueError where group and settings have another number of ranks.
+
+    Example:
+        >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
+        >>> run = mn.training.Run(mn.training.Settings(epochs=1, batch_size=10), sets=(digits, digits))
+        >>> run.fit()
+        >>> [row["epoch"] for row in run.history]
+        [1]
     """
 
     def __init__(
