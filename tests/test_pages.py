@@ -110,6 +110,13 @@ def test_programs_print_what_stands_below_them(path: Path, tmp_path: Path) -> No
         assert (tmp_path / picture).stat().st_size > 1000, picture
 
 
+@pytest.mark.parametrize("path", sorted({*USERS, *TUTORIALS}), ids=name)
+def test_code_is_no_wider_than_the_column_of_the_site(path: Path) -> None:
+    for block in blocks(path.read_text(encoding="utf-8")):
+        long = [line for line in block.text.splitlines() if len(line) > 96 and block.kind != "text"]
+        assert not long, f"{name(path)}:{block.line}"
+
+
 def test_what_is_not_the_same_is_found() -> None:
     assert same("loss 0.123 after 3 steps\n", "loss 0.124  after 3 steps")
     assert not same("loss 0.123 after 3 steps", "loss 0.127 after 3 steps")
