@@ -1,4 +1,4 @@
-"""The pages for users say what is true: their programs print what stands below them, their links lead somewhere.
+"""The pages for users say what is true: programs print what stands below them, commands and links are understood.
 
 The blocks ```python of a page are one program, run from top to bottom in an empty folder. What a block prints stands
 in a block ```text right below it; numbers with a decimal point may be one off in their last digit, and a hundredth
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import pytest
 
 import minorm as mn
+from minorm import cli
 
 for package in ("sklearn", "onnx", "onnxruntime", "matplotlib"):
     pytest.importorskip(package)
@@ -124,6 +126,22 @@ def test_what_is_not_the_same_is_found() -> None:
     assert not same("2e-07", "4e-07")
     assert not same("loss 0.123 after 3 steps", "loss 0.123 after 4 steps")
     assert not same("", "0.5")
+
+
+def commands(page: str) -> list[str]:
+    """What follows `minorm` in the lines of the blocks ```sh, without comments."""
+    text = "\n".join(block.text for block in blocks(page) if block.kind == "sh")
+    found = re.findall(r"(?:^|[\s/])minorm ([^#\n|>]+?)(?= *(?:#|&&|\||>|$))", text, re.MULTILINE)
+    return [command for command in found if not command.startswith("-m ")]
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if commands(path.read_text(encoding="utf-8"))], ids=name)
+def test_commands_are_understood(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands(path.read_text(encoding="utf-8")):
+        try:
+            cli._parser().parse_args(shlex.split(command))
+        except SystemExit:
+            pytest.fail(f"{name(path)}: minorm {command}: {capsys.readouterr().err}")
 
 
 def slugs(page: str) -> set[str]:
