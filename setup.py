@@ -209,6 +209,9 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
         nthreads=min(workers, len(modules)) if len(modules) > 1 else 0,
         force=force,
         language_level=3,
+        # What a module keeps of its own is set while it is imported, or has a lock (runtime/memory.pyx): Python without
+        # a GIL need not switch one on for us. Of no meaning to others.
+        compiler_directives={"freethreading_compatible": True},
         quiet=True,
     )
     return dict(zip(sorted(sources), (module.sources[0] for module in done), strict=True))
