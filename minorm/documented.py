@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from minorm.mistakes import signature
+
 WIDTH = 112  # of a line; help() indents by 4 or 8
 Documented = TypeVar("Documented", bound=Callable[..., Any])
 
@@ -36,7 +38,7 @@ def documented(
             text += "\n\n" + inspect.cleandoc(base.__doc__ or "").replace("{name}", name).replace("{shape}", shape)
         head, example, rest = text.partition("\n\nExample:\n")
         texts = {**shared, **own}
-        lines = [_entry(p, texts[p.name]) for p in inspect.signature(public).parameters.values()]
+        lines = [_entry(p, texts[p.name]) for p in signature(public).parameters.values()]
         public.__doc__ = "\n".join([head, "", "Args:", *lines]) + example + rest
         return public
 
