@@ -24,9 +24,10 @@ def signature(public: Callable[..., Any]) -> inspect.Signature:
 
     Early releases of Python 3.11 (Debian 12 has 3.11.2) prefer the `__new__` of any base; that of Checked takes all.
     """
-    if not isinstance(public, type) or public.__init__ is object.__init__:
+    init: Any = getattr(public, "__init__", None)
+    if not isinstance(public, type) or init is object.__init__:
         return inspect.signature(public)
-    found = inspect.signature(public.__init__)
+    found = inspect.signature(init)
     return found.replace(parameters=list(found.parameters.values())[1:])
 
 
