@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "argument_texts": NOTHING,
     "deprecation": NOTHING,
     "driver": NOTHING,
+    "installed": NOTHING,
     "devices": {"driver"},
     "startup": NOTHING,
     "nest": NOTHING,
@@ -104,7 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,
     "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
-    "config": {"devices", "driver", "kernels", "minorm_ext"},
+    "config": {"devices", "driver", "installed", "kernels", "minorm_ext"},
     "onnx": {
         "devices",
         "nn",
