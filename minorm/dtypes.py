@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 
 float16 = np.dtype(np.float16)
@@ -25,6 +26,7 @@ dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 FLOATS = frozenset({float16, bfloat16, float32, float64})
 HALVES = frozenset({float16, bfloat16})
 ALL = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
+_OWN = {kind: kind for kind in ALL}  # of equal ones the object above: `x.dtype is float32` may be asked
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
@@ -40,9 +42,10 @@ def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def check(dtype: Any) -> np.dtype[Any]:
     """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
     found = np.dtype(dtype)
-    if found.newbyteorder("=") not in ALL:
+    own = _OWN.get(found.newbyteorder("="))
+    if own is None:
         raise TypeError(f"tensor: dtype {found} is not supported; expected one of {', '.join(sorted(map(str, ALL)))}")
-    return found.newbyteorder("=")
+    return own
 
 
 def largest(kind: np.dtype[Any]) -> Any:
@@ -60,9 +63,19 @@ def get_default_dtype() -> np.dtype[Any]:
     return _default[0]
 
 
+@documented({}, d="a float type")
 @checked
 def set_default_dtype(d: Any) -> None:
-    """Make `d` the float type of what is made without one from here on, in every thread."""
+    """Make `d` the float type of what is made without one from here on, in every thread.
+
+    TypeError for a type that is no float.
+
+    Example:
+        >>> mn.set_default_dtype(mn.float64)
+        >>> mn.zeros(1).dtype
+        dtype('float64')
+        >>> mn.set_default_dtype(mn.float32)
+    """
     kind = check(d)
     if kind not in FLOATS:
         raise TypeError(f"set_default_dtype: d is {kind}; expected a float type")
