@@ -75,6 +75,8 @@ class Function:
     @classmethod
     def apply(cls, *inputs: Any, **options: Any) -> Any:
         """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
+        if trace.state.cast is not None:
+            inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
         function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])

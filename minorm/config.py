@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import minorm_ext
-from minorm import devices, driver
+from minorm import devices, driver, installed
 from minorm.documented import documented
 from minorm.kernels.cpu import memory
 from minorm.mistakes import checked
@@ -72,9 +72,10 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
 
 
 def _facts() -> dict[str, Any]:
-    openmp = minorm_ext.openmp()
+    openmp, conflict = minorm_ext.openmp(), installed.conflict()
     return {
         "minorm": __version__,
+        **({"conflict": conflict} if conflict else {}),
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "numpy": np.__version__,
         "kernels": minorm_ext.levels()[-1],

@@ -85,7 +85,8 @@ def _dedented(text: str) -> str:
 
 def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
     """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
-    function: Any = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
+    function: Any = public
+    function = function.__init__ if isinstance(public, type) else function
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     code, types = function.__code__, function.__annotations__

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "argument_texts": NOTHING,
     "deprecation": NOTHING,
     "driver": NOTHING,
+    "installed": NOTHING,
     "devices": {"driver"},
     "startup": NOTHING,
     "nest": NOTHING,
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": NOTHING,
     "autograd": {"devices", "trace", "grad_mode", "hooks"},
     "kernels": {"devices", "driver", "nest", "equation", "minorm_ext"},
-    "ops": {"devices", "autograd", "kernels", "nest", "equation"},
+    "ops": {"trace", "devices", "autograd", "kernels", "nest", "equation"},
     "shapes": {"devices", "ops", "autograd", "kernels"},
     "operators": {"shapes", "ops"},
     "reductions": {"devices", "operators", "shapes", "ops", "autograd"},
@@ -70,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "legacy": {"creation", "tensor"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
-    "amp": NOTHING,
+    "amp": {"devices", "trace", "ops"},
     "cuda": {"devices", "amp", "random"},
     "accelerator": {"devices", "cuda"},
     "backends": {"cuda"},
@@ -104,7 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,
     "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
-    "config": {"devices", "driver", "kernels", "minorm_ext"},
+    "config": {"devices", "driver", "installed", "kernels", "minorm_ext"},
     "onnx": {
         "devices",
         "nn",
@@ -354,13 +355,14 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
-CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
+CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array; also where it is the argument memptr
 
 
 def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, text) of every `.data` that may be a Tensor's."""
     nodes = list(ast.walk(tree))
     addresses = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in CUPYS}
+    addresses |= {id(node.value) for node in nodes if isinstance(node, ast.keyword) and node.arg == "memptr"}
     for node in nodes:
         match node:
             case ast.Attribute(attr="data") if id(node) not in addresses and not OTHER_DATA.search(ast.unparse(node)):

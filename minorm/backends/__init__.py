@@ -9,11 +9,13 @@ from typing import Any
 
 from minorm.backends import cudnn, mkldnn, mps
 from minorm.documented import documented
+from minorm.mistakes import checked
 
 __all__ = ["compile", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 
 
 @documented({}, mode="taken, without effect", warn_only="taken, without effect")
+@checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Nothing: results have the same bits on every run anyway.
 
@@ -23,6 +25,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 @documented({}, precision="taken, without effect")
+@checked
 def set_float32_matmul_precision(precision: str) -> None:
     """Nothing: float32 is computed in float32."""
 

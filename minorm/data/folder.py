@@ -19,6 +19,7 @@ from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.pictures import ENDINGS, BrokenImage, read_image
 from minorm.data.showing import Shown
+from minorm.data.turns import Turns
 from minorm.documented import documented
 
 TRAIN, VAL = "train", "val"
@@ -67,6 +68,7 @@ class ImageFolder(Shown):
         self.files, self.labels = _listed(self.root, found, self.classes)
         self.broken: dict[str, str] = {}
         self._lock = threading.Lock()  # batches are read in threads
+        self._turns = Turns()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -86,16 +88,17 @@ class ImageFolder(Shown):
         """The pictures at these positions, without the broken ones where those are skipped."""
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
         kept: list[int] = []
-        for row, index in enumerate(indices.tolist()):
-            try:
-                np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
-            except (BrokenImage, OSError) as error:
-                if not self.skip_broken:
-                    raise
-                with self._lock:
-                    self.broken[self.path(index)] = str(error)
-                continue
-            kept.append(row)
+        with self._turns.of(len(indices)):
+            for row, index in enumerate(indices.tolist()):
+                try:
+                    np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
+                except (BrokenImage, OSError) as error:
+                    if not self.skip_broken:
+                        raise
+                    with self._lock:
+                        self.broken[self.path(index)] = str(error)
+                    continue
+                kept.append(row)
         return images[: len(kept)], self.labels[indices[kept]]
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
@@ -108,9 +111,18 @@ class ImageFolder(Shown):
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
 
-@documented(PICTURES, seed="of the fifth that is drawn for val, where there is no folder for it")
+@documented(
+    PICTURES,
+    seed="of the fifth that is drawn for val, where there is no folder for it",
+    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
+)
 def load_folder(
-    root: FilePath, image_size: int = 64, channels: int = 3, seed: int = 0, skip_broken: bool = False
+    root: FilePath,
+    image_size: int = 64,
+    channels: int = 3,
+    seed: int = 0,
+    skip_broken: bool = False,
+    classes: Sequence[str] | None = None,
 ) -> tuple[Subset, Subset]:
     """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
 
@@ -132,10 +144,10 @@ def load_folder(
     given = os.fsdecode(root)
     parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
     if all(map(os.path.isdir, parts)):
-        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, None, skip_broken))
+        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken))
         val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken)
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
-    whole = _of_two_classes(ImageFolder(given, image_size, channels, None, skip_broken))
+    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken))
     train_part, val_part = whole.split(0.2, seed)
     if not len(val_part):
         raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "

@@ -53,15 +53,13 @@ def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
         import PIL.Image  # noqa: F401
     except ImportError as error:
         raise ImportError("read_image: needs Pillow; install with: pip install pillow") from error
-    with opening.regular(path, "read_image") as file:
-        contents = file.read()
-    name = str(path)
+    contents = opening.contents(path, "read_image")
     try:
         return _square(contents, size, channels)
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
-        raise BrokenImage(f"read_image: {name!r} {_reason(contents, error)}") from error
+        raise BrokenImage(f"read_image: {str(path)!r} {_reason(contents, error)}") from error
 
 
 def as_image(pixels: Array) -> Any:
@@ -92,6 +90,8 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 def _flat(image: Any, mode: str) -> Any:
     """The image in this mode, on white paper where it is transparent."""
+    if image.mode == mode and not image.has_transparency_data:
+        return image
     from PIL import Image
 
     if image.mode in ("I", "I;16", "I;16B", "I;16L"):  # 16 bits of grey
@@ -100,15 +100,15 @@ def _flat(image: Any, mode: str) -> Any:
     if image.has_transparency_data:
         paper = Image.new("RGBA", image.size, (*PAPER, 255))
         image = Image.alpha_composite(paper, image.convert("RGBA"))
-    return image if image.mode == mode else image.convert(mode)
+    return image.convert(mode)
 
 
 def _cut(image: Any, size: int) -> Any:
     """The largest square in the middle, at this size."""
-    from PIL import Image
-
     if image.size == (size, size):
         return image
+    from PIL import Image
+
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2

@@ -127,10 +127,12 @@ class RandomCrop(ImageTransform):
                              f"are smaller than size {self.size}")  # fmt: skip
         y = generator.integers(0, rows + 1, count)
         x = generator.integers(0, columns + 1, count)
-        cropped = np.empty((*images.shape[:2], height, width), images.dtype)
-        for i, (first, start) in enumerate(zip(y.tolist(), x.tolist(), strict=True)):  # one image fits in the cache
-            around = padded(images[i : i + 1], (top, top), (left, left), self.padding_mode, self.fill)
-            cropped[i] = around[0, :, first : first + height, start : start + width]
+        if self.padding_mode != "constant":
+            images, top, left = padded(images, (top, top), (left, left), self.padding_mode, self.fill), 0, 0
+        cropped = np.full((*images.shape[:2], height, width), self.fill, images.dtype)
+        for i, (first, start) in enumerate(zip((y - top).tolist(), (x - left).tolist(), strict=True)):
+            (to_y, from_y), (to_x, from_x) = map(_overlap, (first, start), self.size, images.shape[2:])
+            cropped[i, :, to_y, to_x] = images[i, :, from_y, from_x]
         return cropped
 
 
@@ -144,6 +146,13 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
     around = np.full((*images.shape[:2], sum(rows) + height, sum(columns) + width), fill, images.dtype)
     around[:, :, rows[0] : rows[0] + height, columns[0] : columns[0] + width] = images
     return around
+
+
+def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
+    """Where a window that starts at `first` lies on an axis: which part of the window, and which part of the axis."""
+    begin = max(first, 0)
+    end = max(begin, min(first + count, length))
+    return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:

@@ -149,7 +149,7 @@ def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
         members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
         members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
         members["__reduce__"] = _reduce
-        _made[kind, names] = type(kind.__name__, (kind,), members)
+        _made.setdefault((kind, names), type(kind.__name__, (kind,), members))  # two threads get one class
     return _made[kind, names]
 
 
