@@ -83,7 +83,6 @@ from minorm.dtypes import (
     uint32,
     uint64,
 )
-from minorm.explain import explain
 from minorm.functions import (
     abs,
     absolute,
@@ -281,6 +280,7 @@ if TYPE_CHECKING:
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.checkpoint import load, save
     from minorm.diagnosis import diagnose
+    from minorm.explanation import explain
     from minorm.functional.distances import cdist, cosine_similarity, pairwise_distance
     from minorm.functional.einsum import einsum
     from minorm.legacy import (
@@ -312,6 +312,7 @@ _LATER = {  # names of modules that `import minorm` does without
     "cosine_similarity": "functional.distances",
     "diagnose": "diagnosis",
     "einsum": "functional.einsum",
+    "explain": "explanation",
     "load": "checkpoint",
     "pairwise_distance": "functional.distances",
     "save": "checkpoint",

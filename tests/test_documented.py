@@ -39,7 +39,7 @@ PUBLIC: dict[str, Callable[..., Any]] = {
 
 
 def resolved(name: str) -> Any:
-    """What a full name stands for: minorm.explain is the function, although a module is called so too."""
+    """What a full name stands for: minorm.functional.linear is the function, although a module is called so too."""
     package, _, last = name.rpartition(".")
     try:
         return getattr(import_module(package), last)

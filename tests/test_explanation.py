@@ -13,7 +13,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm.explain import CACHE, FUNCTIONS, Phase
+from minorm.explanation import CACHE, FUNCTIONS, Phase
 
 README = Path(mn.__file__).parent / "kernels" / "README.md"
 SOURCES = README.parents[2] / "minorm_ext" / "norm"
