@@ -54,7 +54,7 @@ def test_no_text_sends_anybody_to_the_stranger() -> None:
 def test_the_readme_installs_so_that_the_clone_can_be_worked_in() -> None:
     """Without -e the sources of the clone, which have no kernels, hide what was installed."""
     text = (ROOT / "README.md").read_text()
-    assert re.findall(r"pip install (.*?\[\w+\]\")", text) == ['-e ".[demo]"', '-e ".[test]"', '-e ".[labs]"']
+    assert re.findall(r"pip install (.*?\[\w+\]\")", text) == [f'-e ".[{extra}]"' for extra in ("demo", "test", "labs", "docs")]
 
 
 def test_the_cupy_that_is_advised_is_the_extras() -> None:

@@ -1,0 +1,75 @@
+"""Our docstrings as reStructuredText: plain text with `code` in single quotes and indented formulas or examples.
+
+They are written for `help()`. Here an indented block becomes a literal block, and *, | and _ stay what they are. The
+sections that napoleon reads (Args, Raises ...) are left to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+SECTION = re.compile(r"(Args|Arguments|Attributes|Example|Examples|Note|Raises|References|Returns|Warning|Yields):$")
+CODE = re.compile(r"(`[^`]+`)")
+MARKUP = re.compile(r"([*|\\]|_(?!\w))")
+ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+
+
+def to_rst(text: list[str]) -> list[str]:
+    """The lines of a docstring, from which the common indentation is gone, as lines of reStructuredText."""
+    done: list[str] = []
+    lines = list(text)
+    while lines:
+        line = lines.pop(0)
+        if SECTION.match(line):
+            body = []
+            while lines and (lines[0].startswith(" ") or not lines[0]):
+                body.append(lines.pop(0))
+            done += [line, *_section(line, body)]
+        elif line.startswith(" "):
+            block = [line]
+            while lines and (lines[0].startswith(" ") or (not lines[0] and len(lines) > 1 and lines[1][:1] == " ")):
+                block.append(lines.pop(0))
+            done += ["", *_indented(done, block), ""]
+        else:
+            done.append(_plain(line))
+    return done
+
+
+def _indented(before: list[str], block: list[str]) -> list[str]:
+    """A formula, a table or a drawing: literally, except the second lines of a list's items."""
+    last = next((line for line in reversed(before) if line), "")
+    if ITEM.match(last) and before[-1]:
+        return [_plain(line) for line in block]
+    return ["::", "", *block]
+
+
+def _section(head: str, body: list[str]) -> list[str]:
+    """The entries of a section; doctests stay as they are."""
+    if head.startswith("Example"):
+        return body
+    entry = re.compile(r"( {4}\*{0,2}\w[\w, *]*(?: \(.*?\))?:)(.*)")
+    done = []
+    for line in body:
+        found = entry.fullmatch(line)
+        done.append(found[1] + _plain(found[2]) if found else _plain(line))
+    return done
+
+
+def _plain(line: str) -> str:
+    """Prose: `code` is literal, and what reStructuredText would take for markup is not."""
+    parts = CODE.split(line)
+    return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
+
+
+def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """autodoc-process-docstring, before napoleon."""
+    lines[:] = to_rst(lines)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", process, priority=400)
+    return {"parallel_read_safe": True}
