@@ -70,6 +70,13 @@ def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
     lines[:] = to_rst(lines)
 
 
+def punctuate(app: Sphinx, doctree: Any) -> None:
+    """doctree-read: "name (type): text", as in the docstring; Sphinx writes two hyphens."""
+    for text in list(doctree.findall(lambda node: node == " -- ")):
+        text.parent.replace(text, type(text)(": "))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", process, priority=400)
+    app.connect("doctree-read", punctuate)
     return {"parallel_read_safe": True}
