@@ -68,6 +68,8 @@ def _plain(line: str) -> str:
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """autodoc-process-docstring, before napoleon."""
     lines[:] = to_rst(lines)
+    if what in ("attribute", "property", "data"):
+        lines.insert(0, "")  # napoleon takes what stands before a colon on the first line for a type
 
 
 def punctuate(app: Sphinx, doctree: Any) -> None:
