@@ -72,6 +72,8 @@ def test_the_sidebar_leads_to_every_page() -> None:
         ("a formula:\n\n    y = x_\n\nand on", "a formula:\n\n\n::\n\n    y = x_\n\n\nand on"),
         ("- one\n  and two_", "- one\n\n  and two\\_\n"),
         ("Args:\n    *x (int): |x|\n        x_", "Args:\n    *x (int): \\|x\\|\n        x\\_"),
+        ("x    a_\n     b\ny, z\n     c\n\nd", "\n``x``\n    a\\_\n    b\n``y, z``\n    c\n\nd"),
+        ("    y  = x", "\n::\n\n    y  = x\n"),
         ("Example:\n    >>> x_", "Example:\n    >>> x_"),
     ],
 )

@@ -7,6 +7,7 @@ sections that napoleon reads (Args, Raises ...) are left to it.
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 SECTION = re.compile(r"(Args|Arguments|Attributes|Example|Examples|Note|Raises|References|Returns|Warning|Yields):$")
 CODE = re.compile(r"(`[^`]+`)")
 MARKUP = re.compile(r"([*|\\]|_(?!\w))")
+ENTRY = re.compile(r"(\w+(?:, \w+)*)(?: {2,}([^\s=].*))?")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
 
@@ -29,6 +31,9 @@ def to_rst(text: list[str]) -> list[str]:
             while lines and (lines[0].startswith(" ") or not lines[0]):
                 body.append(lines.pop(0))
             done += [line, *_section(line, body)]
+        elif table := _table([line, *lines]):
+            done += ["", *table]
+            del lines[: [*lines, ""].index("")]
         elif line.startswith(" "):
             block = [line]
             while lines and (lines[0].startswith(" ") or (not lines[0] and len(lines) > 1 and lines[1][:1] == " ")):
@@ -36,6 +41,21 @@ def to_rst(text: list[str]) -> list[str]:
             done += ["", *_indented(done, block), ""]
         else:
             done.append(_plain(line))
+    return done
+
+
+def _table(lines: list[str]) -> list[str]:
+    """Names and, behind two spaces or more, what they are: a list of definitions, if the paragraph is such a table."""
+    rows = textwrap.dedent("\n".join(lines[: [*lines, ""].index("")])).split("\n")
+    entries = [ENTRY.fullmatch(row) for row in rows if not row.startswith(" ")]
+    if not all(entries) or not (entries[0] and entries[0][2]):
+        return []
+    done: list[str] = []
+    for row in rows:
+        if entry := ENTRY.fullmatch(row):
+            done += [f"``{entry[1]}``", *([f"    {_plain(entry[2])}"] if entry[2] else [])]
+        else:
+            done.append(f"    {_plain(row.strip())}")
     return done
 
 
@@ -69,7 +89,7 @@ def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
     """autodoc-process-docstring, before napoleon."""
     lines[:] = to_rst(lines)
     if what in ("attribute", "property", "data"):
-        lines.insert(0, "")  # napoleon takes what stands before a colon on the first line for a type
+        lines[:0] = ["..", ""]  # napoleon takes what stands before a colon on the first line for a type
 
 
 def punctuate(app: Sphinx, doctree: Any) -> None:
