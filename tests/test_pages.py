@@ -1,8 +1,9 @@
-"""The pages for users say what is true: their programs run and print what stands below them, their links lead somewhere.
+"""The pages for users say what is true: their programs print what stands below them, their links lead somewhere.
 
 The blocks ```python of a page are one program, run from top to bottom in an empty folder. What a block prints stands
 in a block ```text right below it; numbers with a decimal point may be one off in their last digit, and a hundredth
-besides, since convolutions round otherwise on other processors. A picture that a page shows as `images/guide-*.png` is one that its program writes.
+besides, since convolutions round otherwise on other processors. A picture that a page shows as `images/guide-*.png` is
+one that its program writes.
 
 A tutorial is a notebook: its cells are compiled here, and run by the slow tests and when the site is built.
 """
@@ -50,12 +51,9 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-PROGRAMS = [
-    path
-    for path in [DOCS / "quick-start.md", DOCS / "for-pytorch-users.md", *sorted((DOCS / "guide").glob("*.md"))]
-    + sorted((DOCS / "how-to").glob("*.md"))
-    if "```python\n" in path.read_text(encoding="utf-8")
-]
+USERS = [DOCS / "quick-start.md", DOCS / "for-pytorch-users.md", *(DOCS / "guide").glob("*.md")]
+USERS += (DOCS / "how-to").glob("*.md")
+PROGRAMS = sorted(path for path in USERS if "```python\n" in path.read_text(encoding="utf-8"))
 
 
 def run(block: Block, path: Path, names: dict[str, object]) -> str:
@@ -166,10 +164,10 @@ def test_tutorials_compile(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=name)
 def test_tutorials_run(path: Path) -> None:
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     names: dict[str, object] = {"__name__": "__main__"}
     for cell in cells(path):
         run(cell, path, names)
-    assert pyplot.get_fignums(), "a tutorial draws something"
-    pyplot.close("all")
+    assert plt.get_fignums(), "a tutorial draws something"
+    plt.close("all")
