@@ -1,4 +1,4 @@
-"""The documentation site: `python -m sphinx -W --keep-going docs docs/_build`, without a network, warnings are errors.
+"""The documentation site: `python -m sphinx -W --keep-going docs docs/_build/html`. Warnings are errors; no network.
 
 The pages are Markdown that reads well in the repository, too. What is ours in the way they are read stands in `_ext`:
 links to files outside docs/, docstrings, the API reference and the charts of docs/benchmarks.md.
@@ -41,6 +41,7 @@ myst_url_schemes = {"http": None, "https": None, "mailto": None, "source": None}
 
 # The tutorials run while they are built; one that fails ends the build
 nb_execution_mode = "auto"
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True

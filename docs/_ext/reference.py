@@ -6,7 +6,7 @@
     ```
 
 Each name gets its docstring. `:same-as: minorm.Tensor` says instead of all of them where the one is that they equal.
-`:summary:` begins with a table of the names, `:no-members:` leaves out the methods of classes.
+`:summary:` begins with a table of the names; `:members:` adds the methods of classes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reference(SphinxDirective):
     has_content = True
     option_spec = {  # noqa: RUF012  docutils' own form
         "summary": directives.flag,
-        "no-members": directives.flag,
+        "members": directives.flag,
         "same-as": directives.unchanged_required,
     }
 
@@ -90,7 +90,7 @@ class Reference(SphinxDirective):
             yield from (f".. py:data:: {path}", f"   :value: {value!r}")
             return
         yield f".. auto{kind}:: {path}"
-        if kind in ("class", "exception") and "no-members" not in self.options:
+        if kind in ("class", "exception") and "members" in self.options:
             yield "   :members:"
 
     def _same(self, where: str, name: str) -> Iterator[str]:
