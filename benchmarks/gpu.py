@@ -1,185 +1,188 @@
 """A GPU in ten minutes: are the results right, how fast is its memory, and how near to that is each kernel?
 
-    python -m benchmarks.gpu [--json FILE] [--types float32 bfloat16] [--skip-parity]
+    python -m benchmarks.gpu [--results gpu.jsonl] [--deadline 540] [--limit 60] [--families NAME ...] [--cache DIR]
 
-1. Parity, in every type, into poisoned memory, the bits twice: normalizations in both memory orders against float64
-   formulas; all other operations, the optimizers and a network against the CPU in float64.
+1. Every case runs once on all cores, which compiles its kernels; CuPy keeps them, in --cache if it is given.
 2. The rate of a copy of 1 GiB, read and written.
-3. Each operation on large tensors, forward and backward apart: the median of CUDA events, buffers in rotation so that
+3. Parity, into poisoned memory, the bits twice: normalizations in both memory orders against float64 formulas; all
+   other operations, the optimizers and a network against the CPU in float64.
+4. A training step of ResNet-20.
+5. Each operation on large tensors, forward and backward apart: the median of CUDA events, buffers in rotation so that
    nothing is left in the second-level cache. `share` is bytes that must move / time / the copy's rate; `eager` is
    PyTorch's time over ours, where a PyTorch that has this GPU is installed.
-4. A small operation from Python, allocation included: microseconds a call, without waiting for the device.
-5. A training step of ResNet-20.
+6. A small operation from Python, allocation included: microseconds a call, without waiting for the device.
 
-The process ends with 1 where a result is wrong, and with 2 where there is no GPU.
+float32 and bfloat16 come first, the other types last. This process only supervises: each family of cases runs in one
+of its own, and each case's line is in the file of results before the next case begins. So an illegal address, an
+exception or a case that takes longer than --limit seconds costs that one case. What the file has already is not run
+again: the same command goes on where the last one was cut short, at its deadline for example.
+
+Nothing is asked of the network. Where the kernels for the CPU are those of another Python, they are compiled first. The
+process ends with 1 where a result is wrong or a case was lost, with 2 where minorm or the GPU cannot be used, and
+with 3 where the deadline left cases undone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
+import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from benchmarks.gpu_report import report
+from benchmarks.gpu_results import read, write
 
-import minorm as mn
-import minorm.functional as F
-from benchmarks import gpu_families
-from benchmarks.gpu_cases import LARGE, SMALL, TYPES, Case, arrays, cases, forward, peer, spread, tensors
-from benchmarks.gpu_families import FAMILIES, Family
-from benchmarks.gpu_parity import judge
-from benchmarks.gpu_timing import both_ways, copies, copy_rate, microseconds
-from minorm import models, optim
-
-NETWORK = 64, 3, 32  # images of a batch, their channels, their height and width
-
-
-def torch_with_gpu() -> Any:
-    """PyTorch, where it is installed and can use the GPU."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch if torch.cuda.is_available() else None
+ROOT = Path(__file__).parents[1]
+WORKER = (sys.executable, "-m", "benchmarks.gpu_worker")
+RESTS = ("float16", "float64")
+FAMILIES = (
+    "copy", "parity float32", "parity bfloat16", "training", "speed float32", "speed bfloat16", "overhead",
+    *[f"{kind} {dtype}" for dtype in RESTS for kind in ("parity", "speed")],
+)  # fmt: skip
+WARMING = 0.4  # of the time, at most
+ABOUT = "import minorm as mn; mn.ones(1).to('cuda'); print(f'minorm {mn.__version__} on {mn.cuda.get_device_name()}')"
 
 
-def parity(types: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Every normalization against its formula, every other operation against the CPU in float64."""
-    found = []
-    for case in cases(SMALL, types):
-        verdict = judge(case)
-        found.append({**case._asdict(), **verdict._asdict(), "case": str(case), "passed": verdict.passed})
-        tell(f"{case}: the error of {verdict.worst}", found[-1])
-    for line in gpu_families.parity(types):
-        found.append(line)
-        tell(f"{line['case']} {line['dtype']}: the error", line)
-    right = sum(line["passed"] for line in found)
-    print(f"parity: {right} of {len(found)} cases right, in poisoned memory, with the same bits twice", flush=True)
-    return found
-
-
-def tell(what: str, line: dict[str, Any]) -> None:
-    """Print what is wrong, if anything is."""
-    if not line["passed"]:
-        same = "" if line["repeats"] else ", and a second run gave other bits"
-        print(f"  WRONG {what} is {line['share']:.3g} of what is allowed{same}", flush=True)
-
-
-def speed(types: tuple[str, ...], rate: float, torch: Any) -> list[dict[str, Any]]:
-    """Every operation on large tensors."""
-    print(f"{'':52} {'forward':>23} {'backward':>23}\n{'':52} {'ms   share   eager':>23} {'ms   share   eager':>23}")
-    lines = []
-    for case in cases(LARGE, types):
-        lines.append({**case._asdict(), **compared(case, torch)})
-        show(str(case), lines[-1], (case.passes[0] * case.bytes, case.passes[1] * case.bytes), rate)
-    for family in FAMILIES:
-        for dtype in types if family.large else ():
-            size = int(np.prod(family.large[0])) * np.dtype(dtype).itemsize
-            floors = None if family.passes is None else (family.passes[0] * size, family.passes[1] * size)
-            lines.append(
-                {"op": family.name, "shape": family.large[0], "dtype": dtype, **compared_family(family, dtype, torch)}
-            )
-            show(f"{family.name} {'x'.join(map(str, family.large[0]))} {dtype}", lines[-1], floors, rate)
-    return lines
-
-
-def compared(case: Case, torch: Any) -> dict[str, float]:
-    """Milliseconds of a normalization forward and backward, ours and PyTorch's."""
-    ours = [spread(case) for _ in range(copies(case.bytes))]
-    leaves = [[t[name] for name in ("x", "scale", "bias")] for t in ours]
-    found = both_ways("minorm", [forward(case, t) for t in ours], leaves)
-    if torch is not None:
-        theirs = [{name: torch.from_dlpack(value.detach()) for name, value in t.items()} for t in ours]
-        leaves = [[t[name].requires_grad_(True) for name in ("x", "scale", "bias")] for t in theirs]
-        found |= both_ways("torch", [peer(case, t) for t in theirs], leaves)
-    return found
-
-
-def compared_family(family: Family, dtype: str, torch: Any) -> dict[str, float]:
-    """The same of another operation."""
-    size = int(np.prod(family.large[0])) * np.dtype(dtype).itemsize
-    ours = [gpu_families.spread(family, dtype) for _ in range(copies(size))]
-    found = both_ways("minorm", [lambda t=t: family.call(F, *t) for t in ours], ours)
-    if torch is not None:
-        theirs = [[torch.from_dlpack(t.detach()).requires_grad_(t.requires_grad) for t in inputs] for inputs in ours]
-        functions = torch.nn.functional
-        found |= both_ways("torch", [lambda t=t: family.call(functions, *t) for t in theirs], theirs)
-    return found
-
-
-def show(name: str, line: dict[str, Any], floors: tuple[float, float] | None, rate: float) -> None:
-    """Print a line of the table, and note the share of the copy's rate."""
-    text = f"{name:52}"
-    for number, way in enumerate(("forward", "backward")):
-        ours, share = line[f"minorm {way}"], f"{'':7}"
-        if floors is not None:
-            line[f"{way} share"] = floors[number] / (ours / 1000) / rate
-            share = f"{line[f'{way} share']:7.2f}"
-        ratio = f"{line[f'torch {way}'] / ours:7.2f}" if f"torch {way}" in line else f"{'':7}"
-        text += f" {ours:7.3f} {share} {ratio}"
-    print(text, flush=True)
-
-
-def training(torch: Any) -> dict[str, float]:
-    """Milliseconds of a step of ResNet-20, of a batch of images of 32 by 32, by the clock on the wall."""
-    batch, channels, size = NETWORK
-    rng = np.random.default_rng(0)
-    images = mn.tensor(rng.standard_normal((batch, channels, size, size)), mn.float32, "cuda")
-    labels = mn.tensor(rng.integers(0, 10, batch), device="cuda")
-    net = models.build("resnet20", channels, size, 10).to("cuda")
-    step = gpu_families.stepping(net, optim.SGD(net.parameters(), 0.01, momentum=0.9), F, images, labels)
-    found = {"minorm": microseconds(step, 100, wait=True) / 1000}
-    if torch is not None:
-        other = models.build("resnet20", channels, size, 10, torch.nn).cuda()
-        optimizer = torch.optim.SGD(other.parameters(), 0.01, momentum=0.9)
-        step = gpu_families.stepping(
-            other, optimizer, torch.nn.functional, torch.from_dlpack(images), torch.from_dlpack(labels)
-        )
-        found["torch"] = microseconds(step, 100, wait=True) / 1000
-    print(f"a step of ResNet-20, {batch} images: {', '.join(f'{name} {ms:.2f} ms' for name, ms in found.items())}")
-    return found
-
-
-def overhead(torch: Any) -> list[dict[str, Any]]:
-    print("small operations from Python, microseconds a call without waiting for the device: minorm, PyTorch")
-    lines = []
-    for op, shape in (("layer", (32, 64)), ("rms", (32, 64)), ("batch", (8, 16, 4, 4)), ("group", (8, 16, 4, 4))):
-        case = Case(op, shape, "float32")
-        t = tensors(arrays(case), "cuda")
-        line = {"op": op, "shape": shape, "minorm": microseconds(forward(case, t))}
-        if torch is not None:
-            line["torch"] = microseconds(peer(case, {name: torch.from_dlpack(v.detach()) for name, v in t.items()}))
-        print(f"  {op:8} {'x'.join(map(str, shape)):10} {line['minorm']:7.1f} {line.get('torch', float('nan')):7.1f}")
-        lines.append(line)
-    return lines
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="minorm on a GPU: right, and how near to the memory's rate.")
-    parser.add_argument("--json", help="write every figure to this file")
-    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES)
-    parser.add_argument("--skip-parity", action="store_true")
-    args = parser.parse_args()
-    if not mn.cuda.is_available():
-        print("benchmarks.gpu: there is no GPU that CuPy can use here", file=sys.stderr)
+def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="a line of JSON a case is added to it")
+    parser.add_argument("--deadline", type=float, default=540, help="seconds for everything")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES, metavar="NAME")
+    parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")
+    args = parser.parse_args(arguments)
+    end = time.monotonic() + args.deadline
+    environment = dict(os.environ)
+    if args.cache:
+        environment["CUPY_CACHE_DIR"] = str(args.cache.absolute())
+    if refusal := unusable(environment):
+        print(f"benchmarks.gpu: {refusal}", file=sys.stderr)
         return 2
-    torch, types = torch_with_gpu(), tuple(args.types)
-    name = mn.cuda.get_device_name()
-    print(f"{name}; minorm {mn.__version__}; PyTorch {'none with this GPU' if torch is None else torch.__version__}")
-    record: dict[str, Any] = {"device": name, "minorm": mn.__version__, "date": time.strftime("%Y-%m-%d")}
-    if not args.skip_parity:
-        record["parity"] = parity(TYPES)
-    record["copy bytes a second"] = rate = copy_rate()
-    print(f"copy: {rate / 1e9:.0f} GB/s, read and written")
-    record["speed"] = speed(types, rate, torch)
-    record["overhead"] = overhead(torch)
-    record["ResNet-20, milliseconds a step"] = training(torch)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(record, file, indent=1)
-    return 0 if all(line["passed"] for line in record.get("parity", [])) else 1
+    warm(worker, args.families, args.jobs, environment, time.monotonic() + WARMING * args.deadline)
+    late = False
+    for family in args.families:
+        late = late or not supervise(worker, family, args.results, args.limit, end, environment)
+    lines = read(args.results)
+    print(report(lines))
+    wrong = any(line.get("passed") is False or "error" in line for line in lines)
+    return 1 if wrong else 3 if late else 0
+
+
+def unusable(environment: dict[str, str]) -> str | None:
+    """Why minorm cannot be used here; None where it can, if need be after compiling its kernels for this Python."""
+    found = _python(environment, "import minorm")
+    if found.returncode and "kernels" in found.stderr:
+        print("the kernels for the CPU are not there for this Python: they are compiled first", flush=True)
+        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+        built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if built.returncode:
+            return f"the kernels could not be compiled for {sys.version.split()[0]}: {_last(built.stderr)}"
+    found = _python(environment, ABOUT)
+    if found.returncode:
+        return f"there is no GPU that can be used here: {_last(found.stderr)}"
+    print(found.stdout.strip(), flush=True)
+    return None
+
+
+def _python(environment: dict[str, str], program: str) -> Any:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def _last(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else "it says nothing"
+
+
+def warm(worker: tuple[str, ...], families: Any, jobs: int, environment: dict[str, str], end: float) -> None:
+    """Run every case once, without figures, in several processes at a time; what is compiled by `end` is."""
+    start = time.monotonic()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT, "env": environment}
+    running = [subprocess.Popen([*worker, *families, "--warm", str(i), str(jobs)], **quiet) for i in range(jobs)]
+    for process in running:
+        try:
+            process.wait(max(0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    print(f"every case ran once, in {time.monotonic() - start:.0f} s and {jobs} processes", flush=True)
+
+
+def supervise(
+    worker: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
+) -> bool:
+    """Run what is left of a family, in a new process after each lost case; False where the time was over before."""
+    while True:
+        if time.monotonic() >= end:
+            return False
+        again, before = watch(worker, family, results, limit, end, environment), time.monotonic()
+        if again is not None:
+            return again and before < end
+
+
+def watch(
+    worker: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
+) -> bool | None:
+    """One worker from start to end: True when the family is done, False at the deadline, None after a lost case."""
+    command = [*worker, family, "--done", str(results.absolute())]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    said: queue.Queue[str | None] = queue.Queue()
+    errors: list[str] = []
+    assert process.stdout is not None
+    assert process.stderr is not None
+    readers = [
+        threading.Thread(target=_forward, args=(process.stdout, said), daemon=True),
+        threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    begun: dict[str, Any] | None = None
+    told = False
+    while True:
+        left = min(limit, end - time.monotonic())
+        try:
+            text = said.get(timeout=max(0.0, left))
+        except queue.Empty:
+            process.kill()
+            process.wait()
+            if time.monotonic() >= end:
+                return False
+            write(results, {**(begun or _nameless(family)), "error": f"no answer within {limit:g} s"})
+            return None if begun else True
+        if text is None:
+            break
+        line = json.loads(text)
+        begun = {"family": line["family"], "case": line["case"]} if line.get("begun") else None
+        if begun is None:
+            write(results, line)
+            told = "error" in line
+    code = process.wait()
+    readers[1].join()
+    if code == 0:
+        return True
+    if begun is None and told:  # it said what it was
+        return None
+    how = f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    write(results, {**(begun or _nameless(family)), "error": f"{how}: {_last(''.join(errors))}"[:500]})
+    return None if begun else True
+
+
+def _forward(stream: Any, said: queue.Queue[str | None]) -> None:
+    for text in stream:
+        said.put(text)
+    said.put(None)
+
+
+def _nameless(family: str) -> dict[str, str]:
+    return {"family": family, "case": "before the first case"}
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def stepping(net: Any, optimizer: Any, functions: Any, images: Any, labels: Any)
     return step
 
 
-def judge(name: str, dtype: str, run: Callable[[str], list[np.ndarray]], exact: list[np.ndarray], bound: float) -> Any:
+def judge(run: Callable[[str], list[np.ndarray]], exact: list[np.ndarray], bound: float) -> dict[str, Any]:
     """Run twice on the GPU, in poisoned memory; the worst error as a share of `bound`, and whether the bits repeat."""
     runs = []
     for _ in range(2):
@@ -154,24 +154,23 @@ def judge(name: str, dtype: str, run: Callable[[str], list[np.ndarray]], exact: 
     ]
     worst = max(share if np.isfinite(share) else float("inf") for share in shares)
     repeats = all(one.tobytes() == other.tobytes() for one, other in zip(*runs, strict=True))
-    return {"case": name, "dtype": dtype, "share": worst, "repeats": repeats, "passed": worst <= 1 and repeats}
+    return {"share": worst, "repeats": repeats, "passed": worst <= 1 and repeats}
 
 
-def parity(types: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Every family and optimizer in every type, and a network."""
-    found = []
-    for dtype in types:
-        bound = ROUNDINGS * BOUNDS[dtype]
-        for family in FAMILIES:
-            arrays = inputs(family, family.small, dtype)
-            exact = results(
-                family, [a if a.dtype.kind == "i" else a.astype(np.float64) for a in arrays], "cpu", mn.float64
-            )
-            found.append(
-                judge(family.name, dtype, lambda d, f=family, a=arrays: results(f, a, d, a[0].dtype), exact, bound)
-            )
-        for name, make in OPTIMIZERS.items():
-            exact = trained(make, mn.float64, "cpu")
-            kind = np.dtype(dtype)
-            found.append(judge(name, dtype, lambda d, m=make, k=kind: trained(m, k, d), exact, bound))
-    return [*found, judge("steps of ResNet-20", "float32", network, network("cpu"), 1e-3)]
+def family_parity(family: Family, dtype: str) -> dict[str, Any]:
+    """A family's results and gradients in a type, against the CPU's in float64."""
+    arrays = inputs(family, family.small, dtype)
+    exact = results(family, [a if a.dtype.kind == "i" else a.astype(np.float64) for a in arrays], "cpu", mn.float64)
+    return judge(lambda device: results(family, arrays, device, arrays[0].dtype), exact, ROUNDINGS * BOUNDS[dtype])
+
+
+def optimizer_parity(name: str, dtype: str) -> dict[str, Any]:
+    """Parameters after some steps of an optimizer in a type, against the CPU's in float64."""
+    make, kind = OPTIMIZERS[name], np.dtype(dtype)
+    exact = trained(make, mn.float64, "cpu")
+    return judge(lambda device: trained(make, kind, device), exact, ROUNDINGS * BOUNDS[dtype])
+
+
+def network_parity() -> dict[str, Any]:
+    """Some steps of ResNet-20 in float32, against the CPU's."""
+    return judge(network, network("cpu"), 1e-3)

@@ -10,6 +10,7 @@ from typing import Any
 import minorm as mn
 
 RUNS = 30
+WARMING = False  # everything runs once, for the kernels it compiles; no figure is one then
 AHEAD = 3  # copies of half a gigabyte: some tenths of a millisecond, in which Python launches a few dozen kernels
 ROTATED = 512 << 20  # bytes of buffers in turn: beyond any second-level cache
 
@@ -22,6 +23,9 @@ def milliseconds(function: Callable[[int], Any], runs: int = RUNS) -> float:
     """
     import cupy
 
+    if WARMING:
+        function(0)
+        return 0.0
     source, target = cupy.ones(1 << 27, cupy.float32), cupy.empty(1 << 27, cupy.float32)
     for i in range(3):
         function(i)
@@ -71,6 +75,8 @@ def microseconds(call: Callable[[], Any], calls: int = 2000, wait: bool = False)
     """Python's part of a call, the median over ten rounds; with `wait` until the device is done with the round."""
     rounds = []
     call()
+    if WARMING:
+        return 0.0
     for _ in range(10):
         mn.cuda.synchronize()
         start = time.perf_counter()

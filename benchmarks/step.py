@@ -1,45 +1,61 @@
-"""A whole training step (forward, loss, backward, SGD with momentum) of four CNNs, minorm and PyTorch in turn.
+"""A whole training step (forward, loss, backward, SGD with momentum) of small CNNs, minorm and PyTorch in turn.
 
-    python -m benchmarks.step [--threads 2] [--seconds 20] [--models digits lenet]
+    python -m benchmarks.step [--threads 2] [--seconds 20] [--networks digits vgg] [--compile]
 
-Both networks come from one definition in minorm/models.py and start from the same weights. Times are medians of
-steps taken in turn in one process, so the ratios hold where the times do not: a ratio above 1 means that minorm is
-the faster one. Before it is timed, the first loss of all three is compared.
+Both networks come from one definition (minorm/models.py, benchmarks/networks.py) and start from the same weights.
+PyTorch runs eagerly with its arrays row-major and channels-last, and with --compile also as torch.compile makes it,
+which takes up to a minute a network. Times are medians of steps taken in turn in one process, so the ratios hold where
+the times do not. `ratio` is the time of PyTorch's best over ours: above 1 minorm is the faster one. Before it is timed,
+the first losses are compared.
+
+The instruction set is held to AVX2 for both by
+
+    MINORM_MAX_LEVEL=v3 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import minorm as mn
+from benchmarks import networks
 from benchmarks.timing import in_turn
-from minorm import models, nn, optim
+from minorm import models
 
-CASES = {  # name: (model, channels, size, batch)
-    "digits": ("digits", 1, 8, 64),
-    "lenet": ("lenet", 1, 28, 128),
-    "resnet20": ("resnet20", 3, 32, 64),
-    "norms": ("norms", 3, 32, 64),
+
+def _model(name: str, channels: int, size: int) -> Callable[[Any], Any]:
+    return lambda library: models.build(name, channels, size, 10, library.nn)
+
+
+TUNED = {  # name: (how to build it, channels, size, batch); tuned for, and not
+    "digits": (_model("digits", 1, 8), 1, 8, 64),
+    "lenet": (_model("lenet", 1, 28), 1, 28, 128),
+    "resnet20": (_model("resnet20", 3, 32), 3, 32, 64),
+    "norms": (_model("norms", 3, 32), 3, 32, 64),
 }
+OTHERS = {
+    "depthwise": (networks.depthwise, 3, 32, 32),
+    "vgg": (networks.vgg, 3, 32, 32),
+    "unet": (networks.unet, 3, 32, 32),
+    "densenet": (networks.densenet, 3, 32, 32),
+    "convmixer": (networks.convmixer, 3, 32, 32),
+    "discriminator": (networks.discriminator, 3, 32, 64),
+    "resnet20-16": (_model("resnet20", 3, 32), 3, 32, 16),
+    "resnet20-256": (_model("resnet20", 3, 32), 3, 32, 256),
+}
+CASES = TUNED | OTHERS
 SETTINGS = {"lr": 0.01, "momentum": 0.9}
 
 
-def case(name: str) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Images, labels and a minorm model."""
-    model_name, channels, size, batch = CASES[name]
-    rng = np.random.default_rng(0)
-    mn.manual_seed(0)
-    model = models.build(model_name, channels, size, 10)
-    return rng.standard_normal((batch, channels, size, size), np.float32), rng.integers(0, 10, batch), model
-
-
-def minorm_step(model: Any, images: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
-    x, y = mn.tensor(images), mn.tensor(labels)
-    loss_function, optimizer = nn.CrossEntropyLoss(), optim.SGD(model.parameters(), **SETTINGS)
+def step_of(library: Any, model: Any, x: Any, y: Any) -> Callable[[], float]:
+    """One training step of a model of that library, which returns its loss."""
+    loss_function = library.nn.CrossEntropyLoss()
+    optimizer = library.optim.SGD(model.parameters(), **SETTINGS)
 
     def step() -> float:
         loss = loss_function(model(x), y)
@@ -51,34 +67,45 @@ def minorm_step(model: Any, images: np.ndarray, labels: np.ndarray) -> Callable[
     return step
 
 
-def torch_step(
-    name: str, state: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray, channels_last: bool
-) -> Callable[[], float]:
+def steps_of(name: str, compiled: bool) -> dict[str, Callable[[], float]]:
+    """By name: minorm's step and PyTorch's, all from the same weights."""
     import torch
 
-    model_name, channels, size, _ = CASES[name]
-    model = models.build(model_name, channels, size, 10, torch.nn)
-    model.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in state.items()})
-    x, y = torch.from_numpy(images), torch.from_numpy(labels)
-    if channels_last:
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    loss_function, optimizer = torch.nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), **SETTINGS)
+    build, channels, size, batch = CASES[name]
+    rng = np.random.default_rng(0)
+    mn.manual_seed(0)
+    ours = build(mn)
+    state = {key: torch.from_numpy(value.numpy().copy()) for key, value in ours.state_dict().items()}
+    images = rng.standard_normal((batch, channels, size, size), np.float32)
+    labels = rng.integers(0, 10, (batch, *ours(mn.tensor(images)).shape[2:]))
+    ours.load_state_dict({key: value.numpy() for key, value in state.items()})  # its running statistics have moved
 
-    def step() -> float:
-        loss = loss_function(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return float(loss.item())
+    def theirs(channels_last: bool, compiled: bool = False) -> Callable[[], float]:
+        model, x = build(torch), torch.from_numpy(images)
+        model.load_state_dict(state)
+        if channels_last:
+            model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+        if compiled:
+            model = torch.compile(model)
+        return step_of(torch, model, x, torch.from_numpy(labels))
 
-    return step
+    found = {
+        "minorm": step_of(mn, ours, mn.tensor(images), mn.tensor(labels)),
+        "NCHW": theirs(False),
+        "ch.last": theirs(True),
+    }
+    if compiled:
+        found["compiled"] = theirs(False, compiled=True)
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Milliseconds a training step, minorm beside PyTorch.")
+    formatter = functools.partial(argparse.RawDescriptionHelpFormatter, width=100)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20, help="for each network")
-    parser.add_argument("--models", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--networks", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--compile", action="store_true", help="torch.compile as well")
     args = parser.parse_args()
     mn.set_num_threads(args.threads)
     try:
@@ -87,21 +114,20 @@ def main() -> None:
         raise SystemExit("benchmarks.step compares with PyTorch; install torch") from None
     torch.set_num_threads(args.threads)
     print(f"minorm {mn.__version__}, PyTorch {torch.__version__}, {args.threads} threads, milliseconds a training step")
-    print(f"{'network':10} {'batch':>5} {'minorm':>9} {'NCHW':>9} {'ch.last':>9} {'NCHW/us':>9} {'ch.last/us':>11}")
-    ratios = []
-    for name in args.models:
-        images, labels, model = case(name)
-        state = {key: value.numpy() for key, value in model.state_dict().items()}
-        peers = [torch_step(name, state, images, labels, channels_last) for channels_last in (False, True)]
-        steps = [minorm_step(model, images, labels), *peers]
-        losses = [step() for step in steps]
+    titles = ["minorm", "NCHW", "ch.last"] + ["compiled"] * args.compile
+    print(f"{'network':14} {'batch':>5} {' '.join(f'{title:>9}' for title in titles)} {'ratio':>9}")
+    ratios: dict[str, float] = {}
+    for name in args.networks:
+        steps = steps_of(name, args.compile)
+        losses = [step() for step in steps.values()]
         assert np.ptp(losses) < 1e-4, f"{name}: the first losses differ: {losses}"
-        ours, plain, last = (1000 * t for t in in_turn(steps, seconds=args.seconds))
-        ratios.append((plain / ours, last / ours))
-        milliseconds = f"{ours:9.3f} {plain:9.3f} {last:9.3f}"
-        print(f"{name:10} {len(images):5} {milliseconds} {plain / ours:9.2f} {last / ours:11.2f}")
-    mean = np.exp(np.mean(np.log(ratios), axis=0))
-    print(f"{'geometric mean':44} {mean[0]:11.2f} {mean[1]:11.2f}")
+        ours, *theirs = times = [1000 * t for t in in_turn(list(steps.values()), seconds=args.seconds)]
+        ratios[name] = min(theirs) / ours
+        milliseconds = " ".join(f"{t:9.3f}" for t in times)
+        print(f"{name:14} {CASES[name][3]:5} {milliseconds} {ratios[name]:9.2f}", flush=True)
+    for title, group in (("tuned for", TUNED), ("not tuned for", OTHERS)):
+        if found := [ratio for name, ratio in ratios.items() if name in group]:
+            print(f"{title}: geometric mean {np.exp(np.mean(np.log(found))):.2f}, smallest {min(found):.2f}")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 FLOATS = frozenset({float16, bfloat16, float32, float64})
 HALVES = frozenset({float16, bfloat16})
 ALL = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
+_OWN = {kind: kind for kind in ALL}  # of equal ones the object above: `x.dtype is float32` may be asked
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
@@ -40,9 +41,10 @@ def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def check(dtype: Any) -> np.dtype[Any]:
     """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
     found = np.dtype(dtype)
-    if found.newbyteorder("=") not in ALL:
+    own = _OWN.get(found.newbyteorder("="))
+    if own is None:
         raise TypeError(f"tensor: dtype {found} is not supported; expected one of {', '.join(sorted(map(str, ALL)))}")
-    return found.newbyteorder("=")
+    return own
 
 
 def largest(kind: np.dtype[Any]) -> Any:

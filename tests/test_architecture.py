@@ -353,13 +353,14 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
-CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array
+CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array; also where it is the argument memptr
 
 
 def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, text) of every `.data` that may be a Tensor's."""
     nodes = list(ast.walk(tree))
     addresses = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in CUPYS}
+    addresses |= {id(node.value) for node in nodes if isinstance(node, ast.keyword) and node.arg == "memptr"}
     for node in nodes:
         match node:
             case ast.Attribute(attr="data") if id(node) not in addresses and not OTHER_DATA.search(ast.unparse(node)):

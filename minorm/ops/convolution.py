@@ -34,7 +34,7 @@ class Convolution(Function):
         if self.needs[0]:
             dx = conv.grad_input(dy, w, x.shape, *self.how)
         if self.needs[1]:
-            dw, db = conv.grad_weight(dy, x, w.shape, *self.how)
+            dw, db = conv.grad_weight(dy, x, w.shape, *self.how, self.needs[2])
         elif self.needs[2]:
             db = conv.grad_bias(dy)
         return dx, dw, db
@@ -60,7 +60,7 @@ class ConvolutionTranspose(Function):
         if self.needs[0]:
             dx = conv.forward(dy, w, None, *self.how)
         if self.needs[1]:
-            dw, _ = conv.grad_weight(x, dy, w.shape, *self.how)
+            dw, _ = conv.grad_weight(x, dy, w.shape, *self.how, False)
         if self.needs[2]:
             db = conv.grad_bias(dy)
         return dx, dw, db

@@ -59,7 +59,7 @@ class Layout:
         """ds or db in the shape and type of the parameter."""
         if self.param_back is not None:
             ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
-        ds = ds if ds.dtype is like.dtype else ds.astype(like.dtype)
+        ds = ds if ds.dtype == like.dtype else ds.astype(like.dtype)
         return ds if ds.shape == like.shape else ds.reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:

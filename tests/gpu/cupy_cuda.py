@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class Transfers:
         self.to_device = 0
         self.atomics = 0  # sums of floats in an order of their own
         self.streams: list[Any] = []  # what consumers of DLPack asked for
+        self.launches: Counter[str] = Counter()  # by the name of the kernel, ours and CuPy's own
 
 
 transfers = Transfers()
@@ -132,8 +134,17 @@ class Stream:
         transfers.to_host += 1
 
 
+class CPointer:
+    """cupy.cuda.function.CPointer: the address of an argument."""
+
+    def __init__(self, p: int = 0) -> None:
+        self.p = p
+
+
 def submodule() -> types.ModuleType:
     """cupy.cuda."""
+    function = types.ModuleType("cupy.cuda.function")
+    function.__dict__.update(CPointer=CPointer)
     runtime = types.ModuleType("cupy.cuda.runtime")
     runtime.__dict__.update(
         getDevice=lambda: Current.index,
@@ -146,6 +157,7 @@ def submodule() -> types.ModuleType:
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
         runtime=runtime,
+        function=function,
         Device=Device,
         MemoryPointer=MemoryPointer,
         Stream=Stream,

@@ -47,13 +47,14 @@ class ndarray:
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
         self.device = Device()
         self.base = None
+        assert strides is None
         if memptr is None:
-            assert strides is None
             self.memory = np.empty(shape, dtype, order)  # type: ignore[call-overload]
             poison(self.memory)
             cupy_cuda.pool.took(self.memory)
-        else:
-            raise NotImplementedError("ndarray: memptr")
+        else:  # memory that somebody else has taken from the pool
+            self.memory = memptr.mem.view(dtype).reshape(shape)
+            assert np.may_share_memory(self.memory, memptr.mem), "CuPy would not look at steps here"
 
     # What it is
 
@@ -127,13 +128,14 @@ class ndarray:
         if any(isinstance(p, np.ndarray) for p in parts):
             transfers.to_host += any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts)  # how many are true?
             near("x[index]", self)
-            return fresh(result)
+            return fresh(result, "take")
         return view(np.asarray(result) if not isinstance(result, np.generic) else self.memory[(*parts, ...)], self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise TypeError(f"Unsupported type {type(value)}")
         near("x[index] = value", self)
+        transfers.launches["copy"] += 1
         with np.errstate(all="ignore"):
             self.memory[indices_of(index)] = content("x[index] = value", value)
 
@@ -142,6 +144,7 @@ class ndarray:
 
     def fill(self, value: Any) -> None:
         near("fill", self).fill(content("fill", value))
+        transfers.launches["fill"] += 1
 
     # Copies and views
 
@@ -200,8 +203,10 @@ def poison(memory: np.ndarray) -> None:
         memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
 
 
-def fresh(memory: Any) -> ndarray:
-    """An array with memory of its own, on the current device."""
+def fresh(memory: Any, by: str = "copy") -> ndarray:
+    """An array with memory of its own, on the current device, that the kernel `by` fills; "" where none does."""
+    if by:
+        transfers.launches[by] += 1
     result = ndarray.__new__(ndarray)
     result.memory = np.array(memory, copy=None)
     if result.memory.base is not None or not result.memory.flags.writeable:
@@ -277,7 +282,8 @@ class Ufunc:
             result = self.function(*[np.asarray(v).astype(t, copy=False) for v, t in zip(values, taken, strict=True)])
             result = np.asarray(result).astype(given, copy=False)
         if out is None:
-            return fresh(result)
+            return fresh(result, self.__name__)
+        transfers.launches[self.__name__] += 1
         if not np.can_cast(given, out.dtype, casting):  # type: ignore[arg-type]
             raise TypeError(f"output (typecode '{given}') could not be coerced to '{out.dtype}' in {self.__name__}")
         if np.broadcast_shapes(result.shape, out.shape) != out.shape:
@@ -334,7 +340,7 @@ class Reduction:
             result = getattr(np, self.name)(
                 near(self.name, a).astype(compute, copy=False), axis=axis, keepdims=keepdims
             )
-        return fresh(np.asarray(result).astype(given))
+        return fresh(np.asarray(result).astype(given), self.name)
 
 
 module = types.ModuleType("cupy")  # cupy_functions.py fills it

@@ -50,19 +50,19 @@ def function(name: str, run: Callable[..., Any] | None = None) -> Callable[..., 
         with np.errstate(all="ignore"):
             result = getattr(np, name)(*values, **named)
         if isinstance(result, (list, tuple)):
-            return type(result)(wrapped(r, arrays) for r in result)
-        return None if result is None else wrapped(result, arrays)
+            return type(result)(wrapped(r, arrays, name) for r in result)
+        return None if result is None else wrapped(result, arrays, name)
 
     call.__name__ = name
     return call
 
 
-def wrapped(result: Any, arrays: list[Array]) -> Array:
+def wrapped(result: Any, arrays: list[Array], by: str) -> Array:
     """The array of a result: a view where it shares memory with an argument."""
     for array in arrays:
         if isinstance(result, np.ndarray) and np.may_share_memory(result, array.memory):
             return view(result, array)
-    return fresh(result)
+    return fresh(result, by)
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, blocking: bool = False) -> Array:
@@ -75,7 +75,7 @@ def array(obj: Any, dtype: Any = None, copy: Any = True, order: str = "K") -> Ar
     if isinstance(obj, ndarray):
         return obj.astype(obj.dtype if dtype is None else dtype, copy=bool(copy))
     transfers.to_device += 1
-    return fresh(np.array(obj, dtype, order=order))  # type: ignore[call-overload]
+    return fresh(np.array(obj, dtype, order=order), "")  # type: ignore[call-overload]
 
 
 def asnumpy(a: Any) -> np.ndarray:
@@ -122,19 +122,19 @@ def _clip(a: Array, a_min: Any, a_max: Any, out: Any = None) -> Array:
 def _extreme(name: str) -> Callable[..., Array]:
     def run(a: Array, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Array:
         assert (dtype, out) == (None, None)
-        return fresh(getattr(np, name)(near(name, a), axis=axis, keepdims=keepdims))
+        return fresh(getattr(np, name)(near(name, a), axis=axis, keepdims=keepdims), name)
 
     return run
 
 
 def _argsort(a: Array, axis: int = -1, kind: Any = None) -> Array:
     _check_sorted(a, kind)
-    return fresh(np.argsort(near("argsort", a), axis, kind="stable"))
+    return fresh(np.argsort(near("argsort", a), axis, kind="stable"), "sort")
 
 
 def _sort(a: Array, axis: int = -1, kind: Any = None) -> Array:
     _check_sorted(a, kind)
-    return fresh(np.sort(near("sort", a), axis, kind="stable"))
+    return fresh(np.sort(near("sort", a), axis, kind="stable"), "sort")
 
 
 def _check_sorted(a: Array, kind: Any) -> None:
@@ -149,24 +149,24 @@ def _running(name: str) -> Callable[..., Array]:
         assert out is None
         if np.dtype(dtype or a.dtype).char == "E":
             raise TypeError(f"cupy.{name} has no bfloat16")
-        return fresh(getattr(np, name)(near(name, a), axis, dtype))
+        return fresh(getattr(np, name)(near(name, a), axis, dtype), name)
 
     return run
 
 
 def _nonzero(a: Array) -> tuple[Array, ...]:
     transfers.to_host += 1  # how many are there?
-    return tuple(fresh(part) for part in np.nonzero(near("nonzero", a)))
+    return tuple(fresh(part, "nonzero") for part in np.nonzero(near("nonzero", a)))
 
 
 def _argwhere(a: Array) -> Array:
     transfers.to_host += 1
-    return fresh(np.argwhere(near("argwhere", a)))
+    return fresh(np.argwhere(near("argwhere", a)), "nonzero")
 
 
 def _created(name: str) -> Callable[..., Array]:
     def run(*args: Any, **options: Any) -> Array:
-        return fresh(getattr(np, name)(*[content(name, a) for a in args], **options))
+        return fresh(getattr(np, name)(*[content(name, a) for a in args], **options), name)
 
     return run
 
@@ -180,7 +180,7 @@ def _like(name: str) -> Callable[..., Array]:
         value = [content(name, given[0])] if name == "full_like" else []
         kind = given[len(value)] if len(given) > len(value) else dtype
         shape = shape or a.shape  # as CuPy has it: () counts as None
-        result = fresh(made(a.memory, *value, kind, order, shape=shape))
+        result = fresh(made(a.memory, *value, kind, order, shape=shape), "" if name == "empty_like" else name)
         if name == "empty_like":
             poison(result.memory)
         return result
@@ -195,7 +195,7 @@ def _matmul(a: Array, b: Array, out: Any = None) -> Array:
         raise ValueError("matmul: Scalar operands are not allowed, use '*' instead")
     kind = np.promote_types(x.dtype, y.dtype)
     compute = np.float32 if kind.itemsize == 2 else kind
-    return fresh(np.asarray(x.astype(compute) @ y.astype(compute)).astype(kind))
+    return fresh(np.asarray(x.astype(compute) @ y.astype(compute)).astype(kind), "matmul")
 
 
 _where_loops = Ufunc("where", np.where, cupy_types.WHERE)

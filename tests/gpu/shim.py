@@ -3,7 +3,7 @@
     kernel = Module(code=text, name_expressions=["f<float>"]).get_function("f<float>")
     kernel(grid, block, args, shared_mem=0)
 
-Arguments are what CuPy takes: arrays, NumPy scalars of the parameter's very size, structs as arrays of no axes, None.
+Arguments are arrays, NumPy scalars of the parameter's very size, structs.Struct, None.
 Kernels work on copies between walls of 0xFF (NaN in every float type): reading there shows in the result, and writing
 there is an error. Threads run in an order that `seed` decides, `barriers` counts what was waited for. The fibers are
 those of the labs, minorm/labs/cuda_shim.h, compiled once; a kernel is linked with nothing, which halves its time.
@@ -93,7 +93,10 @@ def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
     """One argument in memory of its own, as wide as the kernel reads it."""
     arg = getattr(arg, "memory", arg)  # of an array of the double of CuPy
     if isinstance(arg, np.ndarray) and arg.ndim == 0 and arg.dtype.fields:
-        content = arg.tobytes()
+        raise KernelError(f"{name}: a struct as an array, which CuPy reads anew at every launch; pass a Struct of it")
+    if hasattr(arg, "fields"):
+        content = arg.fields.tobytes()
+        assert arg.p == arg.fields.ctypes.data
     elif arg is None or isinstance(arg, np.ndarray):
         address = 0 if arg is None else _room(arg, rooms)
         content = np.uint64(address).tobytes()

@@ -1,4 +1,6 @@
-"""benchmarks/gpu.py stands ready: here it runs on the double of CuPy, which tells nothing about speed."""
+"""benchmarks/gpu.py stands ready: its cases run on the double of CuPy, which tells nothing about speed; its supervisor
+watches workers that fail in every way.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,14 @@ import numpy as np
 import pytest
 import shim
 
-from benchmarks import gpu, gpu_cases, gpu_families, gpu_parity, gpu_timing
+import minorm as mn
+from benchmarks import gpu, gpu_cases, gpu_families, gpu_jobs, gpu_parity, gpu_report, gpu_timing, gpu_worker
 from benchmarks.gpu_cases import Case
 from benchmarks.gpu_families import FAMILIES
 
 FEW = [("layer", (5, 7)), ("rms", (4, 8)), ("batch", (6, 4, 3, 3)), ("evaluation", (9, 4)), ("group", (2, 8, 3, 3)),
        ("instance", (2, 3, 4, 4))]  # fmt: skip
-pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
+compiles = pytest.mark.skipif(not shim.available, reason="no g++")
 
 
 @pytest.fixture
@@ -29,60 +32,163 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.0
 
     monkeypatch.setattr(gpu_timing, "milliseconds", once)
-    monkeypatch.setattr(gpu, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
-    monkeypatch.setattr(gpu, "copy_rate", lambda: 1e12)
-    monkeypatch.setattr(gpu, "copies", lambda size: 2)
-    monkeypatch.setattr(gpu, "torch_with_gpu", lambda: None)
-    monkeypatch.setattr(gpu, "SMALL", FEW)
-    monkeypatch.setattr(gpu, "LARGE", FEW)
-    monkeypatch.setattr(gpu, "TYPES", ("float32",))
-    monkeypatch.setattr(gpu, "FAMILIES", [family._replace(large=family.large and family.small) for family in FAMILIES])
-    monkeypatch.setattr(gpu, "NETWORK", (2, 3, 4))
+    monkeypatch.setattr(gpu_jobs, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
+    monkeypatch.setattr(gpu_jobs, "copy_rate", lambda: 1e12)
+    monkeypatch.setattr(gpu_jobs, "copies", lambda size: 2)
+    monkeypatch.setattr(gpu_jobs, "torch_with_gpu", lambda: None)
+    monkeypatch.setattr(gpu_jobs, "SMALL", FEW)
+    monkeypatch.setattr(gpu_jobs, "LARGE", FEW)
+    few = [family._replace(large=family.large and family.small) for family in FAMILIES]
+    monkeypatch.setattr(gpu_jobs, "FAMILIES", few)
+    monkeypatch.setattr(gpu_jobs, "NETWORK", (2, 3, 4))
     monkeypatch.setattr(gpu_families, "NETWORK", (8, 3, 4))
     monkeypatch.setattr(gpu_families, "STEPS", 1)
 
 
-@pytest.mark.usefixtures("cuda", "quick")
-def test_it_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    file = tmp_path / "gpu.json"
-    monkeypatch.setattr(sys, "argv", ["gpu", "--json", str(file), "--types", "float32"])
-    assert gpu.main() == 0
-    record = json.loads(file.read_text())
-    lines = len(gpu_cases.cases(FEW, ("float32",)))
-    assert lines == 9
-    others = len(FAMILIES) + len(gpu_families.OPTIMIZERS) + 1
-    assert [line["case"] for line in record["parity"] if not line["passed"]] == []
-    assert len(record["parity"]) == lines + others
-    assert len(record["speed"]) == lines + sum(bool(family.large) for family in FAMILIES)
-    layer = record["speed"][0]
-    assert layer["forward share"] == pytest.approx(2 * 5 * 7 * 4 / 1e-3 / 1e12)
-    assert record["ResNet-20, milliseconds a step"]["minorm"] >= 0
-    assert f"parity: {lines + others} of {lines + others} cases right" in capsys.readouterr().out
+def test_the_supervisor_knows_the_families() -> None:
+    assert list(gpu_jobs.families()) == list(gpu.FAMILIES)
 
 
+@compiles
 @pytest.mark.usefixtures("cuda", "quick")
-def test_a_wrong_result_is_told_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_every_case_of_float32_gives_figures(capsys: Any) -> None:
+    names = ["copy", "parity float32", "training", "speed float32", "overhead"]
+    assert gpu_worker.run(names, set()) == 0
+    text = capsys.readouterr().out
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[::2] == [{"family": line["family"], "case": line["case"], "begun": True} for line in lines[1::2]]
+    lines = lines[1::2]
+    count = len(gpu_cases.cases(FEW, ("float32",)))
+    assert count == 9
+    judged = [line for line in lines if "passed" in line]
+    assert [line["case"] for line in judged if not line["passed"]] == []
+    assert len(judged) == count + len(FAMILIES) + len(gpu_families.OPTIMIZERS) + 1
+    fast = [line for line in lines if line["family"] == "speed float32"]
+    assert len(fast) == count + sum(bool(family.large) for family in FAMILIES)
+    assert fast[0]["floors"] == [2 * 5 * 7 * 4, 3 * 5 * 7 * 4]
+    assert next(line for line in lines if line["family"] == "training")["minorm"] >= 0
+    table = gpu_report.report(lines)
+    assert f"parity: {len(judged)} of {len(judged)} cases right" in table
+    assert "copy: 1000 GB/s" in table
+
+    assert gpu_worker.run(names, {(line["family"], line["case"]) for line in lines}) == 0  # nothing is run again
+    assert capsys.readouterr().out == ""
+
+
+@compiles
+@pytest.mark.usefixtures("cuda", "quick")
+def test_a_wrong_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     right = gpu_parity.results
 
     def wrong(case: Case, given: Any, device: str) -> dict[str, Any]:
-        found = right(case, given, device)
-        if case.op == "rms":
-            found["dx"] = np.full_like(found["dx"], np.nan)
-        return found
+        return {**right(case, given, device), "dx": np.full_like(given["x"], np.nan)}
 
     monkeypatch.setattr(gpu_parity, "results", wrong)
-    monkeypatch.setattr(gpu_families, "parity", lambda types: [])
-    monkeypatch.setattr(gpu, "FAMILIES", [])
-    monkeypatch.setattr(gpu, "training", lambda torch: {})
-    monkeypatch.setattr(sys, "argv", ["gpu", "--types", "float32"])
-    assert gpu.main() == 1
-    assert "WRONG rms 4x8 float32: the error of dx is inf" in capsys.readouterr().out
+    line = {"family": "parity", "case": "rms 4x8", **gpu_jobs.normalization_parity(Case("rms", (4, 8), "float32"))}
+    assert line["passed"] is False
+    assert "0 of 1 cases right" in gpu_report.report([line])
+    assert "WRONG rms 4x8: the error of dx is inf" in gpu_report.report([line])
 
 
-def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(gpu.mn.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["gpu"])
-    assert gpu.main() == 2
+@compiles
+@pytest.mark.usefixtures("cuda", "quick")
+def test_an_exception_ends_a_worker_with_its_words(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def fail() -> dict[str, Any]:
+        raise RuntimeError("an illegal address")
+
+    monkeypatch.setattr(gpu_worker, "families", lambda: {"copy": [("first", fail), ("second", lambda: {"a": 1})]})
+    assert gpu_worker.run(["copy"], set()) == 1
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["case"], last["error"]) == ("first", "RuntimeError: an illegal address")
+    assert "in fail" in last["where"]
+    assert gpu_worker.run(["copy"], {("copy", "first")}) == 0
+
+
+@compiles
+@pytest.mark.usefixtures("cuda", "quick")
+def test_warming_runs_each_case_once(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    ran: list[int] = []
+    jobs = {"copy": [(str(i), lambda i=i: ran.append(i)) for i in range(5)]}
+    monkeypatch.setattr(gpu_worker, "families", lambda: jobs)
+    monkeypatch.setattr(gpu_timing, "WARMING", False)
+    for part in range(2):
+        assert gpu_worker.warm(["copy"], part, 2) == 0
+    assert ran == [0, 2, 4, 1, 3]
+    assert gpu_timing.microseconds(lambda: ran.append(9)) == 0.0
+    assert ran[5:] == [9]
+    assert capsys.readouterr().out == ""
+
+
+# The supervisor
+
+PRETENDER = """
+import json, os, pathlib, signal, sys, time
+if sys.argv[-3] == "--warm":
+    sys.exit(0)
+sys.path.append(os.getcwd())
+from benchmarks.gpu_results import read
+family, results = sys.argv[1], pathlib.Path(sys.argv[3])
+done = {line["case"] for line in read(results) if line["family"] == family}
+cases = {"copy": ["a", "killed", "b", "raises", "c", "hangs", "d"], "training": ["t"], "overhead": []}[family]
+for case in cases:
+    if case in done:
+        continue
+    print(json.dumps({"family": family, "case": case, "begun": True}), flush=True)
+    if case == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if case == "raises":
+        print(json.dumps({"family": family, "case": case, "error": "ValueError: no"}), flush=True)
+        sys.exit(1)
+    if case == "hangs":
+        time.sleep(60)
+    print(json.dumps({"family": family, "case": case, "minorm": 1.0}), flush=True)
+if family == "overhead":
+    sys.exit("no module named so")
+"""
+
+
+@pytest.fixture
+def pretender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """A worker that fails in every way."""
+    monkeypatch.setattr(gpu, "unusable", lambda environment: None)
+    file = tmp_path / "pretender.py"
+    file.write_text(PRETENDER)
+    return sys.executable, str(file)
+
+
+def test_a_lost_case_costs_itself_alone(tmp_path: Path, pretender: tuple[str, ...], capsys: Any) -> None:
+    results = tmp_path / "gpu.jsonl"
+    options = ["--results", str(results), "--limit", "1", "--jobs", "1", "--families", "copy", "training", "overhead"]
+    assert gpu.main(options, pretender) == 1
+    lines = gpu.read(results)
+    assert [line["case"] for line in lines if "minorm" in line] == ["a", "b", "c", "d", "t"]
+    errors = {line["case"]: line["error"] for line in lines if "error" in line}
+    assert errors == {
+        "killed": "killed by signal 9: it says nothing",
+        "raises": "ValueError: no",
+        "hangs": "no answer within 1 s",
+        "before the first case": "ended with code 1: no module named so",
+    }
+    assert "4 cases lost" in capsys.readouterr().out
+    before = results.read_bytes()
+    assert gpu.main([*options[:-1], "training"], pretender) == 1  # nothing runs again; losses are told again
+    assert results.read_bytes() == before
+
+
+def test_the_deadline_ends_it_and_the_next_run_goes_on(tmp_path: Path, pretender: tuple[str, ...]) -> None:
+    results = tmp_path / "gpu.jsonl"
+    results.write_text('{"family": "copy", "case": "killed", "minorm": 1}\n{"family": "copy", "case": "raises", "mi')
+    options = ["--results", str(results), "--jobs", "1", "--families", "training"]
+    assert gpu.main([*options, "--deadline", "0"], pretender) == 3
+    assert [line["case"] for line in gpu.read(results)] == ["killed"]
+    assert gpu.main([*options, "--limit", "5"], pretender) == 0
+    assert [line["case"] for line in gpu.read(results)] == ["killed", "t"]  # behind the half of a line
+
+
+def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: Any) -> None:
+    if mn.cuda.is_available():
+        pytest.skip("there is one")
+    assert gpu.main(["--results", str(tmp_path / "gpu.jsonl")]) == 2
     assert "no GPU" in capsys.readouterr().err
 
 

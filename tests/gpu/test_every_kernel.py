@@ -2,122 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import every_kernel
 import instances
-import numpy as np
 import pytest
 import shim
 
-import minorm as mn
-import minorm.functional as F
-from minorm import dtypes, nn, optim
-from minorm.kernels import select
+from minorm import dtypes
 from minorm.kernels.gpu.source import C_NAMES, FOLDER
-from minorm.ops import special
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
-CLOSE = {mn.float64: 1e-10, mn.float32: 3e-5, mn.float16: 5e-3, mn.bfloat16: 4e-2}
-ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu"]
-OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
-    "SGD": lambda p: optim.SGD(p, 0.1),
-    "SGD with momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9),
-    "Nesterov": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
-    "Adam": lambda p: optim.Adam(p, 0.1),
-    "Adam with peaks": lambda p: optim.Adam(p, 0.1, amsgrad=True),
-}
-Call = Callable[[], list[mn.Tensor]]
-
-
-class Numbers:
-    """Random Tensors of a type on a device, the same on each."""
-
-    def __init__(self, dtype: Any, device: str) -> None:
-        self.dtype, self.device, self.rng = dtype, device, np.random.default_rng(3)
-
-    def __call__(self, *shape: int) -> mn.Tensor:
-        return mn.tensor(self.rng.standard_normal(shape).astype(self.dtype), device=self.device, requires_grad=True)
-
-    def images(self) -> dict[str, mn.Tensor]:
-        """Of eight channels."""
-        last = self(3, 5, 7, 8).detach().permute(0, 3, 1, 2)
-        return {"one": self(1, 8, 1, 2), "some": self(6, 8, 3, 5), "vectors": self(41, 8), "channels last": last}
-
-
-def both(function: Callable[..., mn.Tensor], *inputs: mn.Tensor) -> Call:
-    """A call that gives the result and the gradients of all inputs."""
-
-    def run() -> list[mn.Tensor]:
-        y = function(*inputs)
-        y.backward(y.detach() * 0.5 + 1)
-        return [y, *(x.grad for x in inputs if x.grad is not None)]
-
-    return run
-
-
-def norms(numbers: Numbers) -> Iterator[tuple[str, Call]]:
-    for shape in ((1, 1), (5, 33), (9, 64)):
-        n = shape[1]
-        inputs = numbers(*shape), numbers(n), numbers(n)
-        yield f"layer_norm {shape}", both(lambda x, s, b, n=n: F.layer_norm(x, (n,), s, b, 0.1), *inputs)
-        yield f"rms_norm {shape}", both(lambda x, s, n=n: F.rms_norm(x, (n,), s, 0.1), numbers(*shape), numbers(n))
-    for name, x in numbers.images().items():
-        running = [mn.full((8,), value, dtype=numbers.dtype, device=numbers.device) for value in (0.0, 1.0)]
-        for way, training in (("training", True), ("evaluation", False)):
-            norm = functools.partial(F.batch_norm, training=training, eps=0.1)
-            inputs = x.detach().requires_grad_(), numbers(8), numbers(8)
-            yield f"batch_norm, {way}, {name}", both(lambda x, s, b, f=norm, r=running: f(x, *r, s, b), *inputs)
-        yield f"running statistics, {name}", lambda r=running: r
-        if x.ndim > 2:
-            inputs = x.detach().requires_grad_(), numbers(8), numbers(8)
-            yield f"group_norm, {name}", both(lambda x, s, b: F.group_norm(x, 2, s, b, 0.1), *inputs)
-
-
-def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
-    for name in ACTIVATIONS:
-        yield name, both(getattr(F, name), numbers(3, 13))
-    yield "gelu by tanh", both(lambda x: F.gelu(x, approximate="tanh"), numbers(3, 13))
-    yield "erf", both(special.Erf.apply, numbers(3, 13))
-    for axis in (0, 1):
-        yield f"softmax {axis}", both(lambda x, a=axis: F.softmax(x, a), numbers(5, 13))
-        yield f"log_softmax {axis}", both(lambda x, a=axis: F.log_softmax(x, a), numbers(5, 13))
-        yield f"sum {axis}", both(lambda x, a=axis: x.sum(a) + x.mean(a), numbers(5, 13))
-    labels = mn.tensor(numbers.rng.integers(0, 13, 5), device=numbers.device)
-    yield "cross_entropy", both(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1), numbers(5, 13))
-    yield "arithmetic", both(lambda a, b: (a + b) * a, numbers(3, 5), numbers(3, 5))
-    yield "max_pool2d", both(lambda x: F.max_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
-    yield "avg_pool2d", both(lambda x: F.avg_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
-    images = numbers(2, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)
-    yield "conv2d", both(lambda x, w, b: F.conv2d(x, w, b, 2, 1), *images)
-    for name, make in OPTIMIZERS.items():
-        yield name, functools.partial(stepped, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5))
-    yield "the backend", functools.partial(of_backend, numbers(5, 13), numbers(5, 13), labels)
-
-
-def stepped(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
-    p.grad = gradient.detach()
-    make([p]).step()
-    return [p]
-
-
-def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]:
-    """Functions that a backend has and operations do not call, or not in 16 bits."""
-    a, b = x.detach().array, y.detach().array
-    backend = select.backend(a)
-    loss, lse = backend.elementwise.cross_entropy(a, labels.array)
-    dx = backend.elementwise.cross_entropy_grad(loss, a, labels.array, lse)
-    found = [loss, dx, backend.elementwise.sub(a, b), backend.elementwise.scale(a, 0.3)]
-    backend.update.scale([b], 0.7)
-    return [mn.Tensor(array) for array in (*found, b)]
-
-
-def calls(dtype: Any, device: str) -> Iterator[tuple[str, Call]]:
-    """What together takes all kernels."""
-    numbers = Numbers(dtype, device)
-    yield from norms(numbers)
-    yield from others(numbers)
 
 
 @pytest.fixture
@@ -125,12 +21,7 @@ def norm(cuda: Any) -> Iterator[Any]:
     from minorm.kernels.gpu import norm
 
     yield norm
-    forget(norm)
-
-
-def forget(norm: Any) -> None:
-    for name in ("_forward", "_moments_of", "_apply_of", "_grad_input", "_backward", "_sums"):
-        getattr(norm, name).cache_clear()
+    every_kernel.forget(norm)
 
 
 def collect(dtype: Any, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,12 +34,12 @@ def collect(dtype: Any, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         keys.setdefault(program, []).append(key)
         return lambda *_: None
 
-    forget(norm)
+    every_kernel.forget(norm)
     with monkeypatch.context() as patch:
         patch.setattr(Program, "_compile", note)
-        for _, call in calls(dtype, "cuda:0"):
+        for _, call in every_kernel.calls(dtype, "cuda:0"):
             call()
-    forget(norm)
+    every_kernel.forget(norm)
     for program, needed in keys.items():
         instances.compiled(program, needed)
 
@@ -161,13 +52,7 @@ def test_every_kernel_runs_in_every_type(dtype: Any, norm: Any, monkeypatch: pyt
             monkeypatch.setattr(norm, "FORWARD_PACKS", 0)
             monkeypatch.setattr(norm, "BACKWARD_PACKS", 0)
         collect(dtype, norm, monkeypatch)
-        for (name, here), (_, there) in zip(calls(dtype, "cpu"), calls(dtype, "cuda:0"), strict=True):
-            for one, other in zip(here(), there(), strict=True):
-                expected, found = (t.detach().cpu().numpy() for t in (one, other))
-                assert found.dtype == expected.dtype == dtype
-                expected, close = expected.astype(np.float64), CLOSE[dtype]
-                bound = close * max(1.0, abs(expected).max())
-                np.testing.assert_allclose(found.astype(np.float64), expected, close, bound, err_msg=f"{name}, {way}")
+        every_kernel.compare(dtype, way)
     for file in [file.name for file in FOLDER.glob("*.cu")]:
         lacking = instances.left_out(file, shim.State.ran)
         merging = {name for name, parameters in instances.declared(file).items() if not {"T", "S"} & set(parameters)}

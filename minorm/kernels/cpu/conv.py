@@ -51,20 +51,20 @@ def grad_input(
 
 
 def grad_weight(
-    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db): the same bits for any number of threads."""
+    """(dW = dy * x, db): the same bits for any number of threads. Without `bias` db is None."""
     if dy.dtype in HALVES:
-        dw, db = grad_weight(_wide(dy), _wide(x), w_shape, stride, padding, dilation, groups)
-        return dw.astype(dy.dtype), db.astype(dy.dtype)
+        dw, db = grad_weight(_wide(dy), _wide(x), w_shape, stride, padding, dilation, groups, bias)
+        return dw.astype(dy.dtype), None if db is None else db.astype(dy.dtype)
     if not _covers(dy, x):
-        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
+        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
     how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
     buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)
     _kernel.weight_gradient(how, plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
-    return dw, db
+    return dw, db if bias else None
 
 
 def grad_bias(dy: Any) -> Any:

@@ -41,16 +41,16 @@ def grad_input(
 
 
 def grad_weight(
-    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dW = dy * x, db)."""
+    """(dW = dy * x, db); without `bias` db is None, and takes no launch."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     if not _covers(dy, x, x.shape[2:], dy.shape[2:]):
-        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
+        return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
     dw = conv_cudnn.grad_weight(dy, x, w_shape, stride, padding, dilation)
     if dw is None:
         dw = columns.grad_weight(dy, x, w_shape, stride, padding, dilation, groups)
-    return dw, grad_bias(dy)
+    return dw, grad_bias(dy) if bias else None
 
 
 def grad_bias(dy: Any) -> Any:

@@ -19,10 +19,12 @@ from typing import Any
 import cupy
 
 from minorm import dtypes
-from minorm.kernels.gpu import launch, windows
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.matmul import matmul
+from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.structs import windows_of
 from minorm.kernels.reference.conv import output_shape
 
 Ints = tuple[int, ...]
@@ -38,7 +40,7 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     """y = W * x + b; in 16 bits the bias is a rounding more."""
     x, size, kernel = plain(x), x.shape[2:], w.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation)
-    struct = windows.packed(size, out, kernel, stride, padding, dilation)
+    struct = windows_of(size, out, kernel, stride, padding, dilation)
     y = cupy.empty((x.shape[0], w.shape[0], *out), x.dtype)
     for part in _parts(x.shape, prod(kernel) * prod(out), x.dtype):
         cols = _im2col(struct, x[part], x.dtype)
@@ -52,9 +54,12 @@ def grad_input(
     """dx = W^T * dy, plus a bias."""
     dy, dtype, kernel = plain(dy), dy.dtype, w.shape[2:]
     compute = dtypes.compute_type(dtype)
-    struct = windows.packed(x_shape[2:], dy.shape[2:], kernel, stride, padding, dilation)
+    struct = windows_of(x_shape[2:], dy.shape[2:], kernel, stride, padding, dilation)
     rows = w.astype(compute, copy=False).reshape(groups, w.shape[0] // groups, prod(w.shape[1:]))
-    turned = plain(rows.swapaxes(1, 2)).reshape(x_shape[1] * prod(kernel), w.shape[0] // groups)
+    if groups == 1:
+        turned = rows[0].T  # cuBLAS reads it either way
+    else:
+        turned = plain(rows.swapaxes(1, 2)).reshape(x_shape[1] * prod(kernel), w.shape[0] // groups)
     dx = cupy.empty(x_shape, dtype)
     for part in _parts(x_shape, prod(kernel) * prod(dy.shape[2:]), compute):
         _col2im(struct, _product(turned, _channels_first(dy[part], compute), groups), dx[part], b)
@@ -64,7 +69,7 @@ def grad_input(
 def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """dW = dy * x."""
     dy, x, dtype = plain(dy), plain(x), x.dtype
-    struct = windows.packed(x.shape[2:], dy.shape[2:], w_shape[2:], stride, padding, dilation)
+    struct = windows_of(x.shape[2:], dy.shape[2:], w_shape[2:], stride, padding, dilation)
     parts = list(_parts(x.shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtype))
     product_type = dtype if len(parts) == 1 else dtypes.compute_type(dtype)
     dw = None
@@ -76,7 +81,7 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
             rows = rows.reshape(groups, w_shape[0] // groups, -1)
             one = matmul(cols.reshape(groups, prod(w_shape[1:]), -1), plain(rows.swapaxes(1, 2))).swapaxes(1, 2)
         dw = one if dw is None else dw + one
-    return plain(dw).reshape(w_shape).astype(dtype, copy=False)
+    return owned(plain(dw).reshape(w_shape).astype(dtype, copy=False))
 
 
 def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
@@ -97,7 +102,7 @@ def _product(rows: Any, cols: Any, groups: int) -> Any:
 def _im2col(struct: Any, x: Any, dtype: Any) -> Any:
     """The columns of x (images, channels, *size), in `dtype`."""
     images, channels = x.shape[:2]
-    taps, results = int(struct["taps"]), int(struct["results"])
+    taps, results = int(struct.fields["taps"]), int(struct.fields["results"])
     cols = cupy.empty((channels * taps, images * results), dtype)
     index, count = launch.index_type(max(x.size, cols.size)), channels * images * results
     kernel = _program.kernel("im2col", x.dtype, dtype, dtypes.compute_type(dtype), index)

@@ -19,3 +19,11 @@ def statistics() -> dict[str, Any]:
     """Bytes in use and idle, of the current device."""
     pool = cupy.get_default_memory_pool()
     return {"used_bytes": pool.used_bytes(), "idle_bytes": pool.free_bytes()}
+
+
+def owned(view: Any) -> Any:
+    """The elements of a view without gaps as an array of its own: for memory that is nobody else's any more.
+
+    A gradient that is a view is copied before it becomes a leaf's, as two leaves might share it otherwise.
+    """
+    return cupy.ndarray(view.shape, view.dtype, memptr=view.data)

@@ -19,7 +19,9 @@ from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.launch import blocks, index_type, is_aligned
+from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.structs import Struct
 from minorm.kernels.protocol import Running, Statistics
 from minorm.nest import Nest
 
@@ -35,7 +37,7 @@ _float64 = dtypes.float64
 THREADS, FORWARD_PACKS, BACKWARD_PACKS = 512, 8, 4  # the most that one row may take: registers
 COLUMN_SUMS = 64  # bytes of a thread's sums for scale, and as many for bias
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
-NO_RUNNING = np.dtype([("mean", "u8"), ("var", "u8"), ("batches", "u8"), ("rates", "f8", 3)])  # running.cuh
+RUNNING = np.dtype([("mean", "u8"), ("var", "u8"), ("batches", "u8"), ("rates", "f8", 3)])  # running.cuh
 
 
 def forward(
@@ -91,7 +93,7 @@ def backward(
     both = cupy.empty((2, nest.param_size), compute) if needs[1] else None
     run = _backward(nest, x.dtype, compute, of_parameters, is_aligned(x, dy), equation, *needs)
     run(dy, x, stats.block, s, dx, both)
-    return (dx, None, None) if both is None else (dx, both[1], both[0])
+    return (dx, None, None) if both is None else (dx, owned(both[1]), owned(both[0]))
 
 
 def grad_sums(
@@ -153,21 +155,32 @@ def _scalars(equation: Equation | None) -> tuple[Any, Any, Any]:
 
 
 @functools.cache
-def _nobody() -> Any:
+def _nobody() -> Struct:
     """The struct Running of running.cuh with which nothing is updated."""
-    return np.zeros((), NO_RUNNING)
+    return Struct(np.zeros((), RUNNING))
 
 
-def _running(running: Running | None, count: int) -> tuple[Any, Type]:
+def _running(running: Running | None, count: int) -> tuple[Struct, Type]:
     """The struct Running, and the type that running statistics have."""
     if running is None:
         return _nobody(), dtypes.float32
     batches = 0 if running.batches is None else running.batches.data.ptr
-    kept = np.array((running.mean.data.ptr, running.var.data.ptr, batches, running.rates(count)), NO_RUNNING)
+    kept = _running_at(running.mean.data.ptr, running.var.data.ptr, batches, *running.rates(count))
     return kept, running.mean.dtype
 
 
+@_cached
+def _running_at(mean: int, var: int, batches: int, *rates: float) -> Struct:
+    """The struct for these addresses: a layer's stay where they are from step to step."""
+    return Struct(np.array((mean, var, batches, rates), RUNNING))
+
+
 # Plans: each gives a function of arrays
+
+
+def _with_struct(plan: Any) -> Any:
+    """A plan of norm_plan.py with its loops as kernels take them."""
+    return plan if plan is None else plan._replace(loops=Struct(plan.loops))
 
 
 @_cached
@@ -175,7 +188,7 @@ def _forward(
     nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, equation: Equation
 ) -> Run:
     loops, size = norm_plan.of_statistics(nest), nest.rows * nest.columns
-    rows = norm_plan.rows(loops, size, storage.itemsize, aligned, FORWARD_PACKS, THREADS)
+    rows = _with_struct(norm_plan.rows(loops, size, storage.itemsize, aligned, FORWARD_PACKS, THREADS))
     if rows is not None:
         kernel = _rows.kernel(
             "row_forward", storage, compute, parameter, rows.index, rows.width, rows.packs, rows.warp, running
@@ -199,7 +212,7 @@ def _forward(
 @_cached
 def _moments_of(nest: Nest, storage: Type, compute: Type, running: Type, aligned: bool, equation: Equation) -> Run:
     loops, size = norm_plan.of_statistics(nest), nest.rows * nest.columns
-    walk = norm_plan.walk(loops, size, storage.itemsize, aligned)
+    walk = _with_struct(norm_plan.walk(loops, size, storage.itemsize, aligned))
     kernel = _moments.kernel(f"moments_{walk.form}", storage, compute, walk.index, walk.width, walk.team)
     merge = _moments.kernel("merge_moments", compute, walk.index, running)
     grid = (blocks(nest.rows, norm_plan.BLOCK),)
@@ -218,7 +231,7 @@ def _moments_of(nest: Nest, storage: Type, compute: Type, running: Type, aligned
 @_cached
 def _apply_of(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
     loops, size = norm_plan.of_statistics(nest), nest.rows * nest.columns
-    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True)
+    walk = _with_struct(norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True))
     kernel = _apply.kernel(f"apply_{walk.form}", storage, compute, parameter, walk.index, walk.width, walk.team)
 
     def run(x: Array, stats: Array, s: Array | None, b: Array | None, y: Array) -> None:
@@ -230,7 +243,7 @@ def _apply_of(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned
 @_cached
 def _grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
     loops, size = norm_plan.of_statistics(nest), nest.rows * nest.columns
-    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True)
+    walk = _with_struct(norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True))
     kernel = _apply.kernel(f"grad_input_{walk.form}", storage, compute, parameter, walk.index, walk.width, walk.team)
 
     def run(dy: Array, x: Array, stats: Array, sums: Array | None, s: Array | None, dx: Array) -> None:
@@ -266,7 +279,7 @@ def _backward(
         most = min(packs, BACKWARD_PACKS)
         rows = norm_plan.rows(loops, size, storage.itemsize, aligned, most, THREADS, together=sums == OF_ELEMENTS)
     if rows is not None:
-        return _rows_backward(nest, storage, compute, parameter, equation, rows, sums)
+        return _rows_backward(nest, storage, compute, parameter, equation, _with_struct(rows), sums)
     if norm_plan.has_runs(nest):
         return _runs_backward(nest, storage, compute, parameter, aligned, equation, of_parameters)
     return _separate_backward(nest, storage, compute, parameter, aligned, equation, of_parameters)
@@ -369,7 +382,7 @@ def _sums(
 def _partial_sums(
     loops: norm_plan.Loops, nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool
 ) -> tuple[Run, norm_plan.Walk]:
-    walk = norm_plan.walk(loops, nest.rows * nest.columns, storage.itemsize, aligned)
+    walk = _with_struct(norm_plan.walk(loops, nest.rows * nest.columns, storage.itemsize, aligned))
     kernel = _grads.kernel(f"grads_{walk.form}", storage, compute, parameter, walk.index, walk.width, walk.team)
     rows = walk.index.type(nest.rows)
 
@@ -386,7 +399,7 @@ def _merge(
 ) -> Run:
     index = index_type(nest.rows * nest.columns)
     kernel = _grads.kernel("merge_runs", parameter, index, out)
-    packed, runs = loops.packed(index), index.type(loops.results * loops.terms)
+    packed, runs = Struct(loops.packed(index)), index.type(loops.results * loops.terms)
     scalars = _scalars(equation)
     grid, parts = (blocks(loops.results, 4),), np.int32(chunks)
 

@@ -12,6 +12,7 @@ from minorm import dtypes
 from minorm.kernels.gpu import launch, windows
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.structs import unknown_windows, windows_of
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
 from minorm.kernels.reference.pool import output_shape, reached
@@ -54,7 +55,7 @@ def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.max_backward(dy, indices, x_shape)
-    struct = windows.unknown(prod(size), prod(out)) if how is None else _packed(size, out, *how)
+    struct = unknown_windows(prod(size), prod(out)) if how is None else _packed(size, out, *how)
     dx = cupy.empty(x_shape, dy.dtype)
     if dx.size:
         _run("max_backward", dy.shape, struct, dx, plain(dy), plain(indices.astype(np.int32, copy=False)), dx)
@@ -112,7 +113,7 @@ def avg_backward(
 
 def _packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
     """The windows without the taps that meet nothing: a kernel may be far larger than x."""
-    return windows.packed(size, out, reached(size, kernel, padding, dilation), stride, padding, dilation)
+    return windows_of(size, out, reached(size, kernel, padding, dilation), stride, padding, dilation)
 
 
 def _covers(x: Any, size: Ints) -> bool:

@@ -16,6 +16,7 @@ from minorm import dtypes
 from minorm.kernels.gpu import launch, update_plan
 from minorm.kernels.gpu.operands import arranged, dense, is_dense
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.structs import Struct
 from minorm.kernels.reference import update as reference
 
 _program = Program("update.cu")
@@ -135,11 +136,11 @@ def _run(
     if len(numbers) == 1:
         step = compute.type(numbers[0])
     else:
-        step = np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))])
+        step = Struct(np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))]))
     addresses: dict[str, Sequence[Any]] = {role: [a.data.ptr for a in arrays] for role, arrays in roles.items()}
     sizes = [p.size for p in roles["p"]]
     for struct, grid in update_plan.launches(sizes, **addresses, **of_steps):
-        kernel(grid, (update_plan.THREADS,), (struct, step))
+        kernel(grid, (update_plan.THREADS,), (Struct(struct), step))
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:

@@ -101,9 +101,9 @@ def grad_input(
 
 
 def grad_weight(
-    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
-    """(dw of shape `w_shape`, db with one number an output channel)."""
+    """(dw of shape `w_shape`, db with one number an output channel); without `bias` db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
     dtype = compute_type(x.dtype)
     padded = _padded(x.astype(dtype), padding)
@@ -111,7 +111,7 @@ def grad_weight(
     dw = np.empty_like(x, dtype, shape=w_shape)
     for tap, view in _taps(w_shape[2:], dy.shape[2:], stride, dilation):
         dw[tap] = (flat @ _flat(padded[view], groups).swapaxes(2, 3)).sum(axis=0).reshape(w_shape[:2])
-    return dw.astype(x.dtype), grad_bias(dy)
+    return dw.astype(x.dtype), grad_bias(dy) if bias else None
 
 
 def grad_bias(dy: Any) -> Any:

@@ -1,0 +1,71 @@
+"""The lines of benchmarks.gpu as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Line = dict[str, Any]
+
+
+def report(lines: list[Line]) -> str:
+    """What is wrong first, then the figures."""
+    parts = [lost(lines), parity(lines), *speed(lines), small(lines)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def lost(lines: list[Line]) -> str:
+    """Cases that gave no figures, and why."""
+    found = [f"  LOST {line['family']}: {line['case']}: {line['error']}" for line in lines if "error" in line]
+    return "\n".join([f"{len(found)} cases lost", *found]) if found else ""
+
+
+def parity(lines: list[Line]) -> str:
+    """How many results are right, and which are not."""
+    judged = [line for line in lines if "passed" in line]
+    found = []
+    for line in judged:
+        if not line["passed"]:
+            what = f"the error of {line['worst']}" if "worst" in line else "the error"
+            same = "" if line["repeats"] else ", and a second run gave other bits"
+            found.append(f"  WRONG {line['case']}: {what} is {line['share']:.3g} of what is allowed{same}")
+    right = len(judged) - len(found)
+    head = f"parity: {right} of {len(judged)} cases right, in poisoned memory, with the same bits twice"
+    return "\n".join([head, *found]) if judged else ""
+
+
+def speed(lines: list[Line]) -> list[str]:
+    """A table a type: milliseconds, share of the copy's rate, PyTorch's time over ours, forward and backward."""
+    rates = [line["bytes a second"] for line in lines if "bytes a second" in line]
+    found = [f"copy: {rates[-1] / 1e9:.0f} GB/s, read and written"] if rates else []
+    tables: dict[str, list[Line]] = {}
+    for line in lines:
+        if line["family"].startswith("speed") and "error" not in line:
+            tables.setdefault(line["family"], []).append(line)
+    for title, rows in tables.items():
+        columns = f"{'ms   share   eager':>23}"
+        head = [f"{title:52} {'forward':>23} {'backward':>23}", f"{'':52} {columns} {columns}"]
+        found.append("\n".join([*head, *[_row(line, rates[-1] if rates else None) for line in rows]]))
+    return found
+
+
+def _row(line: Line, rate: float | None) -> str:
+    text = f"{line['case']:52}"
+    for number, way in enumerate(("forward", "backward")):
+        ours, share, ratio = line[f"minorm {way}"], "", ""
+        if rate is not None and "floors" in line and ours:
+            share = f"{line['floors'][number] / (ours / 1000) / rate:.2f}"
+        if f"torch {way}" in line and ours:
+            ratio = f"{line[f'torch {way}'] / ours:.2f}"
+        text += f" {ours:7.3f} {share:>7} {ratio:>7}"
+    return text
+
+
+def small(lines: list[Line]) -> str:
+    """A training step, and what Python takes for small operations."""
+    found = []
+    for line in lines:
+        unit = {"training": "ms", "overhead": "us a call"}.get(line["family"])
+        if unit and "error" not in line:
+            theirs = f", PyTorch {line['torch']:.2f}" if "torch" in line else ""
+            found.append(f"{line['case']}: minorm {line['minorm']:.2f} {unit}{theirs}")
+    return "\n".join(found)

@@ -1,0 +1,51 @@
+"""What the host asks of the device in a training step: each launch takes it some microseconds, whatever the size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import shim
+
+import minorm as mn
+from minorm import models, nn, optim
+
+
+def test_a_step_of_resnet20(cuda: Any) -> None:
+    mn.manual_seed(0)
+    model = models.build("resnet20", 3, 8, 10).to("cuda")
+    loss_function, optimizer = nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    rng = np.random.default_rng(0)
+    x = mn.tensor(rng.standard_normal((2, 3, 8, 8), np.float32)).to("cuda")
+    y = mn.tensor(rng.integers(0, 10, 2)).to("cuda")
+
+    def step() -> None:
+        loss = loss_function(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    step()
+    cuda.transfers.clear()
+    before = shim.State.launches
+    step()
+    ours, cupys = shim.State.launches - before, cuda.transfers.launches
+    assert ours <= 250  # 21 convolutions, 21 normalizations, 19 ReLU, 9 additions, the loss, the optimizer
+    assert ours + cupys.total() <= 330
+    # One product for each of the three of a convolution but the first's gradient for the images, and the linear layer's
+    # three; nothing is copied but single numbers.
+    assert cupys["matmul"] == 3 * 21 - 1 + 3
+    assert cupys["copy"] <= 5
+    assert (cuda.transfers.to_host, cuda.transfers.to_device) == (0, 0)
+
+
+def test_an_absent_bias_has_no_gradient_to_compute(cuda: Any) -> None:
+    x = mn.randn(2, 3, 5, 5).to("cuda")
+    counts = []
+    for bias in (False, True):
+        layer = nn.Conv2d(3, 4, 3, bias=bias).to("cuda")
+        y = layer(x)
+        before = shim.State.launches
+        y.backward(mn.ones_like(y))
+        counts.append(shim.State.launches - before)
+    assert counts[0] < counts[1]
