@@ -14,10 +14,6 @@ from typing import NamedTuple
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#7F7F7F"  # Okabe and Ito's, as in minorm/plots.py
 LEFT, RIGHT, WIDTH, ROW, TOP = 330, 640, 690, 34, 46  # pixels: bars from and to, the picture; a row, the title
-# The first lines of the tables
-STEPS = "| network | batch | ms, v4 | row-major | channels-last | best | ms, v3 | best | required, both |"
-NORMS = "| | shape | ms | eager | best | floor | ms, channels-last |"
-PRODUCTS = "| rows x in x out | y, ms | NumPy | dx, ms | NumPy | dw, ms | NumPy |"
 
 
 class Row(NamedTuple):
@@ -27,19 +23,30 @@ class Row(NamedTuple):
     values: list[float]
 
 
-def rows(page: str, head: str, *columns: int) -> list[Row]:
-    """Of the table under this first line the numbers of some columns; names that recur are one row."""
-    lines = page[page.index(f"\n{head}\n") + 1 :].partition("\n\n")[0].splitlines()
-    found: dict[str, list[float]] = {}
-    for line in lines[2:]:
-        cells = [cell.strip().strip("*") for cell in line.strip("|").split("|")]
-        found.setdefault(cells[0], []).extend(float(cells[column]) for column in columns)
-    return [Row(*each) for each in found.items()]
+def rows(page: str, section: str, column: str, series: int = 1) -> list[Row]:
+    """Of the first table in a section that has the column, its numbers; a series is another column of that name.
+
+    Rows whose first cells are equal are one.
+    """
+    for table in page.partition(f"\n## {section}\n")[2].partition("\n## ")[0].split("\n\n"):
+        lines = [
+            [cell.strip().strip("*") for cell in line.strip("|").split("|")] for line in table.strip().splitlines()
+        ]
+        places = [place for place, title in enumerate(lines[0] if lines else []) if title == column][:series]
+        if places:
+            found: dict[str, list[float]] = {}
+            for line in lines[2:]:
+                found.setdefault(line[0], []).extend(float(line[place]) for place in places)
+            return [Row(*each) for each in found.items()]
+    raise ValueError(
+        f"docs/benchmarks.md: no table in {section!r} has a column {column!r}; change benchmarks/charts.py"
+    )
 
 
-def chart(title: str, rows: list[Row], most: float, legend: Sequence[str] = ()) -> str:
+def chart(title: str, rows: list[Row], legend: Sequence[str] = ()) -> str:
     """Bars that a legend names, else dots on a logarithmic axis; with a line at 1: to its right minorm is faster."""
     low, high = 0.5, TOP + ROW * len(rows)
+    most = math.ceil(2.1 * max(max(row.values) for row in rows)) / 2
 
     def at(value: float) -> float:
         share = value / most if legend else math.log(value / low) / math.log(most / low)
@@ -86,13 +93,13 @@ def words(x: float, y: float, text: str, weight: str = "normal", anchor: str = "
 
 def charts(page: str) -> dict[str, str]:
     """By file name the pictures of the page's tables."""
-    steps = rows(page, STEPS, 5, 7)
-    norms = rows(page, NORMS, 3)
-    products = rows(page, PRODUCTS, 2)
+    steps = rows(page, "A training step", "best", series=2)
+    norms = rows(page, "Normalizations", "eager")
+    products = rows(page, "Single operations", "NumPy")
     return {
-        "speed-steps.svg": chart("A training step: PyTorch's time / minorm's", steps, 3.0, ["v4, AVX-512", "v3, AVX2"]),
-        "speed-norms.svg": chart("Normalizations, a dot a shape: PyTorch's time / minorm's", norms, 32.0),
-        "speed-products.svg": chart("Matrix products: NumPy's time / minorm's", products, 2.5, ["y"]),
+        "speed-steps.svg": chart("A training step: PyTorch's time / minorm's", steps, ["v4, AVX-512", "v3, AVX2"]),
+        "speed-norms.svg": chart("Normalizations, a dot a shape: PyTorch's time / minorm's", norms),
+        "speed-products.svg": chart("Matrix products: NumPy's time / minorm's", products, ["y"]),
     }
 
 

@@ -1,7 +1,7 @@
 """The documentation site: `python -m sphinx -W --keep-going docs docs/_build/html`. Warnings are errors; no network.
 
-The pages are Markdown that reads well in the repository, too. What is ours in the way they are read stands in `_ext`:
-links to files outside docs/, docstrings, the API reference and the charts of docs/benchmarks.md.
+The pages are Markdown that reads well in the repository, too. `_ext` holds what is ours in the way they become a site:
+links to files outside docs/, tables of contents, docstrings and the API reference. After a change there add -E.
 """
 
 from __future__ import annotations

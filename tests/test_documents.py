@@ -74,6 +74,8 @@ def test_the_charts_of_the_speed_show_its_tables() -> None:
         written = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
         assert written == picture, "the tables changed: python -m benchmarks.charts"
         assert len(picture) < 10_000
+    with pytest.raises(ValueError, match="no table in 'A training step' has a column 'best'"):
+        charts.charts(page("benchmarks.md").replace("| best |", "| ratio |"))
 
 
 def totals(runtime: str) -> dict[str, int]:
