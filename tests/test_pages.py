@@ -1,9 +1,9 @@
-"""The pages for users say what is true: their programs print what stands below them, their links lead somewhere.
+"""The pages for users say what is true: programs print what stands below them, commands and links are understood.
 
 The blocks ```python of a page are one program, run from top to bottom in an empty folder. What a block prints stands
 in a block ```text right below it; numbers with a decimal point may be one off in their last digit, and a hundredth
 besides, since convolutions round otherwise on other processors. A picture that a page shows as `images/guide-*.png` is
-one that its program writes.
+one that its program writes; `guide-*.svg` are those of docs/images/drawings.py.
 
 A tutorial is a notebook: its cells are compiled here, and run by the slow tests and when the site is built.
 """
@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from typing import NamedTuple
 import pytest
 
 import minorm as mn
+from minorm import cli
 
 for package in ("sklearn", "onnx", "onnxruntime", "matplotlib"):
     pytest.importorskip(package)
@@ -110,6 +113,20 @@ def test_programs_print_what_stands_below_them(path: Path, tmp_path: Path) -> No
         assert (tmp_path / picture).stat().st_size > 1000, picture
 
 
+@pytest.mark.parametrize("path", sorted({*USERS, *TUTORIALS}), ids=name)
+def test_code_is_no_wider_than_the_column_of_the_site(path: Path) -> None:
+    for block in blocks(path.read_text(encoding="utf-8")):
+        long = [line for line in block.text.splitlines() if len(line) > 96 and block.kind != "text"]
+        assert not long, f"{name(path)}:{block.line}"
+
+
+def test_the_drawings_of_the_guide(tmp_path: Path) -> None:
+    runpy.run_path(str(DOCS / "images" / "drawings.py"))["draw"](tmp_path)
+    shown = re.findall(r"images/(guide-[\w-]+\.svg)\)", "".join(path.read_text(encoding="utf-8") for path in USERS))
+    assert sorted(shown) == sorted(path.name for path in tmp_path.iterdir())
+    assert sorted(shown) == sorted(path.name for path in (DOCS / "images").glob("guide-*.svg"))
+
+
 def test_what_is_not_the_same_is_found() -> None:
     assert same("loss 0.123 after 3 steps\n", "loss 0.124  after 3 steps")
     assert not same("loss 0.123 after 3 steps", "loss 0.127 after 3 steps")
@@ -117,6 +134,21 @@ def test_what_is_not_the_same_is_found() -> None:
     assert not same("2e-07", "4e-07")
     assert not same("loss 0.123 after 3 steps", "loss 0.123 after 4 steps")
     assert not same("", "0.5")
+
+
+def commands(page: str) -> list[str]:
+    """What follows `minorm` in the lines of the blocks ```sh, without comments."""
+    text = "\n".join(block.text for block in blocks(page) if block.kind == "sh")
+    return re.findall(r"(?:^|[\s/])minorm ([^#\n|>]+?)(?= *(?:#|&&|\||>|$))", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if commands(path.read_text(encoding="utf-8"))], ids=name)
+def test_commands_are_understood(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands(path.read_text(encoding="utf-8")):
+        try:
+            cli._parser().parse_args(shlex.split(command))
+        except SystemExit:
+            pytest.fail(f"{name(path)}: minorm {command}: {capsys.readouterr().err}")
 
 
 def slugs(page: str) -> set[str]:
