@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SECTION = re.compile(r"(Args|Arguments|Attributes|Example|Examples|Note|Raises|References|Returns|Warning|Yields):$")
 CODE = re.compile(r"(`[^`]+`)")
+BUILTIN = ("bool", "float", "int")  # types; the element types of the same names are others
 MARKUP = re.compile(r"([*|\\]|_(?!\w))")
 ENTRY = re.compile(r"(\w+(?:, \w+)*)(?: {2,}([^\s=].*))?")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
@@ -92,13 +93,18 @@ def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
         lines[:0] = ["..", ""]  # napoleon takes what stands before a colon on the first line for a type
 
 
-def punctuate(app: Sphinx, doctree: Any) -> None:
-    """doctree-read: "name (type): text", as in the docstring; Sphinx writes two hyphens."""
+def tidy(app: Sphinx, doctree: Any) -> None:
+    """doctree-read: Sphinx writes "name (type) -- text", and takes the type int for minorm.int."""
+    from sphinx.addnodes import pending_xref
+
     for text in list(doctree.findall(lambda node: node == " -- ")):
         text.parent.replace(text, type(text)(": "))
+    for link in list(doctree.findall(pending_xref)):
+        if link["reftype"] == "class" and link["reftarget"] in BUILTIN:
+            link.replace_self(link.children)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", process, priority=400)
-    app.connect("doctree-read", punctuate)
+    app.connect("doctree-read", tidy)
     return {"parallel_read_safe": True}
