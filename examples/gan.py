@@ -22,7 +22,7 @@ NOISE = 32
 
 options = argparse.ArgumentParser(description=__doc__)
 options.add_argument("--epochs", type=int, default=40)
-options.add_argument("--out", default="gan.png", help="the picture to write")
+options.add_argument("-o", "--out", default="gan.png", help="the picture to write")
 
 args = options.parse_args()
 mn.manual_seed(0)

@@ -23,7 +23,7 @@ options.add_argument("--path", help="a folder with one folder of pictures a clas
 options.add_argument("--epochs", type=int, default=12)
 options.add_argument("--images", type=int, default=120, help="pictures to draw of each class (default 120)")
 options.add_argument("--image-size", type=int, default=32)
-options.add_argument("--out", default="own_images.png", help="the picture to write")
+options.add_argument("-o", "--out", default="own_images.png", help="the picture to write")
 
 
 def draw_folder(root, count, rng):

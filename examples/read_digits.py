@@ -19,7 +19,7 @@ BLANK, WIDTH = 10, 64  # digits are the classes 0 to 9
 options = argparse.ArgumentParser(description=__doc__)
 options.add_argument("--steps", type=int, default=400)
 options.add_argument("--batch-size", type=int, default=32)
-options.add_argument("--out", default="read_digits.png", help="the picture to write")
+options.add_argument("-o", "--out", default="read_digits.png", help="the picture to write")
 
 
 def strips(digits, count, rng):

@@ -19,7 +19,7 @@ SIZE = 48
 options = argparse.ArgumentParser(description=__doc__)
 options.add_argument("--epochs", type=int, default=10)
 options.add_argument("--images", type=int, default=600, help="pictures to train on (default 600)")
-options.add_argument("--out", default="segmentation.png", help="the picture to write")
+options.add_argument("-o", "--out", default="segmentation.png", help="the picture to write")
 
 
 def draw(count, rng):

@@ -24,7 +24,7 @@ SIZE = 16
 options = argparse.ArgumentParser(description=__doc__)
 options.add_argument("--first-epochs", type=int, default=15, help="of the network in the file (default 15)")
 options.add_argument("--epochs", type=int, default=15, help="of each of the two stages (default 15)")
-options.add_argument("--out", default="transfer.png", help="the picture to write; the ONNX file lies beside it")
+options.add_argument("-o", "--out", default="transfer.png", help="the picture to write; the ONNX file lies beside it")
 
 
 def place(digits, rng, times=1):

@@ -271,7 +271,7 @@ from minorm.tensor import Tensor
 
 if TYPE_CHECKING:
     from minorm import accelerator, amp, backends, data, onnx, training, utils
-    from minorm.amp import autocast
+    from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.checkpoint import load, save
     from minorm.diagnosis import diagnose
@@ -298,6 +298,9 @@ _LATER = {  # names of modules that `import minorm` does without
     "LongTensor": "legacy",
     "ShortTensor": "legacy",
     "autocast": "amp",
+    "get_autocast_dtype": "amp",
+    "is_autocast_available": "amp",
+    "is_autocast_enabled": "amp",
     "cdist": "functional.distances",
     "compile": "backends",
     "cosine_similarity": "functional.distances",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from minorm import cuda
 from minorm.cuda import device_count, is_available, synchronize
 from minorm.devices import device
+from minorm.documented import documented
 
 __all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]
 
 
+@documented({}, check_available="taken, without effect: what is there is always asked")
 def current_accelerator(check_available: bool = False) -> device | None:  # noqa: ARG001  both ask what is there
     """device("cuda") where a GPU can be used, else None."""
     return device("cuda") if cuda.is_available() else None

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minorm import devices, hooks, trace
+from minorm.documented import documented
 from minorm.grad_mode import enable_grad as enable_grad  # noqa: PLC0414  passed on
 from minorm.grad_mode import inference_mode as inference_mode  # noqa: PLC0414  passed on
 from minorm.grad_mode import is_grad_enabled as is_grad_enabled  # noqa: PLC0414  passed on
@@ -74,6 +75,8 @@ class Function:
     @classmethod
     def apply(cls, *inputs: Any, **options: Any) -> Any:
         """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
+        if trace.state.cast is not None:
+            inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
         function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
@@ -228,11 +231,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_adding.release)
 
 
+@documented(
+    {},
+    root="the Tensor that is differentiated",
+    gradient="weights of its elements, an array of its shape and type",
+    retain_graph="True keeps the graph for another walk, False frees it on the way",
+)
 def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
-    """Add d(root)/d(leaf), weighted by the array `gradient`, to `leaf.grad` of every leaf that requires it.
+    """leaf.grad += d(root)/d(leaf), weighted by the array `gradient`, for every leaf that requires it.
 
     Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
     a sum of more than two may differ in its last bits. One graph is for one thread: it is freed on the way.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+        >>> mn.autograd.backward(x * x, mn.ones(2).numpy())
+        >>> x.grad
+        tensor([2., 4.])
     """
     given: set[int] = {id(gradient)}
     found = _walk([(root, gradient)], retain_graph)
@@ -326,6 +341,16 @@ def refuse_graph(operation: str, create_graph: bool) -> None:
         )
 
 
+@documented(
+    {},
+    outputs="what is differentiated, a Tensor or several",
+    inputs="for what, a Tensor or several, which require grad",
+    grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
+    retain_graph="True keeps the graph for another walk; None and False free it on the way",
+    create_graph="True, gradients of gradients, is a NotImplementedError",
+    only_inputs="taken, without effect: no other gradient is computed",
+    allow_unused="True gives None for an input that the outputs do not depend on; None and False raise",
+)
 def grad(
     outputs: Any,
     inputs: Any,
@@ -337,9 +362,12 @@ def grad(
 ) -> tuple[Any, ...]:
     """d(outputs)/d(input) for each input, as a tuple, leaving every `.grad` as it was.
 
-    outputs, inputs: a Tensor, or several. grad_outputs: weights of the outputs' elements; may be left out for outputs
-    of one element. allow_unused: None in place of an error for an input that the outputs do not depend on.
-    create_graph=True, gradients of gradients, is a NotImplementedError. only_inputs is PyTorch's, and always true.
+    RuntimeError for an input that does not require grad, and for one that the outputs do not depend on.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+        >>> mn.autograd.grad((x * x).sum(), x)
+        (tensor([2., 4.]),)
     """
     refuse_graph("autograd.grad", create_graph)
     ends, starts = (tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (outputs, inputs))
@@ -396,6 +424,12 @@ def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) ->
             x.grad = grad
 
 
+@documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
 def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """The Tensor without its graph: what older programs wrap around each batch."""
+    """The Tensor without its graph: what older programs wrap around each batch.
+
+    Example:
+        >>> mn.autograd.Variable(mn.ones(2), requires_grad=True).requires_grad
+        True
+    """
     return data.detach().requires_grad_(requires_grad)

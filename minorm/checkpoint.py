@@ -19,6 +19,7 @@ import numpy as np
 
 from minorm import devices, opening, ptfile, tensorfile
 from minorm.atomic import FilePath
+from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import checked
 from minorm.tensor import Tensor
@@ -28,17 +29,27 @@ TREE = "minorm.tree"  # the metadata key of the JSON text
 MAX_DEPTH = 50
 
 
+@documented(
+    {},
+    state_dict="names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples, "
+    "None, bools, numbers and texts, which `load` gives back (then without metadata)",
+    path="where the file is written",
+    metadata="texts by name, for the file's header; None writes none",
+)
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
     """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
 
-    state_dict  names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples,
-                None, bools, numbers and texts, which `load` gives back (as `save_training` does; then no metadata)
-    metadata    texts by name, for the file's header
-
     The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
     error, it stays as it was. A symbolic link stays one: the file it points at is replaced. What is on a GPU is written
     like what is on the CPU; nothing in the file tells where it was.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mn.save({"weight": mn.ones(2)}, f"{folder}/state.safetensors")
+        ...     mn.load(f"{folder}/state.safetensors")
+        {'weight': tensor([1., 1.])}
     """
     arrays = {}
     for name, value in state_dict.items():
@@ -53,14 +64,27 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     tensorfile.write(arrays, path, metadata)
 
 
+@documented(
+    {},
+    path="the file: safetensors, or PyTorch's .pt",
+    map_location='the device where the Tensors shall be, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
+    "taken, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
+    weights_only="taken, without effect: code in a file never runs",
+)
 @checked
 def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001
     """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
     What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
-    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. Tensors are on the CPU, or on
-    the device that map_location names. weights_only is PyTorch's, as code never runs here; so are functions and dicts
-    for map_location, which say where tensors go that were on a GPU: no file here knows of one.
+    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. ValueError for a file that is
+    damaged or something else.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mn.save({"net": {"weight": mn.ones(2)}, "epoch": 3}, f"{folder}/state.safetensors")
+        ...     mn.load(f"{folder}/state.safetensors")
+        {'net': {'weight': tensor([1., 1.])}, 'epoch': 3}
     """
     if callable(map_location) or isinstance(map_location, dict):
         map_location = None

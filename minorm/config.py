@@ -12,6 +12,7 @@ import numpy as np
 
 import minorm_ext
 from minorm import devices, driver
+from minorm.documented import documented
 from minorm.kernels.cpu import memory
 from minorm.mistakes import checked
 
@@ -27,11 +28,19 @@ def get_num_threads() -> int:
     return minorm_ext.get_num_threads()
 
 
+@documented({}, n="how many, at least 1")
 @checked
 def set_num_threads(n: int) -> None:
     """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
 
     ValueError below 1, TypeError for what is no integer.
+
+    Example:
+        >>> before = mn.get_num_threads()
+        >>> mn.set_num_threads(1)
+        >>> mn.get_num_threads()
+        1
+        >>> mn.set_num_threads(before)
     """
     minorm_ext.set_num_threads(n)
 
@@ -41,11 +50,16 @@ def environment() -> dict[str, str]:
     return {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
 
 
+@documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
 @checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """Print what this installation was built for and found, as `numpy.show_config` does.
+    """What this installation was built for and found, as `numpy.show_config` prints it.
 
-    `mode="dicts"` prints nothing and returns the same as a dictionary. ValueError for another mode.
+    ValueError for another mode.
+
+    Example:
+        >>> mn.show_config("dicts")["minorm"] == mn.__version__
+        True
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"show_config: mode={mode!r}; expected 'stdout' or 'dicts'")

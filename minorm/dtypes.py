@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 
 float16 = np.dtype(np.float16)
@@ -62,9 +63,19 @@ def get_default_dtype() -> np.dtype[Any]:
     return _default[0]
 
 
+@documented({}, d="a float type")
 @checked
 def set_default_dtype(d: Any) -> None:
-    """Make `d` the float type of what is made without one from here on, in every thread."""
+    """Make `d` the float type of what is made without one from here on, in every thread.
+
+    TypeError for a type that is no float.
+
+    Example:
+        >>> mn.set_default_dtype(mn.float64)
+        >>> mn.zeros(1).dtype
+        dtype('float64')
+        >>> mn.set_default_dtype(mn.float32)
+    """
     kind = check(d)
     if kind not in FLOATS:
         raise TypeError(f"set_default_dtype: d is {kind}; expected a float type")

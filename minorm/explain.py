@@ -18,6 +18,7 @@ import numpy as np
 from minorm import dtypes
 from minorm import functional as family
 from minorm.autograd import enable_grad
+from minorm.documented import documented
 from minorm.equation import Equation
 from minorm.kernels import cpu
 from minorm.kernels.protocol import Statistics
@@ -130,6 +131,15 @@ class Explanation:
     __repr__ = __str__
 
 
+@documented(
+    {"shape": "the shape of x, a tuple"},
+    function="one of the normalizations of minorm.functional",
+    args="the function's own, with shapes in place of tensors",
+    dtype="the element type of x",
+    memory_format='"contiguous", or "channels_last", which lays x out as N, positions, C',
+    options="the function's own by name, with shapes in place of tensors; weight and bias that are not mentioned are "
+    "there in their usual shape, None leaves them out. batch_norm trains unless training=False",
+)
 @checked
 def explain(
     function: Callable[..., Tensor],
@@ -139,14 +149,15 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation:
-    """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape
+    """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape.
 
-    function is one of the normalizations of minorm.functional; args and options are its own, with shapes in place of
-    tensors. weight and bias that are not mentioned are there in their usual shape, None leaves them out; batch_norm
-    trains unless training=False. memory_format="channels_last" lays x out as N, positions, C. Nothing is computed, and
-    the memory is only reserved.
+    Nothing is computed, and the memory is only reserved. TypeError for another function, errors for what is no shape,
+    and whatever the function itself says.
 
-    Raises TypeError for another function, errors for what is no shape, and whatever the function itself says.
+    Example:
+        >>> plan = mn.explain(F.layer_norm, (32, 768), 768)
+        >>> plan.nbytes == 32 * 768 * 4, plan.passes
+        (True, 5)
     """
     if function not in FUNCTIONS:
         names = ", ".join("F." + known.__name__ for known in FUNCTIONS)

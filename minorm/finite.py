@@ -11,16 +11,22 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.documented import documented
 from minorm.nn import Module
 from minorm.tensor import Tensor
 
 CURE = "a lower learning rate is the usual cure"
 
 
+@documented(
+    {}, message="what is no number", rank="whose loss it was, in a distributed run whose ranks all raise this together"
+)
 class NonFiniteLoss(ArithmeticError):
     """A loss became NaN or infinite; nothing useful can follow.
 
-    rank  whose loss it was, in a distributed run whose ranks all raise this together
+    Example:
+        >>> mn.training.NonFiniteLoss("the loss is nan", rank=1).rank
+        1
     """
 
     def __init__(self, message: str, rank: int | None = None) -> None:

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from minorm.documented import documented
 from minorm.mistakes import not_a_tensor, wrong_call
 from minorm.tensor import Tensor
 
@@ -164,9 +165,19 @@ tile = function(Tensor.tile)
 split_with_sizes = function(Tensor.split_with_sizes)
 
 
+@documented(
+    {},
+    split_size_or_sections="the length of a piece, or a list with the length of each",
+    dim="an axis; negative ones count from the end",
+)
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size along `dim`, the last one possibly shorter; or of the sizes in a list."""
+    """Pieces of one size along `dim`, the last one possibly shorter; or of the sizes in a list.
+
+    Example:
+        >>> mn.split(mn.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     return Tensor.split(self, split_size_or_sections, dim)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
@@ -45,26 +46,60 @@ class _Within(ContextDecorator):
         return _Within(self.recording)  # threads may run the decorated function at once
 
 
+@documented({}, function="what is decorated, as in `@no_grad`; None for `with no_grad():` and `@no_grad()`")
 @checked
 def no_grad(function: AnyCallable | None = None) -> Any:
-    """Inside, operations leave no graph behind: results do not require grad. Works as a decorator too."""
+    """Inside, operations leave no graph behind: results do not require grad. Works as a decorator too.
+
+    Example:
+        >>> x = mn.ones(2, requires_grad=True)
+        >>> with mn.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
     return _Within(False) if function is None else _Within(False)(function)
 
 
+@documented({}, function="what is decorated, as in `@enable_grad`; None for `with enable_grad():`")
 @checked
 def enable_grad(function: AnyCallable | None = None) -> Any:
-    """Inside, operations leave a graph behind again, also within `no_grad`."""
+    """Inside, operations leave a graph behind again, also within `no_grad`.
+
+    Example:
+        >>> x = mn.ones(2, requires_grad=True)
+        >>> with mn.no_grad(), mn.enable_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        True
+    """
     return _Within(True) if function is None else _Within(True)(function)
 
 
+@documented({}, mode="True records nothing, False records as usual; or what is decorated")
 @checked
 def inference_mode(mode: Any = True) -> Any:
-    """no_grad() by its other name; inference_mode(False) records as usual."""
+    """`no_grad()` by its other name: inside, operations leave no graph behind.
+
+    Example:
+        >>> x = mn.ones(2, requires_grad=True)
+        >>> with mn.inference_mode():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
     return _Within(False)(mode) if callable(mode) else _Within(not mode)
 
 
+@documented({}, mode="True records, False does not")
 class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
-    """Record from here on, or no longer; `with set_grad_enabled(training):` ends with the block."""
+    """Record from here on, or no longer; `with set_grad_enabled(training):` ends with the block.
+
+    Example:
+        >>> with mn.set_grad_enabled(False):
+        ...     mn.is_grad_enabled()
+        False
+    """
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minorm import devices, dtypes, history, trace
+from minorm.argument_texts import MEMORY, OTHER
+from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.ops import elementwise, indexing, stepwise
 from minorm.ops.operands import operands, plain
@@ -35,6 +37,19 @@ _DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # what NumPy does in place, t
 }
 
 
+ARGUMENTS = (
+    OTHER
+    | MEMORY
+    | {
+        "copy_.other": "a Tensor or an array that broadcasts to x",
+        "value": "a number, or a Tensor without axes",
+        "min": "the lower bound; None is none",
+        "max": "the upper bound; None is none",
+    }
+)
+
+
+@documented_methods(ARGUMENTS)
 class InPlace:
     """What overwrites a Tensor's elements, on the device where they are."""
 
@@ -90,25 +105,40 @@ class InPlace:
     # Methods
 
     def copy_(self, other: Any, non_blocking: Any = False) -> Self:  # noqa: ARG002
-        """Overwrite with the values of `other`, broadcast and cast to this type; it may be on another device."""
+        """x = other, broadcast and cast to x's type; it may be on another device.
+
+        Example:
+            >>> mn.zeros(2).copy_(mn.tensor([1, 2]))
+            tensor([1., 2.])
+        """
         if not hasattr(other, "from_array"):
             other = self.from_array(select.as_array(other))
         return self._put("copy_", ..., other.to(self.device))
 
     def fill_(self, value: Any) -> Self:
-        """Set every element to `value`, a number or a Tensor without axes."""
+        """x = value, in every element."""
         return self._put("fill_", ..., value)
 
     def zero_(self) -> Self:
-        """Set every element to 0."""
+        """x = 0, in every element."""
         return self._put("zero_", ..., 0)
 
     def add_(self, other: Any, *, alpha: float = 1) -> Self:
-        """x += alpha * other"""
+        """x += alpha * other
+
+        Example:
+            >>> mn.tensor([1.0]).add_(10, alpha=2)
+            tensor([21.])
+        """
         return self._become("add_", elementwise.Add, self._scaled("add_", other, alpha))
 
     def sub_(self, other: Any, *, alpha: float = 1) -> Self:
-        """x -= alpha * other"""
+        """x -= alpha * other
+
+        Example:
+            >>> mn.tensor([1.0]).sub_(10, alpha=2)
+            tensor([-19.])
+        """
         return self._become("sub_", elementwise.Sub, self._scaled("sub_", other, alpha))
 
     def mul_(self, other: Any) -> Self:
@@ -120,7 +150,12 @@ class InPlace:
         return self._become("div_", elementwise.Div, other, real=True)
 
     def clip_(self, min: float | None = None, max: float | None = None) -> Self:
-        """Elements below `min` become min, above `max` become max; either may be absent."""
+        """x = min(max(x, min), max)
+
+        Example:
+            >>> mn.tensor([-3.0, 3.0]).clip_(-1, 1)
+            tensor([-1.,  1.])
+        """
         if min is None and max is None:
             raise ValueError("clip_: min and max are both None; expected at least one bound")
         return self._become("clip_", elementwise.Clip, low=min, high=max)

@@ -9,16 +9,28 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.argument_texts import AXIS, OTHER
+from minorm.documented import documented
 from minorm.mistakes import checked, is_foreign, not_a_tensor, numpys
 from minorm.ops import elementwise, shape
 from minorm.ops.operands import axis_of, operands
 from minorm.tensor import Tensor, as_tensor
 
 
+@documented({}, tensors="a list of Tensors whose axes but `dim` are equal", dim=AXIS)
 @numpys
 @checked
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors one after the other along `dim`; their other axes must agree."""
+    """The tensors one after the other along `dim`.
+
+    ValueError for shapes that differ elsewhere.
+
+    Example:
+        >>> mn.cat([mn.tensor([1, 2]), mn.tensor([3])])
+        tensor([1, 2, 3])
+
+    ONNX Concat 13.
+    """
     if not tensors:
         raise ValueError("cat: no tensors; expected at least one")
     _check_origin("cat", tensors)
@@ -35,10 +47,19 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return shape.Cat.apply(*parts, axis=axis)
 
 
+@documented({}, tensors="a list of Tensors of one shape", dim="the place of the new axis")
 @numpys
 @checked
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors, all of one shape, along a new axis `dim`."""
+    """The tensors along a new axis `dim`.
+
+    ValueError unless the shapes are equal.
+
+    Example:
+        >>> mn.stack([mn.tensor([1, 2]), mn.tensor([3, 4])], dim=1)
+        tensor([[1, 3],
+                [2, 4]])
+    """
     _check_origin("stack", tensors)
     for i, part in enumerate(tensors):
         if part.shape != tensors[0].shape:
@@ -51,6 +72,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 concat = concatenate = cat
 
 
+@documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """The tensors side by side: joined along axis 1, vectors along their one axis."""
@@ -58,17 +80,27 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
+@documented({}, tensors="a list of Tensors")
 @checked
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """The tensors one below the other: joined along axis 0, of which a vector is one row."""
     return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
 
 
+@documented(
+    {},
+    tensors="vectors, or one list of them",
+    indexing='"ij" for rows first; "xy" exchanges the first two axes, as pictures count them',
+)
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: result k holds the elements of vector k along axis k.
+    """result[k][i, j, ...] = the element of vector k at the place of axis k: the coordinates of a grid.
 
-    indexing="xy" exchanges the first two axes, as pictures count them.
+    Example:
+        >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
+        >>> across
+        tensor([[3, 4, 5],
+                [3, 4, 5]])
     """
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing is {indexing!r}; expected 'ij' or 'xy'")
@@ -85,9 +117,22 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+@documented(
+    {},
+    a="any shape",
+    b="any shape, of a's type",
+    dims="how many axes, the last of a with the first of b; or a pair of lists, the axes of a and those of b",
+)
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Products summed over axes of both: the last `dims` of a with the first of b, or the axes dims[0] with dims[1]."""
+    """Products summed over axes of both; the other axes of a come first, then those of b.
+
+    ValueError for axes of different lengths.
+
+    Example:
+        >>> mn.tensordot(mn.ones(2, 3), mn.ones(3, 4), dims=1).shape
+        (2, 4)
+    """
     if isinstance(dims, int):
         dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     ours, theirs = ([axis_of("tensordot", d, x) for d in ([axes] if isinstance(axes, int) else axes)] for axes, x in
@@ -106,6 +151,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return (left @ right).reshape(*shape[0], *shape[1])
 
 
+@documented({}, tensors="Tensors whose axes are equal or 1, counted from the last")
 @checked
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Each expanded to the shape that they have together."""
@@ -113,17 +159,32 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(x.expand(shape) for x in tensors)
 
 
+@documented({}, obj="anything at all")
 @checked
 def is_tensor(obj: Any) -> bool:
     """True for a Tensor."""
     return isinstance(obj, Tensor)
 
 
+@documented(
+    {},
+    condition="a bool Tensor",
+    input="a number or a Tensor, taken where the condition holds",
+    other="a number or a Tensor, taken elsewhere",
+)
 @checked
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """input where the condition holds, other elsewhere; all three broadcast.
+    """y = input where the condition holds, other elsewhere; all three broadcast.
 
-    Without them, where the condition holds: a vector of places for each axis.
+    Without input and other, where the condition holds: a vector of places for each axis. TypeError for a condition that
+    is not bool.
+
+    Example:
+        >>> x = mn.tensor([1.0, -2.0])
+        >>> mn.where(x > 0, x, 0.0)
+        tensor([1., 0.])
+
+    ONNX Where 16.
     """
     if input is None and other is None:
         return as_tensor(condition).nonzero(as_tuple=True)
@@ -137,11 +198,21 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     return elementwise.Where.apply(chosen, *operands("where", input, other))
 
 
+@documented(
+    {},
+    x="any shape",
+    pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
+    value="what is put around",
+)
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """x with `value` around it. `pad` lists (before, after) from the last axis backwards, as in PyTorch.
+    """x with `value` around it; `F.pad` has the other modes.
 
-    A negative number cuts elements away.
+    Example:
+        >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
+        tensor([9., 1., 2.])
+
+    ONNX Pad.
     """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(
@@ -155,15 +226,31 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     return shape.Pad.apply(x, widths=widths, value=value)
 
 
+@documented(OTHER, input="a Tensor or a number")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
-    """The larger of each pair; NaN if either is."""
+    """max(input, other), element by element; NaN if either is.
+
+    Example:
+        >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
+        tensor([3., 5.])
+
+    ONNX Max 13.
+    """
     return elementwise.Maximum.apply(*_pair("maximum", input, other))
 
 
+@documented(OTHER, input="a Tensor or a number")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
-    """The smaller of each pair; NaN if either is."""
+    """min(input, other), element by element; NaN if either is.
+
+    Example:
+        >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
+        tensor([1., 2.])
+
+    ONNX Min 13.
+    """
     return elementwise.Minimum.apply(*_pair("minimum", input, other))
 
 
@@ -171,9 +258,19 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
     return operands(operation, a if isinstance(b, Tensor) else as_tensor(a), b)
 
 
+@documented({}, input="(..., I, J), or a vector (J)", other="(..., J, K), or a vector (J); leading axes broadcast")
 @checked
 def matmul(input: Tensor, other: Any) -> Tensor:
-    """input @ other"""
+    """input @ other: y[..., i, k] = sum_j input[..., i, j] * other[..., j, k]
+
+    ValueError for lengths that do not fit.
+
+    Example:
+        >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))
+        tensor([[11.]])
+
+    ONNX MatMul 13.
+    """
     return as_tensor(input) @ other
 
 
@@ -183,7 +280,20 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
             raise not_a_tensor(operation, f"tensors[{i}]", part)
 
 
+@documented(
+    {},
+    input="a Tensor or an array",
+    other="a Tensor or an array",
+    rtol="how far apart they may be, as a share of |other|",
+    atol="how far apart they may be beside that",
+    equal_nan="True takes NaN for equal to NaN",
+)
 @checked
 def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """True where every |input - other| <= atol + rtol * |other|; infinity is close to itself alone, NaN to nothing."""
+    """True where every |input - other| <= atol + rtol * |other|; infinity is close to itself alone.
+
+    Example:
+        >>> mn.allclose(mn.tensor([1.0]), mn.tensor([1.001]), rtol=0.01)
+        True
+    """
     return as_tensor(input).allclose(as_tensor(other), rtol, atol, equal_nan)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minorm import creation, dtypes
+from minorm.documented import documented
 from minorm.tensor import Tensor
 
 
@@ -20,7 +21,9 @@ def _constructor(name: str, dtype: Any) -> Callable[..., Tensor]:
     make.__name__ = make.__qualname__ = name
     vars(make)["makes"] = dtype  # for x.type(LongTensor)
     make.__doc__ = f"A Tensor of {dtype}: of the data, or of these sizes."
-    return make
+    return documented({}, data="a list, an array or a Tensor; or the length of each axis, for uninitialized memory")(
+        make
+    )
 
 
 FloatTensor = _constructor("FloatTensor", dtypes.float32)

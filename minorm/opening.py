@@ -36,6 +36,26 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
 
     FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong; `errno` is kept.
     """
+    descriptor, _ = _opened(path, operation, follow)
+    return open(descriptor, "rb")
+
+
+def contents(path: FilePath, operation: str) -> bytes:
+    """All bytes of the regular file at `path`, with as few calls to the system as it takes; errors as `regular`."""
+    descriptor, size = _opened(path, operation)
+    try:
+        whole = os.read(descriptor, size + 1)
+        while len(whole) != size and (more := os.read(descriptor, size + 1)):  # it came in parts, or has grown
+            whole += more
+    except OSError as error:
+        raise in_words(error, f"{operation}: cannot read {os.fsdecode(path)!r}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return whole
+
+
+def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, int]:
+    """The descriptor of the regular file at `path`, and its size."""
     name = os.fsdecode(path)
     wanted = os.O_RDONLY | _flags("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
     try:
@@ -48,8 +68,9 @@ def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedRead
     except OSError as error:
         raise in_words(error, f"{operation}: cannot read {name!r}: {error.strerror}") from error
     try:
-        _check(os.fstat(descriptor), name, operation)
-        return open(descriptor, "rb")
+        status = os.fstat(descriptor)
+        _check(status, name, operation)
+        return descriptor, status.st_size
     except BaseException:
         os.close(descriptor)
         raise

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from minorm import dtypes
+from minorm.argument_texts import OTHER
+from minorm.documented import documented_methods
 from minorm.ops import elementwise, stepwise
 from minorm.ops.matmul import MatMul
 from minorm.ops.operands import operands
 from minorm.ops.special import Remainder
 from minorm.shapes import Shapes, TensorT
 
+ARGUMENTS = OTHER | {
+    "exponent": "a number, or a Tensor; the two broadcast",
+    "matmul.other": "a Tensor whose last axis but one is as long as x's last; leading axes broadcast",
+    "min": "the lower bound, a number or a Tensor that broadcasts; None is none",
+    "max": "the upper bound, a number or a Tensor that broadcasts; None is none",
+}
 
+
+@documented_methods(ARGUMENTS)
 class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor defines __hash__
     """Arithmetic, functions of each element, comparisons."""
 
@@ -103,35 +113,42 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return elementwise.Abs.apply(self)
 
     def exp(self) -> TensorT:
-        """e^x."""
+        """e^x"""
         return elementwise.Exp.apply(as_float(self))
 
     def log(self) -> TensorT:
-        """The natural logarithm."""
+        """log(x), the natural logarithm."""
         return elementwise.Log.apply(as_float(self))
 
     def sqrt(self) -> TensorT:
-        """The square root."""
+        """sqrt(x), the square root."""
         return elementwise.Sqrt.apply(as_float(self))
 
     def sin(self) -> TensorT:
-        """The sine of x in radians."""
+        """sin(x), the sine of x in radians."""
         return elementwise.Sin.apply(as_float(self))
 
     def cos(self) -> TensorT:
-        """The cosine of x in radians."""
+        """cos(x), the cosine of x in radians."""
         return elementwise.Cos.apply(as_float(self))
 
     def pow(self, exponent: Any) -> TensorT:
-        """x ** exponent."""
+        """x ** exponent"""
         return self**exponent
 
     def matmul(self, other: Any) -> TensorT:
-        """x @ other."""
+        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k]. Vectors are a row or a column."""
         return self @ other
 
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
-        """Elements below `min` become min, above `max` max; either may be absent, or a Tensor that broadcasts."""
+        """min(max(x, min), max): elements below `min` become min, above `max` max.
+
+        ValueError unless there is a bound.
+
+        Example:
+            >>> mn.tensor([-3.0, 0.5, 3.0]).clip(-1, 1)
+            tensor([-1. ,  0.5,  1. ])
+        """
         if min is None and max is None:
             raise ValueError("clip: min and max are both None; expected at least one bound")
         if hasattr(min, "from_array") or hasattr(max, "from_array"):

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.training import BatchNormWatch
+from minorm.training.outcome import clipped
 
 __all__ = ["confusion", "curves", "least_loss", "training_picture"]
 
@@ -110,8 +111,8 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         axes.set(title=title, xlabel="taken for", ylabel="is")
         if count <= 40:
-            axes.set_xticks(range(count), [name[:18] for name in names], rotation=90)
-            axes.set_yticks(range(count), [name[:18] for name in names])
+            axes.set_xticks(range(count), list(map(clipped, names)), rotation=90)
+            axes.set_yticks(range(count), list(map(clipped, names)))
         for i, j in zip(*np.nonzero(matrix), strict=True) if count <= 16 else ():
             colour = "white" if shares[i, j] > 0.55 else "black"
             axes.text(j, i, f"{matrix[i, j]}", ha="center", va="center", fontsize=8, color=colour)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes
+from minorm.documented import documented
 from minorm.mistakes import checked
 
 _options: dict[str, Any] = {"precision": 4, "threshold": 100, "edgeitems": 3, "linewidth": 75, "suppress": False}
@@ -17,6 +18,15 @@ _profiles = {
 }
 
 
+@documented(
+    {},
+    precision="digits behind the point",
+    threshold="more elements than that are shortened to `edgeitems` at each end of an axis",
+    edgeitems="how many elements are then shown at each end",
+    linewidth="characters a line",
+    profile='"default", "short" or "full" sets the others',
+    sci_mode="False never writes 1e-05, True always; None lets the numbers decide",
+)
 @checked
 def set_printoptions(
     precision: int | None = None,
@@ -26,13 +36,15 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors are printed from here on; what is None stays, but for sci_mode, where it lets the numbers decide.
+    """How tensors are printed from here on; what is None stays, but for sci_mode.
 
-    precision   digits behind the point
-    threshold   more elements than that are shortened to `edgeitems` at each end of an axis
-    linewidth   characters a line
-    profile     "default", "short" or "full" sets the others
-    sci_mode    False never writes 1e-05
+    ValueError for another profile.
+
+    Example:
+        >>> mn.set_printoptions(precision=2)
+        >>> mn.tensor([1 / 3])
+        tensor([0.33])
+        >>> mn.set_printoptions(profile="default")
     """
     if profile is not None:
         if profile not in _profiles:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from minorm.training import Score
 
@@ -27,7 +28,7 @@ class TrainingBar:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None, complete_style="blue", finished_style="blue"),
-            MofNCompleteColumn(),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[score]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
@@ -62,6 +63,6 @@ class TrainingBar:
 
 
 def describe(score: Score) -> str:
-    """Loss, accuracy and speed of the training batches in columns that do not move; targets may have no accuracy."""
-    accuracy = "" if score.accuracy is None else f"  train accuracy {score.accuracy:7.2%}"
-    return f"train loss {score.loss:6.4f}{accuracy}  {score.images_per_second:7,.0f} images/s"
+    """Loss, accuracy and speed of the training batches in columns that do not move, and fit into a line of 80."""
+    accuracy = "" if score.accuracy is None else f"  accuracy {score.accuracy:7.2%}"
+    return f"loss {score.loss:6.4f}{accuracy}  {score.images_per_second:7,.0f} images/s"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple
 
 from minorm import autograd, devices, dtypes
+from minorm.argument_texts import AXES
+from minorm.documented import documented_methods
 from minorm.operators import Operators, as_float
 from minorm.ops import elementwise, reduction
 from minorm.ops.operands import operands, reduced_axes
@@ -18,17 +20,40 @@ class Extreme(NamedTuple, Generic[TensorT]):
     indices: TensorT
 
 
+ARGUMENTS = AXES | {
+    "unbiased": "False divides by N, whatever correction says",
+    "correction": "what N is lessened by; 1 makes the expectation that of the variance, None is 0",
+    "max.dim": "an axis; None is all; or a Tensor, for the larger of each pair",
+    "min.dim": "an axis; None is all; or a Tensor, for the smaller of each pair",
+    "argmax.dim": "an axis; None is the flattened tensor",
+    "argmin.dim": "an axis; None is the flattened tensor",
+    "other": "a Tensor, for the larger or smaller of each pair; None looks at x alone",
+}
+
+
+@documented_methods(ARGUMENTS)
 class Reductions(Operators[TensorT], Generic[TensorT]):
     """Sums, means, variances, extremes."""
 
     __slots__ = ()
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The sum over `dim`: an axis, several, or None for all; x is cast to `dtype` before."""
+        """The sum over `dim`; x is cast to `dtype` before.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
+            tensor([3., 7.])
+        """
         return reduction.Sum.apply(_cast(self, dtype), axes=reduced_axes("sum", dim, self), keepdims=keepdim)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The mean over `dim`: an axis, several, or None for all; x is cast to `dtype` before."""
+        """The mean over `dim`; x is cast to `dtype` before.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
+            tensor([[1.5],
+                    [3.5]])
+        """
         return reduction.Mean.apply(
             as_float(_cast(self, dtype)), axes=reduced_axes("mean", dim, self), keepdims=keepdim
         )
@@ -36,7 +61,13 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def var(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """Variance over `dim`; divides by N - correction, or by N for unbiased=False."""
+        """sum (x - mean)^2 / (N - correction) over `dim`: the variance.
+
+        Example:
+            >>> x = mn.tensor([1.0, 3.0])
+            >>> x.var(), x.var(unbiased=False)
+            (tensor(2.), tensor(1.))
+        """
         if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
             dim, unbiased = None, dim
         axes = reduced_axes("var", dim, self)
@@ -50,7 +81,12 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def std(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """The square root of `var`; its gradient is 0 where all elements are equal."""
+        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; its gradient is 0 where all elements are equal.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).std(correction=0)
+            tensor(1.)
+        """
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         return elementwise.Root.apply(
@@ -58,15 +94,38 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The largest element over `dim`; equal ones share the gradient."""
+        """The largest element over `dim`; equal ones share the gradient.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
+            tensor([3., 4.])
+        """
         return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """The smallest element over `dim`; equal ones share the gradient."""
+        """The smallest element over `dim`; equal ones share the gradient.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
+            tensor([1., 2.])
+        """
         return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
+        """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).max()
+            tensor(3.)
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).max(dim=1).indices
+            tensor([1, 0])
+        """
         if other is not None or hasattr(dim, "from_array"):
             return elementwise.Maximum.apply(*operands("max", self, dim if other is None else other))
         if dim is None:
@@ -75,7 +134,16 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return self._along(self.argmax(dim, True), dim, keepdim)
 
     def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair."""
+        """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).min()
+            tensor(1.)
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).min(dim=1).indices
+            tensor([0, 1])
+        """
         if other is not None or hasattr(dim, "from_array"):
             return elementwise.Minimum.apply(*operands("min", self, dim if other is None else other))
         if dim is None:
@@ -88,19 +156,39 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
-        """The index of the first largest element along `dim`, or in the flattened tensor."""
+        """The index of the first largest element along `dim`, or in the flattened tensor.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmax(dim=1)
+            tensor([1, 0])
+        """
         return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
-        """The index of the first smallest element along `dim`, or in the flattened tensor."""
+        """The index of the first smallest element along `dim`, or in the flattened tensor.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmin(dim=1)
+            tensor([0, 1])
+        """
         return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where every element is true: along `dim`, or of all."""
+        """True where every element is true: along `dim`, or of all. Of nothing it is True.
+
+        Example:
+            >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
+            tensor([False,  True])
+        """
         return _truth(self, reduction.Min, reduced_axes("all", dim, self), keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where at least one element is true: along `dim`, or of all."""
+        """True where at least one element is true: along `dim`, or of all. Of nothing it is False.
+
+        Example:
+            >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
+            tensor([ True, False])
+        """
         return _truth(self, reduction.Max, reduced_axes("any", dim, self), keepdim, of_nothing=False)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from minorm import autograd, devices, dtypes
+from minorm.argument_texts import AXIS
+from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.ops import indexing
 from minorm.ops import shape as layout
@@ -21,6 +23,30 @@ from minorm.ops.operands import axis_of, plain, reduced_axes, sizes_of
 TensorT = TypeVar("TensorT", bound="Shapes[Any]")
 
 
+ARGUMENTS = {
+    "dim": AXIS,
+    "squeeze.dim": "an axis or several, kept where they are longer than 1; None is all",
+    "unsqueeze.dim": "the place of the new axis, negative ones count from the end",
+    "dim0": AXIS,
+    "dim1": AXIS,
+    "start_dim": "the first axis",
+    "end_dim": "the last axis, included",
+    "sizes": "the length of each axis, as numbers or as one tuple",
+    "shape": "the same as sizes, by name",
+    "size": "the same as sizes, by name",
+    "order": "the axes of x, as numbers or as one tuple",
+    "permute.dims": "the same as order, by name",
+    "counts": "how many times along each axis, as numbers or as one tuple",
+    "repeats": "the same as counts, by name",
+    "axes": "the axes, as numbers or as one tuple",
+    "flip.dims": "the same as axes, by name",
+    "split_size": "the length of a piece, or a list with the length of each",
+    "chunks": "how many pieces, at least 1",
+    "index": "integers with x's axes, none longer than x's but `dim`; negative ones count from the end",
+}
+
+
+@documented_methods(ARGUMENTS)
 class Shapes(Generic[TensorT]):
     """Changes of shape, and reading elements."""
 
@@ -37,7 +63,15 @@ class Shapes(Generic[TensorT]):
         def numel(self) -> int: ...  # noqa: D102
 
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
-        """The same elements in row-major order under another shape; -1 stands for what is left over."""
+        """The same elements in row-major order under another shape; -1 stands for what is left over.
+
+        ValueError for sizes that do not hold all elements.
+
+        Example:
+            >>> mn.arange(6).reshape(2, -1)
+            tensor([[0, 1, 2],
+                    [3, 4, 5]])
+        """
         target = sizes_of("reshape", sizes if shape is None else (shape,))
         known = int(np.prod([n for n in target if n != -1], dtype=np.int64))
         if target.count(-1) == 1 and known and self.numel() % known == 0:
@@ -52,7 +86,12 @@ class Shapes(Generic[TensorT]):
     view = reshape
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorT:
-        """Axes start_dim to end_dim, both included, become one."""
+        """Axes start_dim to end_dim, both included, become one.
+
+        Example:
+            >>> mn.zeros(2, 3, 4).flatten(1).shape
+            (2, 12)
+        """
         if self.ndim == 0:
             return self.reshape(1).flatten(start_dim, end_dim)
         first, last = (axis_of("flatten", d, self) for d in (start_dim, end_dim))
@@ -62,7 +101,14 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
     def permute(self, *order: Any, dims: Any = None) -> TensorT:
-        """The axes in another order: axis i of the result is axis order[i]; dims=order says the same."""
+        """The axes in another order: axis i of the result is axis order[i] of x, a view.
+
+        ValueError unless each axis stands once.
+
+        Example:
+            >>> mn.zeros(2, 3, 4).permute(2, 0, 1).shape
+            (4, 2, 3)
+        """
         wanted = tuple(axis_of("permute", d, self) for d in sizes_of("permute", order if dims is None else (dims,)))
         if sorted(wanted) != list(range(self.ndim)):
             raise ValueError(f"permute: order {wanted} is no permutation of the {self.ndim} axes of {self.shape}")
@@ -79,7 +125,12 @@ class Shapes(Generic[TensorT]):
         return self.transpose(-2, -1)
 
     def transpose(self, dim0: int, dim1: int) -> TensorT:
-        """Axes dim0 and dim1 exchanged."""
+        """Axes dim0 and dim1 exchanged: a view.
+
+        Example:
+            >>> mn.zeros(2, 3).transpose(0, 1).shape
+            (3, 2)
+        """
         if self.ndim == 0 and {dim0, dim1} <= {0, -1}:
             return self.permute()
         order = list(range(self.ndim))
@@ -100,7 +151,15 @@ class Shapes(Generic[TensorT]):
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
-        """Axes of length 1 repeated to `sizes` without a copy; -1 keeps an axis as it is."""
+        """Axes of length 1 repeated to `sizes` without a copy; -1 keeps an axis as it is.
+
+        ValueError for an axis of another length.
+
+        Example:
+            >>> mn.tensor([[1], [2]]).expand(-1, 3)
+            tensor([[1, 1, 1],
+                    [2, 2, 2]])
+        """
         wanted = sizes_of("expand", sizes if size is None else (size,))
         old = (1,) * (len(wanted) - self.ndim) + self.shape
         target = tuple(o if n == -1 else n for n, o in zip(wanted, old, strict=False))
@@ -113,21 +172,37 @@ class Shapes(Generic[TensorT]):
         return layout.Expand.apply(self, shape=target)
 
     def repeat(self, *counts: Any, repeats: Any = None) -> TensorT:
-        """The whole tensor laid out counts[i] times along axis i; repeats=counts says the same."""
+        """The whole tensor laid out counts[i] times along axis i.
+
+        Example:
+            >>> mn.tensor([1, 2]).repeat(2, 2)
+            tensor([[1, 2, 1, 2],
+                    [1, 2, 1, 2]])
+        """
         wanted = sizes_of("repeat", counts if repeats is None else (repeats,))
         if len(wanted) < self.ndim:
             raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """The elements along these axes in reverse order; dims=axes says the same."""
+        """y[i] = x[n - 1 - i]: the elements along these axes in reverse order.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).flip(0)
+            tensor([[3, 4],
+                    [1, 2]])
+        """
         wanted = sizes_of("flip", axes if dims is None else (dims,))
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Pieces of `split_size` along `dim`, the last one possibly shorter; or of the sizes in a list.
+        """Pieces of `split_size` along `dim`, the last one possibly shorter; or of the sizes in a list. They are views.
 
-        An axis of length 0 is one empty piece.
+        An axis of length 0 is one empty piece. ValueError for sizes that do not add up to the axis.
+
+        Example:
+            >>> mn.arange(5).split(2)
+            (tensor([0, 1]), tensor([2, 3]), tensor([4]))
         """
         axis = axis_of("split", dim, self)
         length = self.shape[axis]
@@ -144,7 +219,12 @@ class Shapes(Generic[TensorT]):
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[TensorT, ...]:
-        """At most `chunks` pieces along `dim` of equal size, the last one possibly shorter; of nothing, empty ones."""
+        """At most `chunks` pieces along `dim` of equal size, the last one possibly shorter; of nothing, empty ones.
+
+        Example:
+            >>> mn.arange(5).chunk(2)
+            (tensor([0, 1, 2]), tensor([3, 4]))
+        """
         if chunks < 1:
             raise ValueError(f"chunk: chunks={chunks}; expected at least 1")
         length = self.shape[axis_of("chunk", dim, self)]
@@ -174,7 +254,15 @@ class Shapes(Generic[TensorT]):
         return (self[i] for i in range(self.shape[0]))
 
     def gather(self, dim: int, index: Any) -> TensorT:
-        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on."""
+        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on.
+
+        y has index's shape. ValueError for an index with other axes than x.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
+            tensor([[2],
+                    [3]])
+        """
         if self.ndim == 0 and dim in (0, -1) and np.ndim(plain(index)) == 0:
             return self.reshape(1).gather(0, plain(index).reshape(1)).reshape(())
         axis = axis_of("gather", dim, self)

@@ -16,7 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minorm import autograd, devices, dtypes, printing
+from minorm.argument_texts import MEMORY
 from minorm.autograd import Version
+from minorm.documented import documented, documented_methods
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.methods import Methods
@@ -26,10 +28,38 @@ from minorm.ops import elementwise
 Real: TypeAlias = float  # inside the class, `float` is the method
 
 
+ARGUMENTS = MEMORY | {
+    "dim": "an axis; None is all",
+    "array": "an array of NumPy or CuPy",
+    "force": "True copies it from a GPU; False is a TypeError there",
+    "gradient": "weights of x's elements, of its shape; None where x has one element",
+    "retain_graph": "True keeps the graph for another backward(); None and False free it on the way",
+    "create_graph": "True is a NotImplementedError",
+    "targets": "an element type, a device, or a Tensor that has both",
+    "dtype": "the element type; None is x's",
+    "device": 'where it shall be, "cpu" or "cuda"; None is where x is',
+    "cuda.device": "the GPU's number or name; None is the current one",
+    "copy": "True makes a copy in any case",
+}
+
+
+@documented(
+    {},
+    data="an array of NumPy or CuPy, which is wrapped without a copy; or a list, of which floats are made",
+    requires_grad="True: backward() should leave a gradient in x.grad",
+)
+@documented_methods(ARGUMENTS)
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. A list becomes floats.
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for what is
+    no array, and for integers that require grad.
+
+    Example:
+        >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
     """
 
     __slots__ = (
@@ -61,8 +91,19 @@ class Tensor(Methods["Tensor"]):
         self.view_of: autograd.View | None = None
 
     @staticmethod
+    @documented(
+        {},
+        array="an array of NumPy or CuPy",
+        creator="the Function that computed it; None for a leaf",
+        index="which of its results it is",
+    )
     def from_array(array: Any, creator: autograd.Function | None = None, index: int = 0) -> Tensor:
-        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one."""
+        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one.
+
+        Example:
+            >>> mn.Tensor.from_array(mn.zeros(2).numpy())
+            tensor([0., 0.])
+        """
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
         self.requires_grad = creator is not None
@@ -74,8 +115,19 @@ class Tensor(Methods["Tensor"]):
         return self
 
     @staticmethod
+    @documented(
+        {},
+        total="an array",
+        gradient="an array of its shape and type",
+        owned="True: total may be overwritten, as it is the backward walk's own",
+    )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
-        """Add two arrays, into `total` where its memory is the backward walk's own."""
+        """total + gradient, two arrays, in total's memory where that is the backward walk's own.
+
+        Example:
+            >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
+            [2.0]
+        """
         if type(total) is np.ndarray:
             return _accumulated(total, gradient, owned)
         with devices.on_device_of(total):
@@ -254,8 +306,13 @@ class Tensor(Methods["Tensor"]):
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        gradient: weights of self's elements, of its shape; may be left out where self has one element.
-        The graph is freed on the way unless retain_graph=True. create_graph=True is a NotImplementedError.
+        RuntimeError where nothing requires grad, and without a gradient for more than one element.
+
+        Example:
+            >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+            >>> (x * x).backward(mn.tensor([1.0, 10.0]))
+            >>> x.grad
+            tensor([ 2., 40.])
         """
         autograd.refuse_graph("backward", create_graph)
         if not self.requires_grad:
@@ -305,7 +362,9 @@ class Tensor(Methods["Tensor"]):
     ) -> Tensor:  # fmt: skip
         """The same values in another element type, on another device or in another order; self where nothing changes.
 
-        copy=True is a copy in any case.
+        Example:
+            >>> mn.tensor([1.7]).to(mn.int64)
+            tensor([1])
         """
         if memory_format is not None or copy:
             moved = self.to(*targets, dtype=dtype, device=device)
@@ -331,7 +390,15 @@ class Tensor(Methods["Tensor"]):
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:  # noqa: ARG002
-        """On the GPU of this number or name; on the current one unless told otherwise."""
+        """On the GPU of this number or name; on the current one unless told otherwise.
+
+        RuntimeError where there is none.
+
+        Example:
+            >>> x = mn.zeros(2)
+            >>> (x.cuda() if mn.cuda.is_available() else x).shape
+            (2,)
+        """
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
 

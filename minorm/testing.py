@@ -12,11 +12,29 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import no_grad
+from minorm.documented import documented
 from minorm.tensor import Tensor
 
 
+@documented(
+    {},
+    f="gives a Tensor for Tensors",
+    inputs="the Tensors that it is called with, float64",
+    which="the number of the input that the gradient is for",
+    weights="weights of the elements of f's result, an array",
+    h="how far an element is moved up and down",
+)
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
-    """The gradient of sum(f(*inputs) * weights) for input `which`, one element at a time."""
+    """(f(x + h e) - f(x - h e)) / 2h, weighted and summed, for each element e of input `which`.
+
+    Its error is O(h^2) + O(rounding / h). The gradient is a float64 array of the input's shape.
+
+    Example:
+        >>> from minorm.testing import numerical_gradient
+        >>> x = mn.tensor([3.0], dtype=mn.float64)
+        >>> numerical_gradient(lambda x: x * x, (x,), which=0, weights=1.0, h=1e-3).round(6).tolist()
+        [6.0]
+    """
     x = inputs[which]
     gradient = np.zeros(x.shape, np.float64)
     original = x.detach().cpu().numpy()
@@ -32,12 +50,24 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     return gradient
 
 
+@documented(
+    {},
+    f="gives a Tensor, or several in a tuple",
+    inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
+    h="how far an element is moved up and down",
+    tolerance="the largest error allowed, relative to 1 + the largest slope",
+    seed="of the random weights of f's results, so that no error can hide in a sum",
+)
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
-    """Check every gradient of `f(*inputs)`; returns the largest error, relative to 1 + the largest slope.
+    """|backward's slope - (f(x + h e) - f(x - h e)) / 2h| for every element e; returns the largest, relative.
 
-    inputs: float64 arrays, or Tensors, on a GPU too (those that do not require grad are held fixed). f may return
-    several Tensors; each is weighted with random numbers, so that no error can hide in a sum.
-    AssertionError where an error exceeds `tolerance`, naming the input and the two values.
+    AssertionError where an error exceeds `tolerance`, naming the input and the two values; TypeError for floats that
+    are not float64.
+
+    Example:
+        >>> from minorm.testing import gradcheck
+        >>> gradcheck(lambda x: x.exp(), mn.zeros(2, dtype=mn.float64).numpy()) < 1e-6
+        True
     """
     tensors = tuple(Tensor(x.copy(), True) if isinstance(x, np.ndarray) else x for x in inputs)
     for i, x in enumerate(tensors):

@@ -46,6 +46,7 @@ class Call:
 
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
+    cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # amp's, where an autocast is open
     originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
 
 
@@ -56,12 +57,12 @@ state = _State()
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
     calls: list[Call] = []
-    outer = state.calls, state.originals
-    state.calls, state.originals = calls, {}
+    outer = state.calls, state.originals, state.cast
+    state.calls, state.originals, state.cast = calls, {}, None  # what is written down is the model, not how it was run
     try:
         yield calls
     finally:
-        state.calls, state.originals = outer
+        state.calls, state.originals, state.cast = outer
 
 
 def remember(array: Any) -> None:

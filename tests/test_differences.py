@@ -125,6 +125,19 @@ def shapes() -> None:
         torch.ones(2) + torch.ones(3)
 
 
+@differs(
+    "autocast",
+    "one policy for both devices, near to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU too; "
+    "normalizations keep x's type, as they compute in float32 inside",
+)
+def casting() -> None:
+    with mn.autocast("cpu"), torch.autocast("cpu"):
+        mine, theirs = mn.ones(2, 3, dtype=mn.bfloat16), torch.ones(2, 3, dtype=torch.bfloat16)
+        assert mine.softmax(1).dtype == mine.sum().dtype == mn.float32
+        assert theirs.softmax(1).dtype == theirs.sum().dtype == torch.bfloat16
+        assert mn.functional.layer_norm(mine, (3,)).dtype == mn.bfloat16
+
+
 @differs("forward(input=x)", "layers that come with the import call their input x; give it by position")
 def by_position() -> None:
     with pytest.raises(TypeError, match="input"):

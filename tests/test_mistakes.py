@@ -22,12 +22,12 @@ from minorm.data import transforms
 def functions() -> list[tuple[str, Callable[..., Any]]]:
     """Every function of `minorm`, `minorm.functional` and `minorm.nn.utils` that takes arguments by name."""
     found = []
-    assert mn.load is not mn.save  # asked for, and so among the names of the module
     for place, module, home in (("mn", mn, "minorm"), ("F", F, "minorm.f"), ("nn.utils", nn.utils, "minorm.nn.utils")):
-        for name, value in vars(module).items():
+        for name in sorted({*vars(module), *vars(module).get("_LATER", ())}):
+            value = getattr(module, name)
             if inspect.isfunction(value) and not name.startswith("_") and value.__module__.startswith(home):
                 kinds = {p.kind for p in inspect.signature(value).parameters.values()}
-                if kinds and inspect.Parameter.VAR_KEYWORD not in kinds:
+                if kinds and inspect.Parameter.VAR_KEYWORD not in kinds and kinds != {inspect.Parameter.VAR_POSITIONAL}:
                     found.append((f"{place}.{name}", value))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minorm.opening import Irregular, regular
+from minorm.opening import Irregular, contents, regular
 
 
 def test_a_regular_file_and_a_link_to_it(tmp_path: Path) -> None:
@@ -21,6 +21,40 @@ def test_a_regular_file_and_a_link_to_it(tmp_path: Path) -> None:
             assert file.read() == b"content"
     with pytest.raises(Irregular, match=r"^read: '.*link' is a link; expected a regular file$"):
         regular(tmp_path / "link", "read", follow=False)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, 200_000])
+def test_contents_are_all_bytes_also_of_a_file_that_comes_in_parts_or_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    path, whole, read = tmp_path / "a", os.urandom(size), os.read
+    path.write_bytes(whole)
+    assert contents(path, "read") == whole
+    monkeypatch.setattr(os, "read", lambda descriptor, count: read(descriptor, min(count, 30_000)))
+    assert contents(path, "read") == whole
+
+    def grown(descriptor: int, count: int) -> bytes:
+        if path.stat().st_size == size:
+            with path.open("ab") as file:
+                file.write(b"more")
+        return read(descriptor, count)
+
+    monkeypatch.setattr(os, "read", grown)
+    assert contents(path, "read") == whole + b"more"
+    monkeypatch.undo()
+    with pytest.raises(Irregular, match=f"^read: '{tmp_path}' is a folder; expected a regular file$"):
+        contents(tmp_path, "read")
+
+
+def test_a_disk_that_fails_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "a").write_bytes(b"content")
+    monkeypatch.setattr(os, "read", fail)
+    with pytest.raises(OSError, match=r"^read: cannot read '.*a': Input/output error$") as caught:
+        contents(tmp_path / "a", "read")
+    assert caught.value.errno == errno.EIO
 
 
 def irregular(tmp_path: Path, kind: str) -> Path:

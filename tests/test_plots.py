@@ -108,4 +108,6 @@ def test_a_confusion_matrix_is_darker_where_more_of_a_class_go() -> None:
     axes = plots.confusion(matrix, ["a", "b"], "mine").axes[0]
     assert axes.images[0].get_array().tolist() == [[0.75, 0.25], [0, 0]]
     assert sorted(text.get_text() for text in axes.texts) == ["1", "3"]
+    long = plots.confusion(matrix, ["a lorry with a trailer", "b"]).axes[0]
+    assert [label.get_text() for label in long.get_xticklabels()] == ["a lorry with a tr…", "b"]
     assert not plots.confusion(np.eye(50, dtype=int), list(map(str, range(50)))).axes[0].texts

@@ -27,13 +27,22 @@ def test_the_finished_bar_shows_steps_loss_accuracy_and_speed() -> None:
     last = console.file.getvalue().splitlines()[-2]
     assert "seed 7" in last
     assert "30/30" in last
-    assert "train loss 0.2500  train accuracy  50.00%    2,560 images/s" in last
+    assert "loss 0.2500  accuracy  50.00%    2,560 images/s" in last
+
+
+def test_a_terminal_of_80_columns_shows_all_of_it() -> None:
+    console = rich_console.Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    with progress.TrainingBar(console, "training", steps=1100) as bar:
+        bar.after_step(score(64))
+    last = console.file.getvalue().splitlines()[-2]
+    assert "1/1100 loss 0.2500  accuracy  50.00%      128 images/s" in last
+    assert "…" not in last
 
 
 def test_without_classes_no_accuracy_is_shown() -> None:
     without = score(64)
     without.counted = 0
-    assert progress.describe(without) == "train loss 0.2500      128 images/s"
+    assert progress.describe(without) == "loss 0.2500      128 images/s"
 
 
 def test_it_draws_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.training.outcome import clipped
+
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36
 NAMED = 24  # classes whose names stand beside a confusion matrix
@@ -74,7 +76,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
     """Rows are classes, columns what they were taken for; a cell is as dark as its share of the row."""
     count = len(names)
     cell = 30 if count <= COUNTED else 18 if count <= NAMED else max(4, 440 // count)
-    letters = max((len(name[:18]) for name in names), default=1) if count <= NAMED else 0
+    letters = max((len(clipped(name)) for name in names), default=1) if count <= NAMED else 0
     left = top = 26 + round(6.4 * letters)
     side = cell * count
     width, height = left + side + 8, top + side + 8
@@ -86,7 +88,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
     parts.append(f'<rect class="frame" x="{left}" y="{top}" width="{side}" height="{side}"/>')
     for i, name in enumerate(names):
         if count <= NAMED:
-            short, middle = html.escape(name[:18]), (i + 0.5) * cell
+            short, middle = html.escape(clipped(name)), (i + 0.5) * cell
             parts.append(f'<text class="tick end" x="{left - 5}" y="{top + middle + 4:.0f}">{short}</text>')
             turned = f"translate({left + middle + 4:.0f} {top - 5}) rotate(-90)"
             parts.append(f'<text class="tick start" transform="{turned}">{short}</text>')

@@ -41,7 +41,9 @@ def add(commands: Any) -> None:
     shapes.add(parser)
     parser.add_argument("--brief", action="store_true", help="count nodes and weights, and show layers from afar")
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
-    parser.add_argument("--html", metavar="PAGE.html", help="write a page with the layers and the graph drawn")
+    parser.add_argument(
+        "-o", "--out", "--html", dest="html", metavar="FILE", help="write a page with the layers and the graph drawn"
+    )
     parser.add_argument(
         "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 SHELLS = ("bash", "zsh", "fish")
@@ -28,62 +29,88 @@ def add(commands: Any) -> None:
 
 def run(commands: Any, args: argparse.Namespace) -> int:
     """Print the script."""
-    table = {name: _options(parser) for name, parser in commands.choices.items()}
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](table), end="")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands.choices), end="")
     return 0
 
 
-def _options(parser: Any) -> dict[str, list[str]]:
-    """The long options, each with its choices."""
-    return {
-        option: list(map(str, action.choices or ()))
-        for action in parser._actions
-        for option in action.option_strings
-        if option.startswith("--")
-    }
+def _options(parser: Any) -> dict[str, str]:
+    """The long options, those of `labs grade` and its like among them, each with its choices."""
+    found: dict[str, str] = {}
+    for action in parser._actions:
+        choices = " ".join(map(str, action.choices or ()))
+        found |= {option: choices for option in action.option_strings if option.startswith("--")}
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                found |= _options(below)
+    return found
 
 
-def _bash(table: dict[str, dict[str, list[str]]]) -> str:
+def _words(parser: Any) -> str:
+    """What may follow the command: `list start check grade` of labs."""
+    return " ".join(
+        str(word) for action in parser._actions if not action.option_strings for word in action.choices or ()
+    )
+
+
+def _found(parsers: Mapping[str, Any]) -> list[str]:
+    """Lines for bash and zsh that put into `found` what may stand where `word` does, the place-th after minorm."""
+    choices = [
+        f'*:{name}:{option}) found="{words}" ;;'
+        for name, parser in parsers.items()
+        for option, words in _options(parser).items()
+        if words
+    ]
+    options = [f'*:{name}:-*) found="{" ".join(_options(parser))}" ;;' for name, parser in parsers.items()]
+    words = [f'2:{name}:*) found="{_words(parser)}" ;;' for name, parser in parsers.items() if _words(parser)]
+    first = f'1:*) found="{" ".join(parsers)}" ;;'
+    lines = []
+    for told, cases in (("before", [first, *choices]), ("word", [*options, *words])):
+        lines += [
+            f'    [ -n "$found" ] || case "$place:$name:${told}" in',
+            *(f"        {case}" for case in cases),
+            "    esac",
+        ]
+    return lines
+
+
+def _bash(parsers: Mapping[str, Any]) -> str:
     lines = [
         "# minorm: tab completion for bash",
         "_minorm() {",
-        '    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" words=""',
-        '    if [ "$COMP_CWORD" -eq 1 ]; then',
-        f'        COMPREPLY=($(compgen -W "{" ".join(table)}" -- "$word")); return',
-        "    fi",
-        '    case "${COMP_WORDS[1]}:$before" in',
-    ]
-    lines += [
-        f'        {name}:{option}) words="{" ".join(choices)}" ;;'
-        for name, options in table.items()
-        for option, choices in options.items()
-        if choices
-    ]
-    lines += [
-        "    esac",
-        '    if [ -z "$words" ] && [ "${word:0:1}" = "-" ]; then',
-        '        case "${COMP_WORDS[1]}" in',
-    ]
-    lines += [f'            {name}) words="{" ".join(options)}" ;;' for name, options in table.items()]
-    lines += [
-        "        esac",
-        "    fi",
-        '    if [ -n "$words" ]; then COMPREPLY=($(compgen -W "$words" -- "$word")); fi',
+        '    local place="$COMP_CWORD" name="${COMP_WORDS[1]}" found=""',
+        '    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"',
+        *_found(parsers),
+        '    COMPREPLY=($(compgen -W "$found" -- "$word"))',
         "}",
         "complete -o default -F _minorm minorm",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _zsh(table: dict[str, dict[str, list[str]]]) -> str:
-    return "#compdef minorm\nautoload -U +X bashcompinit && bashcompinit\n" + _bash(table)
+def _zsh(parsers: Mapping[str, Any]) -> str:
+    lines = [
+        "#compdef minorm",
+        "# minorm: tab completion for zsh",
+        "_minorm() {",
+        '    local place="$((CURRENT - 1))" name="${words[2]}" found=""',
+        '    local word="${words[CURRENT]}" before="${words[CURRENT-1]}"',
+        *_found(parsers),
+        '    if [ -n "$found" ]; then compadd -- ${=found}; else _files; fi',
+        "}",
+        "# found in fpath, or sourced",
+        'if [ "${funcstack[1]}" = _minorm ]; then _minorm "$@"; else compdef _minorm minorm; fi',
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _fish(table: dict[str, dict[str, list[str]]]) -> str:
-    lines = ["# minorm: tab completion for fish"]
-    lines += [f"complete -c minorm -n __fish_use_subcommand -f -a {name}" for name in table]
-    for name, options in table.items():
-        for option, choices in options.items():
-            given = f" -x -a '{' '.join(choices)}'" if choices else ""
-            lines.append(f"complete -c minorm -n '__fish_seen_subcommand_from {name}' -l {option[2:]}{given}")
+def _fish(parsers: Mapping[str, Any]) -> str:
+    lines = [
+        "# minorm: tab completion for fish",
+        f"complete -c minorm -n __fish_use_subcommand -f -a '{' '.join(parsers)}'",
+    ]
+    for name, parser in parsers.items():
+        seen = f"complete -c minorm -n '__fish_seen_subcommand_from {name}'"
+        lines += [f"{seen} -f -a '{words}'"] if (words := _words(parser)) else []
+        for option, choices in _options(parser).items():
+            lines.append(f"{seen} -l {option[2:]}" + (f" -x -a '{choices}'" if choices else ""))
     return "\n".join(lines) + "\n"

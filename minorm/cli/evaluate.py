@@ -31,10 +31,10 @@ def run(args: argparse.Namespace) -> int:
     source = sources.open_model(args.model, args.instead)
     loader = sources.both_loaders(source, args)[1]
     score = evaluate(source.model, loader, nn.CrossEntropyLoss())
-    if not score.images:
-        raise ValueError("no image could be read; expected at least one")
     for line in words.skipped([loader.dataset]):
         print(f"minorm evaluate: {line}", file=sys.stderr)
+    if not score.images:
+        raise ValueError("no image could be read; expected at least one")
     if args.json:
         print(json.dumps({"images": score.images, "accuracy": score.accuracy, "loss": score.loss}))
         return 0

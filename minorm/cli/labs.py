@@ -27,7 +27,12 @@ def add(commands: Any) -> None:
     start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
     start.add_argument("lab", type=int, metavar="N")
     start.add_argument(
-        "--to", default=".", metavar="DIR", help="where to write them (default: here); made if it does not exist"
+        "-o",
+        "--out",
+        "--to",
+        default=".",
+        metavar="DIR",
+        help="where to write them (default: here); made if it does not exist",
     )
     start.set_defaults(run=_start)
 
@@ -41,7 +46,7 @@ def add(commands: Any) -> None:
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
     grade.add_argument("lab", type=int, metavar="N")
     grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
-    grade.add_argument("--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
     grade.add_argument(
         "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
     )
@@ -71,11 +76,11 @@ def _list(_: argparse.Namespace) -> int:
 def _start(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab)
     text = catalogue.notebook(lab)
-    atomic.make_folder(args.to, "labs")
-    paths = [os.path.join(args.to, lab.file + ending) for ending in (".py", ".ipynb")]
+    atomic.make_folder(args.out, "labs")
+    paths = [os.path.join(args.out, lab.file + ending) for ending in (".py", ".ipynb")]
     for path in paths:
         if os.path.lexists(path):
-            raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --to")
+            raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --out")
     for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
         with atomic.replacing(path, "labs") as file:
             file.write(content.encode())
@@ -112,7 +117,7 @@ def _grade(args: argparse.Namespace) -> int:
     _require(args)
     lab = catalogue.find(args.lab)
     lab.require()
-    path = args.csv or f"grades{lab.number}.csv"
+    path = args.out or f"grades{lab.number}.csv"
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
         print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)

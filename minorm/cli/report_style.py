@@ -7,7 +7,7 @@ REPORT_STYLE = """
 @media (prefers-color-scheme: dark) { :root { --s0: #56b4e9; --s1: #f08a4b; --right: #3fae76; --wrong: #f08a4b; } }
 figure { margin: 0; }
 table { width: auto; min-width: min(100%, 420px); }
-th, td { padding-right: 1.4rem; white-space: nowrap; }
+th, td { padding-right: 1.4rem; overflow-wrap: break-word; }
 dl.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 240px), 1fr)); gap: .1rem 2rem; }
 dl.pairs div { display: grid; grid-template-columns: 9.5rem 1fr; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: .8rem; }

@@ -201,10 +201,9 @@ def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, 
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
     if settings is None:
         settings = Settings(data=args.data)
-        if found is not None:
-            settings = replace(settings, image_size=found.size)
     elif args.data is not None and args.data != settings.data:
-        settings, found = replace(settings, data=args.data), None
-    train, test = load_data(settings, args.path)
+        settings = replace(settings, data=args.data)
+        found = found if args.data == "folder" else None  # the others come in a form of their own
+    train, test = load_data(settings, args.path, found)
     settings = replace(settings, ranks=1)  # one process reads all of a batch
     return loaders(settings, train, test, found or preprocessing(settings, train))

@@ -192,7 +192,8 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     """What is on the disk, as the file itself says it: Ctrl-C may come before the first was written, or between two."""
     path = os.path.join(out, CHECKPOINT)
     if not os.path.exists(path):
-        return "nothing was written yet"
+        best = os.path.join(out, BEST)
+        return f"{best} is there, but no {path} to go on from" if os.path.exists(best) else "nothing was written yet"
     train = f"mpiexec -n {group.processes} minorm train --distributed" if group.processes > 1 else "minorm train"
     return (
         f"{path} holds the end of epoch {load_training(path)['epoch']}; go on with: {train} --resume --out {out}"
@@ -231,6 +232,8 @@ def _open(args: argparse.Namespace, settings: Settings, group: Group, load: Call
     out = args.out or os.path.join("runs", f"{settings.data}-{name}")
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
+    if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
+        raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
     return Run(settings, out, args.path, group.device, group, load(), workers)
 

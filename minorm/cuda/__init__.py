@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import devices, random
+from minorm.documented import documented
+
+DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
 
 
 def is_available() -> bool:
@@ -29,33 +32,39 @@ def current_device() -> int:
     return int(devices.library().cuda.runtime.getDevice())
 
 
+@documented({}, seed="an int of at least 0")
 def manual_seed(seed: int) -> None:
     """`minorm.manual_seed(seed)` where CUDA is available, as one generator draws for all devices; else nothing."""
     if is_available():
         random.manual_seed(seed)
 
 
+@documented({}, seed="an int of at least 0")
 def manual_seed_all(seed: int) -> None:
     """As `manual_seed`."""
     manual_seed(seed)
 
 
+@documented(DEVICE)
 def set_device(device: Any) -> None:
     """Let "cuda" mean this GPU in this thread from now on."""
     _device(device).use()
 
 
+@documented(DEVICE)
 def get_device_name(device: Any = None) -> str:
     """What the GPU is called."""
     name = devices.library().cuda.runtime.getDeviceProperties(_device(device).id)["name"]
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
+@documented(DEVICE)
 def synchronize(device: Any = None) -> None:
     """Wait until everything that was started on the GPU is done; a failure in a kernel shows here at the latest."""
     _device(device).synchronize()
 
 
+@documented(DEVICE)
 def memory_stats(device: Any = None) -> dict[str, int]:
     """Bytes in use by arrays, and bytes held in all, idle buffers included, under PyTorch's names."""
     with _device(device):
@@ -66,16 +75,19 @@ def memory_stats(device: Any = None) -> dict[str, int]:
         }
 
 
+@documented(DEVICE)
 def memory_allocated(device: Any = None) -> int:
     """Bytes in use by arrays."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
+@documented(DEVICE)
 def memory_reserved(device: Any = None) -> int:
     """Bytes held: those in use, and idle buffers that the next arrays are served from."""
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
+@documented(DEVICE)
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """(free, total) bytes of the GPU, whatever program uses them."""
     free, total = _device(device).mem_info

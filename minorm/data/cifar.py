@@ -10,6 +10,7 @@ import os
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.documented import documented
 from minorm.opening import exists, regular
 
 RECORD = 1 + 3 * 32 * 32
@@ -18,6 +19,7 @@ TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 TEST = "test_batch.bin"
 
 
+@documented({}, folder="where the files are")
 def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
 

@@ -16,6 +16,7 @@ import numpy as np
 from minorm import dtypes, random
 from minorm.data.collate import stacked
 from minorm.data.showing import Shown, brief
+from minorm.documented import documented
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -25,7 +26,18 @@ SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
 class Dataset(Shown, Generic[SampleT_co]):
-    """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough."""
+    """Base of datasets: a subclass writes `__getitem__` and `__len__`. Not needed, as the two methods are enough.
+
+    Example:
+        >>> class Squares(mn.data.Dataset):
+        ...     def __getitem__(self, index):
+        ...         return index**2
+        ...
+        ...     def __len__(self):
+        ...         return 4
+        >>> [batch.tolist() for batch in mn.data.DataLoader(Squares(), batch_size=2)]
+        [[0, 1], [4, 9]]
+    """
 
     def __getitem__(self, index: Any) -> SampleT_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
@@ -35,20 +47,36 @@ class Dataset(Shown, Generic[SampleT_co]):
 
 
 class IterableDataset(Dataset[SampleT_co]):
-    """Base of datasets that are read from the beginning to the end: a subclass writes `__iter__`."""
+    """Base of datasets that are read from the beginning to the end: a subclass writes `__iter__`.
+
+    Example:
+        >>> class Squares(mn.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return (index**2 for index in range(4))
+        >>> [batch.tolist() for batch in mn.data.DataLoader(Squares(), batch_size=2)]
+        [[0, 1], [4, 9]]
+    """
 
     def __iter__(self) -> Iterator[SampleT_co]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
+@documented(
+    {},
+    arrays="arrays or Tensors with the same first axis: images N x C x H x W and labels N, say",
+    scale="what the first array is divided by when it is read, as float32: images can stay bytes, a quarter of the "
+    "memory, and come out between 0 and 1 with scale=255. None reads it as it is",
+)
 class ArrayDataset(Dataset[tuple[Any, ...]]):
-    """Arrays of one length, sample by sample: images N x C x H x W and labels N, say.
+    """dataset[i] = (arrays[0][i], arrays[1][i], ...): arrays of one length, sample by sample.
 
-    arrays  arrays or Tensors with the same first axis
-    scale   divide the first array by this when it is read, and read it as float32: images can stay bytes, a quarter
-            of the memory, and come out between 0 and 1 with scale=255
+    i may be a slice: `images, labels = dataset[:]`. ValueError for arrays of different lengths.
 
-    `dataset[i]` is the tuple of the i-th entries; i may be a slice: `images, labels = dataset[:]`.
+    Example:
+        >>> dataset = mn.data.ArrayDataset(mn.zeros(10, 1, 8, 8), mn.arange(10))
+        >>> image, label = dataset[3]
+        >>> len(dataset), image.shape, int(label)
+        (10, (1, 8, 8), 3)
     """
 
     def __init__(self, *arrays: Any, scale: float | None = None) -> None:
@@ -79,8 +107,16 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return tuple(entries)
 
 
+@documented({}, tensors="Tensors with the same first axis")
 class TensorDataset(ArrayDataset):
-    """Tensors of one length, sample by sample: `dataset[i]` is the tuple of the i-th entries, as Tensors."""
+    """dataset[i] = (tensors[0][i], tensors[1][i], ...): Tensors of one length, sample by sample.
+
+    ValueError for Tensors of different lengths.
+
+    Example:
+        >>> mn.data.TensorDataset(mn.zeros(10, 2), mn.arange(10))[3]
+        (tensor([0., 0.]), tensor(3))
+    """
 
     def __init__(self, *tensors: Any) -> None:
         super().__init__(*tensors)
@@ -90,8 +126,17 @@ class TensorDataset(ArrayDataset):
         return tuple(tensor[index] for tensor in self.tensors)
 
 
+@documented({}, datasets="the datasets, with a length")
 class ConcatDataset(Dataset[Any]):
-    """Several datasets, one after the other."""
+    """Several datasets, one after the other.
+
+    ValueError for none.
+
+    Example:
+        >>> dataset = mn.data.ConcatDataset([[10, 11], [20, 21]])
+        >>> len(dataset), dataset[2]
+        (4, 20)
+    """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -110,8 +155,17 @@ class ConcatDataset(Dataset[Any]):
         return self.datasets[which][place - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
+@documented({}, dataset="any dataset with a length", indices="which samples, in their order")
 class Subset(Dataset[Any]):
-    """Some samples of another dataset, in the order of `indices`."""
+    """subset[i] = dataset[indices[i]]: some samples of another dataset.
+
+    IndexError for indices that the dataset lacks.
+
+    Example:
+        >>> subset = mn.data.Subset([10, 11, 12], indices=[2, 0])
+        >>> subset[0], subset[1]
+        (12, 10)
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:
         self.dataset = dataset
@@ -132,13 +186,27 @@ class Subset(Dataset[Any]):
         return read_batch(self.dataset, self.indices[indices])
 
 
+@documented(
+    {},
+    dataset="any dataset with a length",
+    lengths="a list of ints whose sum is len(dataset), or of shares of 1; None with fraction",
+    generator="a minorm.Generator, or NumPy's, to draw from; None is the one that minorm.manual_seed sets",
+    fraction="the share of the first of two Subsets, each in the dataset's order; None with lengths",
+    seed="of the draw with fraction: the same seed gives the same Subsets",
+)
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Subsets of these lengths, drawn at random: a list of ints whose sum is len(dataset), or of shares of 1.
+    """Subsets of these lengths, drawn at random; or two, a random `fraction` of the samples and the rest.
 
-    Or two Subsets, a random `fraction` of the samples and the rest, each in the dataset's order; the same ones for the
-    same `seed`.
+    ValueError for lengths that do not add up.
+
+    Example:
+        >>> train, test = mn.data.random_split(list(range(10)), fraction=0.8, seed=0)
+        >>> len(train), len(test)
+        (8, 2)
+        >>> [len(part) for part in mn.data.random_split(list(range(10)), [5, 3, 2])]
+        [5, 3, 2]
     """
     if isinstance(lengths, (list, tuple)):
         return _split(dataset, list(lengths), generator)

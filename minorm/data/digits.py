@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.data.dataset import ArrayDataset, Subset, random_split
+from minorm.documented import documented
 
 
 def load_digits() -> ArrayDataset:
@@ -20,6 +21,15 @@ def load_digits() -> ArrayDataset:
     return ArrayDataset(images, found.target.astype(np.int64))
 
 
+@documented({}, seed="the same seed gives the same two", fraction="the share of train")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
-    """(train, test): a random `fraction` of the digits and the rest, the same for the same seed."""
+    """(train, test): a random `fraction` of the digits and the rest, the same for the same seed.
+
+    ImportError without scikit-learn.
+
+    Example:
+        >>> train, test = mn.data.split_digits(seed=0)
+        >>> len(train), len(test)
+        (1438, 359)
+    """
     return random_split(load_digits(), fraction, seed)

@@ -15,28 +15,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.pictures import ENDINGS, BrokenImage, read_image
 from minorm.data.showing import Shown
+from minorm.data.turns import Turns
+from minorm.documented import documented
 
 TRAIN, VAL = "train", "val"
 
 
+@documented(PICTURES, classes="names that are the labels 0, 1 ...; None takes those of the folders, in order")
 class ImageFolder(Shown):
-    """Pictures in one folder a class; `dataset[i]` is (image, label), float32 channels x size x size from 0 to 1.
+    """dataset[i] = (image, label): pictures in one folder a class, float32 channels x size x size from 0 to 1.
 
-    root         the folder that holds the classes' folders; a class's own folders are searched too
-    image_size   the shorter side is scaled to it and the centre cut, see read_image
-    channels     3 for RGB, 1 for grey
-    classes      names that are the labels 0, 1 ...; those of the folders otherwise
-    skip_broken  leave files out of a batch that hold no picture, and remember them in `broken`
-
-    classes      names, in the order of labels
-    files        paths below root; `labels[i]` is the label of files[i]
-    broken       what was left out: path to reason
+        classes      names, in the order of labels
+        files        paths below root; `labels[i]` is the label of files[i]
+        broken       what was left out: path to reason
 
     ValueError, which names the folder, where there are no pictures, a class has none, or `classes` lacks a folder's
     name. A picture is read when it is asked for: BrokenImage names its file.
+
+    Example:
+        >>> import os, tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         os.mkdir(f"{root}/{name}")
+        ...         Image.new("RGB", (9, 9), "white").save(f"{root}/{name}/1.png")
+        ...     dataset = mn.data.ImageFolder(root, image_size=8)
+        ...     image, label = dataset[1]
+        >>> dataset.classes, image.shape, int(label)
+        (['cat', 'dog'], (3, 8, 8), 1)
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class ImageFolder(Shown):
         self.files, self.labels = _listed(self.root, found, self.classes)
         self.broken: dict[str, str] = {}
         self._lock = threading.Lock()  # batches are read in threads
+        self._turns = Turns()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -77,16 +88,17 @@ class ImageFolder(Shown):
         """The pictures at these positions, without the broken ones where those are skipped."""
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
         kept: list[int] = []
-        for row, index in enumerate(indices.tolist()):
-            try:
-                np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
-            except (BrokenImage, OSError) as error:
-                if not self.skip_broken:
-                    raise
-                with self._lock:
-                    self.broken[self.path(index)] = str(error)
-                continue
-            kept.append(row)
+        with self._turns.of(len(indices)):
+            for row, index in enumerate(indices.tolist()):
+                try:
+                    np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
+                except (BrokenImage, OSError) as error:
+                    if not self.skip_broken:
+                        raise
+                    with self._lock:
+                        self.broken[self.path(index)] = str(error)
+                    continue
+                kept.append(row)
         return images[: len(kept)], self.labels[indices[kept]]
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
@@ -99,21 +111,43 @@ class ImageFolder(Shown):
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
 
+@documented(
+    PICTURES,
+    seed="of the fifth that is drawn for val, where there is no folder for it",
+    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
+)
 def load_folder(
-    root: FilePath, image_size: int = 64, channels: int = 3, seed: int = 0, skip_broken: bool = False
+    root: FilePath,
+    image_size: int = 64,
+    channels: int = 3,
+    seed: int = 0,
+    skip_broken: bool = False,
+    classes: Sequence[str] | None = None,
 ) -> tuple[Subset, Subset]:
     """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
 
     Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, or val/ has
     one that train/ lacks.
+
+    Example:
+        >>> import os, tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         os.mkdir(f"{root}/{name}")
+        ...         for i in range(5):
+        ...             Image.new("RGB", (9, 9), "white").save(f"{root}/{name}/{i}.png")
+        ...     train, val = mn.data.load_folder(root, image_size=8)
+        >>> len(train), len(val)
+        (8, 2)
     """
     given = os.fsdecode(root)
     parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
     if all(map(os.path.isdir, parts)):
-        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, None, skip_broken))
+        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken))
         val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken)
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
-    whole = _of_two_classes(ImageFolder(given, image_size, channels, None, skip_broken))
+    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken))
     train_part, val_part = whole.split(0.2, seed)
     if not len(val_part):
         raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "

@@ -23,6 +23,7 @@ from typing import BinaryIO
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.documented import documented
 from minorm.opening import exists, regular
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -30,10 +31,19 @@ GZIP_RATIO = 1032  # no deflate stream grows more than this
 PIECE = 1 << 20
 
 
+@documented({}, path="the file, with or without gzip", max_bytes="a header that asks for more is a ValueError")
 def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
-    """The array in an IDX file, plain or gzipped. ValueError if the file is not exactly what its header says.
+    """The array in an IDX file, plain or gzipped.
 
-    max_bytes  refuse a header that asks for more
+    ValueError if the file is not exactly what its header says.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     count = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))  # bytes, one axis, of length 3
+        ...     file.flush()
+        ...     mn.data.read_idx(file.name)
+        array([7, 8, 9], dtype=uint8)
     """
     try:
         with regular(path, "read_idx") as file:
@@ -76,6 +86,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
+@documented({}, folder="where the files are")
 def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 read as float32 from 0 to 1.
 
@@ -86,8 +97,12 @@ def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     return _load_part("load_mnist", folder, places, "train"), _load_part("load_mnist", folder, places, "t10k")
 
 
+@documented({}, folder="where the files are")
 def load_fashion_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
-    """As load_mnist, for Fashion-MNIST: files of the same names and sizes."""
+    """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 from 0 to 1.
+
+    The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
+    """
     name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
     return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
 

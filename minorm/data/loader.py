@@ -28,41 +28,56 @@ from minorm.data.order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
+from minorm.documented import documented
 from minorm.mistakes import Checked
 
 PREFETCH = 2  # batches that each worker reads ahead
 
 
+@documented(
+    {},
+    dataset="an ArrayDataset, or any object with `len` and `dataset[i]`; or an IterableDataset, whose samples come in "
+    "its own order",
+    batch_size="samples a batch; the last one of an epoch may be smaller. None: samples, one by one",
+    shuffle="True draws a new order each epoch; None and False keep the dataset's",
+    sampler="an iterable of positions that decides the order of an epoch itself",
+    batch_sampler="an iterable of lists of positions, each a batch",
+    num_workers="threads that read batches ahead, with the same bits: what is random in a batch is drawn for it alone. "
+    "A dataset is asked by several threads at once then",
+    collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
+    pin_memory="taken, without effect",
+    drop_last="True leaves out the last batch if it is smaller",
+    timeout="seconds to wait for a batch that is read ahead; 0 is no limit",
+    worker_init_fn="called as worker_init_fn(worker) in each thread",
+    multiprocessing_context="taken, without effect: workers are threads",
+    generator="a minorm.Generator, or NumPy's, that draws the seed; None is the one that minorm.manual_seed sets",
+    prefetch_factor="how many batches each worker reads ahead; None is 2",
+    persistent_workers="taken, without effect",
+    pin_memory_device="taken, without effect",
+    in_order="taken, without effect: batches always come in order",
+    transform="`transform(images, generator) -> images`, for the first array of every batch (minorm.data.transforms); "
+    "samples must not be dicts then",
+    seed="decides every order and transform; None draws it from generator",
+    shard="(rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to "
+    "n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then",
+)
 class DataLoader(Checked):
-    """Iterates over a dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
+    """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
-    dataset        an ArrayDataset, or any object with `len` and `dataset[i]`, whose samples are collated: arrays and
-                   numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and lists of Tensors.
-                   Or an IterableDataset, whose samples come in its own order
-    batch_size     samples a batch; the last one of an epoch may be smaller. None: samples, one by one
-    shuffle        a new random order each epoch
-    sampler        an iterable of positions that decides the order of an epoch itself
-    batch_sampler  an iterable of lists of positions, each a batch
-    collate_fn     makes a batch of a list of samples, and is handed over as it returns; default_collate otherwise
-    drop_last      leave out the last batch if it is smaller
-    generator      draws the seed
-    transform      `transform(images, generator) -> images` on the first array of every batch (minorm.data.transforms);
-                   samples must not be dicts then
-    seed           decides every order and transform; without it, it is drawn from `generator`, or from the generator
-                   that `manual_seed` sets
-    shard          (rank, size) of a distributed run: of each batch of n samples the rows n * rank // size to
-                   n * (rank + 1) // size alone, which may be none. Shuffling and transforms need a seed then
-
-    num_workers    threads that read batches ahead, prefetch_factor each (2), with the same bits: what is random in a
-                   batch is drawn for it alone. A dataset is asked by several threads at once then
-    timeout        seconds to wait for a batch that is read ahead; 0 for no limit
-    worker_init_fn called as worker_init_fn(worker) in each thread
-
-    The other arguments are PyTorch's (see `options.py`), and change nothing.
+    Samples are collated: arrays and numbers are stacked; dicts, tuples and lists of them come as dicts, tuples and
+    lists of Tensors. ValueError for arguments that contradict each other.
 
     `state_dict()` holds the place reached: a batch counts as soon as it is handed out, so take the state between a
     training step and the next batch. After `load_state_dict` the next `iter` goes on from there; a sampler of one's own
     must give the same order again.
+
+    Example:
+        >>> dataset = mn.data.TensorDataset(mn.arange(5))
+        >>> [x.tolist() for (x,) in mn.data.DataLoader(dataset, batch_size=2)]
+        [[0, 1], [2, 3], [4]]
+        >>> loader = mn.data.DataLoader(dataset, batch_size=2, shuffle=True, drop_last=True, seed=0)
+        >>> len(loader), sorted(set(x.shape for (x,) in loader))
+        (2, [(2,)])
     """
 
     def __init__(

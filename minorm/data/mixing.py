@@ -14,7 +14,13 @@ import numpy as np
 from minorm import random
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
+from minorm.documented import documented
 from minorm.tensor import Tensor
+
+MIXING = {
+    "alpha": "of the distribution, above 0: 1 draws lambda evenly, small values keep most images almost as they are",
+    "num_classes": "how many classes there are, at least 2",
+}
 
 
 class Mixing(Shown):
@@ -47,18 +53,42 @@ class Mixing(Shown):
         raise NotImplementedError(f"{type(self).__name__} has no mix")
 
 
+@documented(MIXING)
 class MixUp(Mixing):
-    """lambda * x + (1 - lambda) * other, lambda drawn from Beta(alpha, alpha): Zhang et al. 2017, arXiv:1710.09412."""
+    """images = lambda * x + (1 - lambda) * other, and so are the labels' probabilities; lambda drawn from Beta(alpha,
+    alpha).
+
+    Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
+
+    Example:
+        >>> mix = mn.data.MixUp(alpha=1.0, num_classes=2)
+        >>> images, probabilities = mix(mn.ones(4, 1, 2, 2), mn.tensor([0, 1, 0, 1]))
+        >>> images.shape, probabilities.shape
+        ((4, 1, 2, 2), (4, 2))
+
+    Zhang et al. 2017, arXiv:1710.09412.
+    """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:  # noqa: ARG002
         """The mean of the two, weighed."""
         return (share * x + (1 - share) * other).astype(x.dtype), share
 
 
+@documented(MIXING)
 class CutMix(Mixing):
-    """A rectangle of the other image, 1 - lambda of the area where it fits: Yun et al. 2019, arXiv:1905.04899.
+    """A rectangle of the other image, 1 - lambda of the area where it fits; the labels' probabilities are the shares of
+    area.
 
-    lambda is drawn from Beta(alpha, alpha), the centre evenly; what the border cuts off counts for neither.
+    lambda is drawn from Beta(alpha, alpha), the centre evenly; what the border cuts off counts for neither. Called with
+    (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
+
+    Example:
+        >>> mix = mn.data.CutMix(alpha=1.0, num_classes=2)
+        >>> images, probabilities = mix(mn.ones(4, 1, 8, 8), mn.tensor([0, 1, 0, 1]))
+        >>> images.shape, probabilities.sum(1)
+        ((4, 1, 8, 8), tensor([1., 1., 1., 1.]))
+
+    Yun et al. 2019, arXiv:1905.04899.
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:

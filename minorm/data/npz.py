@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.documented import documented
 from minorm.opening import regular
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")
@@ -21,6 +22,7 @@ CHANNELS = (1, 3)
 SCALES = {"uint8": 255.0, "uint16": 65535.0}  # the others are floats, and stay as they are
 
 
+@documented({}, path="the .npz file, with x_train, y_train, x_test and y_test")
 def load_npz(path: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of one's own arrays; samples are (image, label), float32 C x H x W and int64.
 

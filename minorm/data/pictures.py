@@ -15,6 +15,7 @@ import numpy as np
 
 from minorm import opening
 from minorm.data.dataset import Array, FilePath
+from minorm.documented import documented
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
@@ -28,27 +29,37 @@ class BrokenImage(ValueError):
     """A file that holds no whole picture; the message names it and says why."""
 
 
+@documented(
+    {},
+    path="a PNG, JPEG or WebP",
+    size="height and width: the shorter side is scaled to it, the centre cut",
+    channels="3 for RGB, 1 for grey",
+)
 def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
     """The picture as uint8, channels x size x size.
 
-    channels  3 for RGB, 1 for grey
+    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB. BrokenImage (a
+    ValueError) where the file is truncated or no PNG, JPEG or WebP; OSError where it cannot be read.
 
-    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB.
-    BrokenImage (a ValueError) where the file is truncated or no PNG, JPEG or WebP; OSError where it cannot be read.
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.NamedTemporaryFile(suffix=".png") as file:
+        ...     Image.new("RGB", (9, 9), "white").save(file.name)
+        ...     mn.data.read_image(file.name, size=1, channels=1)
+        array([[[255]]], dtype=uint8)
     """
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
         raise ImportError("read_image: needs Pillow; install with: pip install pillow") from error
-    with opening.regular(path, "read_image") as file:
-        contents = file.read()
-    name = str(path)
+    contents = opening.contents(path, "read_image")
     try:
         return _square(contents, size, channels)
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
-        raise BrokenImage(f"read_image: {name!r} {_reason(contents, error)}") from error
+        raise BrokenImage(f"read_image: {str(path)!r} {_reason(contents, error)}") from error
 
 
 def as_image(pixels: Array) -> Any:
@@ -79,6 +90,8 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 def _flat(image: Any, mode: str) -> Any:
     """The image in this mode, on white paper where it is transparent."""
+    if image.mode == mode and not image.has_transparency_data:
+        return image
     from PIL import Image
 
     if image.mode in ("I", "I;16", "I;16B", "I;16L"):  # 16 bits of grey
@@ -87,15 +100,15 @@ def _flat(image: Any, mode: str) -> Any:
     if image.has_transparency_data:
         paper = Image.new("RGBA", image.size, (*PAPER, 255))
         image = Image.alpha_composite(paper, image.convert("RGBA"))
-    return image if image.mode == mode else image.convert(mode)
+    return image.convert(mode)
 
 
 def _cut(image: Any, size: int) -> Any:
     """The largest square in the middle, at this size."""
-    from PIL import Image
-
     if image.size == (size, size):
         return image
+    from PIL import Image
+
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2

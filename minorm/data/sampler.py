@@ -11,12 +11,23 @@ from typing import Any
 import numpy as np
 
 from minorm import random
+from minorm.data.argument_texts import SAMPLER
 from minorm.data.order import batched
 from minorm.data.showing import Shown
+from minorm.documented import documented
 
 
+@documented(SAMPLER)
 class Sampler(Shown):
-    """Base: a subclass writes `__iter__`, and `__len__` where it knows."""
+    """Base: a subclass writes `__iter__`, and `__len__` where it knows.
+
+    Example:
+        >>> class Backwards(mn.data.Sampler):
+        ...     def __iter__(self):
+        ...         return reversed(range(len(self.data_source)))
+        >>> list(Backwards([7, 8, 9]))
+        [2, 1, 0]
+    """
 
     def __init__(self, data_source: Any = None) -> None:
         self.data_source = data_source
@@ -25,8 +36,14 @@ class Sampler(Shown):
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
+@documented(SAMPLER)
 class SequentialSampler(Sampler):
-    """0, 1, 2 ..."""
+    """0, 1, 2 ...
+
+    Example:
+        >>> list(mn.data.SequentialSampler([7, 8, 9]))
+        [0, 1, 2]
+    """
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.data_source)))
@@ -35,8 +52,14 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
+@documented(SAMPLER, num_samples="how many indices; None is as many as there are samples")
 class RandomSampler(Sampler):
-    """All in random order; or num_samples of them, with replacement the same one perhaps several times."""
+    """All indices in random order; or num_samples of them, with replacement the same one perhaps several times.
+
+    Example:
+        >>> sorted(mn.data.RandomSampler([7, 8, 9]))
+        [0, 1, 2]
+    """
 
     def __init__(
         self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None
@@ -59,8 +82,14 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
+@documented(SAMPLER, indices="the indices")
 class SubsetRandomSampler(Sampler):
-    """These indices in random order."""
+    """These indices in random order.
+
+    Example:
+        >>> sorted(mn.data.SubsetRandomSampler([4, 2]))
+        [2, 4]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         super().__init__()
@@ -74,8 +103,17 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
+@documented(SAMPLER, weights="a number of at least 0 for each index", num_samples="how many draws, at least 1")
 class WeightedRandomSampler(Sampler):
-    """num_samples draws of 0 to len(weights) - 1, each with the probability that its weight says."""
+    """num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
+
+    Rare classes come as often as frequent ones with weights of 1 / the class's count. ValueError for negative weights,
+    and for more draws without replacement than there are weights above 0.
+
+    Example:
+        >>> list(mn.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+        [1, 1, 1]
+    """
 
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
@@ -98,8 +136,19 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
+@documented(
+    {},
+    sampler="gives the indices",
+    batch_size="how many in a list, at least 1",
+    drop_last="True leaves out the last list if it is shorter",
+)
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of another sampler; the last one may be shorter, or is left out with drop_last."""
+    """Lists of batch_size indices of another sampler; the last one may be shorter.
+
+    Example:
+        >>> list(mn.data.BatchSampler(range(5), batch_size=2))
+        [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         super().__init__()

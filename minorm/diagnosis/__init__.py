@@ -19,23 +19,34 @@ from minorm.diagnosis import explaining, images, statistics, symptoms
 from minorm.diagnosis.judging import judge
 from minorm.diagnosis.measuring import Measured, Norm, measure
 from minorm.diagnosis.report import Diagnosis, Finding
+from minorm.documented import documented
 from minorm.mistakes import checked, kind_of
 from minorm.nn import Module
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 
-FROM_LOADER: Any = object()
+
+class _FromLoader:
+    """Shown in signatures for the batch size that the loader has."""
+
+    def __repr__(self) -> str:
+        return "<the loader's>"
 
 
+FROM_LOADER: Any = _FromLoader()
+
+
+@documented(
+    {},
+    model="a Module, or a loaded ONNX graph; any device and mode",
+    loader="batches x or (x, labels) that can be read again, of the data that the model was trained on: running "
+    "statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change",
+    batch_size="that the model trains with; by default the median of the loader's batches. None where it is not known, "
+    "and then nothing is said about small batches",
+)
 @checked
 def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
     """What is wrong with the normalizations of a model: findings with numbers, and a row a layer. Changes nothing.
-
-    model       a Module, or a loaded ONNX graph; any device and mode
-    loader      batches x or (x, labels) that can be read again, of the data that the model was trained on: running
-                statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change
-    batch_size  that the model trains with, by default the median of the loader's batches; None where it is not known,
-                and then nothing is said about small batches
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
@@ -47,6 +58,13 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
     TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
     than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
     that gives NaN.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.BatchNorm1d(3))
+        >>> images = [mn.randn(32, 1, 2, 2) for batch in range(4)]
+        >>> found = mn.diagnose(model, images)  # its statistics have never seen a batch
+        >>> "untouched_statistics" in [finding.name for finding in found.findings]
+        True
     """
     if not isinstance(model, Module):
         raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")

@@ -11,17 +11,33 @@ from typing import Any
 from minorm.diagnosis import explaining
 from minorm.diagnosis.judging import Gap
 from minorm.diagnosis.measuring import Measured
+from minorm.documented import documented
 
 WIDTH = 100
 HEAD = ("layer", "kind", "gap", "offset", "digits lost", "eps/variance", "batch error", "findings")
 MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 
 
+@documented(
+    {},
+    name="what it is called in docs/doctor.md",
+    layer="the module's dotted name; None where it is the whole model's",
+    severity='"error", "warning" or "note"',
+    numbers="what was measured, by name",
+    why="why it is odd",
+    fix="what to do about it",
+    after="the layer whose consequence it is; None where it is none",
+    cause="the layer that explains it; None where none does",
+)
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is odd. layer: the module's dotted name, None where it is the whole model's.
+    """One thing that `diagnose` found odd; print it for a line.
 
-    after    the layer whose consequence it is; cause: the layer that explains it
+    Example:
+        >>> from minorm.diagnosis import Finding
+        >>> finding = Finding("dead_channel", "2", "warning", {}, why="nothing passes", fix="train it again")
+        >>> finding.layer, finding.fix
+        ('2', 'train it again')
     """
 
     name: str
@@ -38,9 +54,24 @@ class Finding:
         return f"{MARK[self.severity]}: {self.name}{where}: {explaining.words(self.name, self.numbers).seen}"
 
 
+@documented(
+    {},
+    findings="what is odd, the worst first",
+    layers="a dict of numbers for each normalization",
+    images="how many images were looked at",
+    batch_size="that the model trains with; None where it is not known",
+    gap="how far training and evaluation mode are apart; None where they are the same",
+    measured="all that was measured",
+)
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` returns. layers: a dict a normalization; print it to see all of it."""
+    """What `diagnose` returns; print it to see all of it.
+
+    Example:
+        >>> from minorm.diagnosis import Diagnosis
+        >>> Diagnosis(findings=[], layers=[], images=0, batch_size=None).is_healthy
+        True
+    """
 
     findings: list[Finding]
     layers: list[dict[str, Any]]

@@ -14,18 +14,29 @@ import numpy as np
 from minorm import devices
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.meeting import Call, Meeting
+from minorm.documented import documented
 from minorm.kernels import select
 
 Array = Any
 TEXT = 1024
 
 
+@documented(
+    {},
+    rank="this rank's number",
+    collectives="what carries arrays from rank to rank",
+    meeting="where the ranks of this process wait for one another",
+    device="where this rank's model and data belong: `model.to(group.device)`",
+)
 class Group:
-    """The ranks of a run, seen by one of them.
+    """The ranks of a run, seen by one of them; `run` and `simulate` make one for each.
 
-    rank, size  this rank's number and how many there are: `size` decides the bits of a run
-    processes   how many processes carry them: this decides the time alone
-    device      where this rank's model and data belong: `model.to(group.device)`
+        rank, size  this rank's number and how many there are: `size` decides the bits of a run
+        processes   how many processes carry them: this decides the time alone
+
+    Example:
+        >>> mn.distributed.simulate(3, lambda group: group.all_reduce(mn.ones(1).numpy()).tolist())
+        [[3.0], [3.0], [3.0]]
     """
 
     def __init__(self, rank: int, collectives: Collectives, meeting: Meeting, device: str = "cpu") -> None:

@@ -19,10 +19,19 @@ from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
 from minorm.distributed.mpi import Mpi
 from minorm.distributed.simulation import ON, Program, carry, is_everybodys
+from minorm.documented import documented
 
 FINGERPRINT = 4096  # bytes
 
 
+@documented(
+    {},
+    program="a function of the group, which every rank runs",
+    ranks="how many: this decides the bits. None is as many as there are processes; more than processes share them",
+    device='"cpu", or "cuda": each process of a machine takes the next of its GPUs',
+    timeout="seconds that a process waits in one collective for the others, before it ends the job",
+    brief="errors that are told without a traceback when they end the job",
+)
 def run(
     program: Program,
     ranks: int | None = None,
@@ -31,16 +40,15 @@ def run(
     timeout: float = 300.0,
     brief: tuple[type[BaseException], ...] = (),
 ) -> list[Any]:
-    """Run program(group) on every rank; returns the results of the ranks that this process carries.
-
-    ranks    how many: this decides the bits. None: as many as there are processes. More than processes share them
-    device   "cpu", or "cuda": each process of a machine takes the next of its GPUs
-    timeout  seconds that a process waits in one collective for the others, before it ends the job
-    brief    errors that are told without a traceback when they end the job
+    """[program(group) of each rank that this process carries]
 
     Processes are those of `mpiexec -n 4 python program.py` or srun, by way of mpi4py; without a launcher, or with one
     process, this one carries all ranks and no MPI is needed. An error of any rank, and sys.exit, ends the whole job
     with a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes.
+
+    Example:
+        >>> mn.distributed.run(lambda group: (group.rank, group.size), ranks=2)
+        [(0, 2), (1, 2)]
     """
     _, processes = launched()
     size = processes if ranks is None else ranks

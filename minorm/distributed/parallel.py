@@ -20,6 +20,7 @@ import numpy as np
 from minorm import devices, dtypes
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import RankError
+from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
 from minorm.nn import Module, SyncBatchNorm
 from minorm.tensor import Tensor
@@ -27,11 +28,20 @@ from minorm.tensor import Tensor
 Array = Any
 
 
+@documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
 class DistributedDataParallel(Module):
     """A model on every rank of `group`; it starts with the parameters and buffers of rank 0.
 
     Keys, parameters and modes are the module's own, so a checkpoint does not know of ranks. Layers of SyncBatchNorm
     without a group get this one. ValueError where the ranks' models differ, naming the first difference.
+
+    Example:
+        >>> def program(group):
+        ...     model = mn.distributed.DistributedDataParallel(nn.Linear(2, 1), group)
+        ...     return model.module.weight.detach()
+        >>> first, second = mn.distributed.simulate(2, program)
+        >>> first.equal(second)
+        True
     """
 
     def __init__(self, module: Module, group: Group) -> None:

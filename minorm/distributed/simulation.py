@@ -12,6 +12,7 @@ from minorm import random
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import Meeting, RankError
+from minorm.documented import documented
 
 ON = "on rank "  # the beginning of the note that an error gets
 GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
@@ -19,11 +20,16 @@ GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctr
 Program = Callable[[Group], Any]
 
 
+@documented({}, size="how many ranks", program="a function of the group, which every rank runs")
 def simulate(size: int, program: Program) -> list[Any]:
-    """Run program(group) for `size` ranks in this process: their results, by rank.
+    """[program(group) of each rank], in this process, without MPI.
 
     The same bits as `mpiexec -n R` of any R gives. A rank's own error is raised here, with a note that names the rank;
     RankError where ranks do not call the same collectives.
+
+    Example:
+        >>> mn.distributed.simulate(3, lambda group: group.rank)
+        [0, 1, 2]
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"simulate: size={size!r}; expected an int of at least 1")

@@ -8,46 +8,87 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
 from minorm.ops import activation as ops
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """max(x, 0); the slope at 0 is 0, NaN stays NaN."""
+    """y = max(x, 0); the slope at 0 is 0, NaN stays NaN.
+
+    Example:
+        >>> F.relu(mn.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+
+    ONNX Relu; Nair and Hinton 2010.
+    """
     floats("relu", x=x)
     return ops.Relu.apply(x)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def relu6(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """min(max(x, 0), 6)"""
+    """y = min(max(x, 0), 6)
+
+    Example:
+        >>> F.relu6(mn.tensor([-1.0, 2.0, 8.0]))
+        tensor([0., 2., 6.])
+
+    ONNX Clip; Howard et al. 2017, arXiv:1704.04861.
+    """
     floats("relu6", x=x)
     return ops.Relu6.apply(x)
 
 
+@documented(ELEMENTWISE, negative_slope="the slope below 0")
 @trace.operation
 def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x where x > 0, else negative_slope * x"""
+    """y = x where x > 0, else negative_slope * x
+
+    Example:
+        >>> F.leaky_relu(mn.tensor([-1.0, 2.0]), negative_slope=0.1)
+        tensor([-0.1,  2. ])
+
+    ONNX LeakyRelu; Maas, Hannun and Ng 2013.
+    """
     floats("leaky_relu", x=x)
     return ops.LeakyRelu.apply(x, slope=float(negative_slope))
 
 
+@documented(ELEMENTWISE, alpha="how far below 0 the curve ends: at -alpha")
 @trace.operation
 def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x where x > 0, else alpha * (exp(x) - 1)"""
+    """y = x where x > 0, else alpha * (exp(x) - 1)
+
+    Example:
+        >>> F.elu(mn.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.    ])
+
+    ONNX Elu; Clevert et al. 2015, arXiv:1511.07289.
+    """
     floats("elu", x=x)
     return ops.Elu.apply(x, alpha=float(alpha))
 
 
+@documented(ELEMENTWISE, approximate='"none" is exact, "tanh" the approximation')
 @trace.operation
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x), Phi the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
+    """y = x * Phi(x), Phi the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    approximate="tanh" takes Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead.
-    Source: Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    approximate="tanh" takes Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 instead. ValueError for another
+    word.
+
+    Example:
+        >>> F.gelu(mn.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.1587,  0.    ,  1.9545])
+
+    ONNX Gelu 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
     floats("gelu", x=x)
     if approximate not in ("none", "tanh"):
@@ -55,66 +96,136 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return ops.Gelu.apply(x, approximate=approximate)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def silu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x * sigmoid(x), also called swish"""
+    """y = x * sigmoid(x), also called swish
+
+    Example:
+        >>> F.silu(mn.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2689,  0.    ,  1.7616])
+
+    ONNX Swish 24, which export writes as Sigmoid and Mul; Elfwing et al. 2017, arXiv:1702.03118.
+    """
     floats("silu", x=x)
     return ops.Silu.apply(x)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)), without overflow for any x"""
+    """y = 1 / (1 + exp(-x)), without overflow for any x
+
+    Example:
+        >>> F.sigmoid(mn.tensor([-1.0, 0.0, 100.0]))
+        tensor([0.2689, 0.5   , 1.    ])
+
+    ONNX Sigmoid.
+    """
     floats("sigmoid", x=x)
     return ops.Sigmoid.apply(x)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def tanh(x: Tensor) -> Tensor:
-    """The hyperbolic tangent."""
+    """y = (exp(x) - exp(-x)) / (exp(x) + exp(-x)), the hyperbolic tangent.
+
+    Example:
+        >>> F.tanh(mn.tensor([-100.0, 0.5, 1.0]))
+        tensor([-1.    ,  0.4621,  0.7616])
+
+    ONNX Tanh.
+    """
     floats("tanh", x=x)
     return ops.Tanh.apply(x)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def hardswish(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x * min(max(x + 3, 0), 6) / 6"""
+    """y = x * min(max(x + 3, 0), 6) / 6
+
+    Example:
+        >>> F.hardswish(mn.tensor([-1.0, 1.0, 4.0]))
+        tensor([-0.3333,  0.6667,  4.    ])
+
+    ONNX HardSwish 14; Howard et al. 2019, arXiv:1905.02244.
+    """
     floats("hardswish", x=x)
     return ops.Hardswish.apply(x)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """min(max(x + 3, 0), 6) / 6"""
+    """y = min(max(x + 3, 0), 6) / 6
+
+    Example:
+        >>> F.hardsigmoid(mn.tensor([-4.0, 0.0, 4.0]))
+        tensor([0. , 0.5, 1. ])
+
+    ONNX HardSigmoid with alpha = 1/6; Howard et al. 2019, arXiv:1905.02244.
+    """
     floats("hardsigmoid", x=x)
     return ops.Hardsigmoid.apply(x)
 
 
+@documented(
+    ELEMENTWISE,
+    beta="how sharp the bend at 0 is, above 0",
+    threshold="where beta * x is above it, y is x itself",
+)
 @trace.operation
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold"""
+    """y = log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold
+
+    ValueError unless beta > 0.
+
+    Example:
+        >>> F.softplus(mn.tensor([-1.0, 0.0, 30.0]))
+        tensor([ 0.3133,  0.6931, 30.    ])
+
+    ONNX Softplus; Dugas et al. 2001.
+    """
     floats("softplus", x=x)
     if not beta > 0:
         raise ValueError(f"softplus: beta is {beta}; expected a number above 0")
     return ops.Softplus.apply(x, beta=float(beta), threshold=float(threshold))
 
 
+@documented(ALONG)
 @trace.operation
 def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """y = exp(x) / sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
 
-    x is cast to `dtype` before, if one is given.
+    y has x's shape. IndexError where x has no axis `dim`.
+
+    Example:
+        >>> F.softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)
+        tensor([[0.2689, 0.7311],
+                [0.5   , 0.5   ]])
+
+    ONNX Softmax 13.
     """
     x = x if dtype is None else x.to(dtype)
     floats("softmax", x=x)
     return ops.Softmax.apply(x, axis=_axis("softmax", dim, x))
 
 
+@documented(ALONG)
 @trace.operation
 def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """y = x - log sum exp(x), the sum along axis `dim`; computed from x - max(x), so nothing overflows.
 
-    x is cast to `dtype` before, if one is given.
+    y has x's shape. IndexError where x has no axis `dim`.
+
+    Example:
+        >>> F.log_softmax(mn.tensor([[0.0, 1.0], [1000.0, 1000.0]]), dim=1)
+        tensor([[-1.3133, -0.3133],
+                [-0.6931, -0.6931]])
+
+    ONNX LogSoftmax 13.
     """
     x = x if dtype is None else x.to(dtype)
     floats("log_softmax", x=x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from minorm import dtypes
+from minorm import dtypes, trace
 from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
@@ -19,7 +19,7 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
         dtype = float_type(operation, name, x)
         if common is None:
             first, common = name, dtype
-        elif dtype != common:
+        elif dtype != common and trace.state.cast is None:
             raise TypeError(
                 f"{operation}: {name} is {dtype}, {first} is {common}; expected one float type; "
                 f"convert one, for example {first}.to(minorm.{dtype}) or module.to(minorm.{common})"

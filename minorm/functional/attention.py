@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, trace
+from minorm.documented import documented
 from minorm.functional.activation import softmax
 from minorm.functional.arguments import floats
 from minorm.functional.dropout import dropout
@@ -15,6 +16,17 @@ from minorm.joining import where
 from minorm.tensor import Tensor
 
 
+@documented(
+    {},
+    query="(*, L, E), floats",
+    key="(*, S, E), of query's type",
+    value="(*, S, V), of query's type",
+    attn_mask="(*, L, S) or what broadcasts to it: bools (True: may be looked at), or numbers to add; None is all",
+    dropout_p="the probability that a weight becomes 0; drawn whenever it is above 0, as in PyTorch",
+    is_causal="True lets query i see keys 0 to i alone; not together with attn_mask",
+    scale="what the products are multiplied with; None is 1 / sqrt(E)",
+    enable_gqa="True lets each head of key and value (axis -3) serve several of the queries'",
+)
 @trace.operation
 def scaled_dot_product_attention(
     query: Tensor,
@@ -26,15 +38,18 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(scale * query @ key^T + mask) @ value, scale = 1 / sqrt(E) unless given.
+    """y = softmax(scale * query @ key^T + mask) @ value: for each query a mean of the values, weighted by their keys.
 
-    query (*, L, E), key (*, S, E), value (*, S, V); the result (*, L, V).
-    attn_mask   bools (True: may be looked at) or numbers to add, broadcast to (*, L, S)
-    is_causal   query i sees keys 0 to i alone
-    dropout_p   of the weights; drawn whenever it is above 0, as in PyTorch
-    enable_gqa  each head of key and value (axis -3) serves several of the queries'
+    y is (*, L, V). A query that may look at nothing gets 0.
 
-    A query that may look at nothing gets 0. Source: Vaswani et al. 2017, arXiv:1706.03762.
+    Example:
+        >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> F.scaled_dot_product_attention(q, k, value=mn.tensor([[5.0], [7.0]]))  # the query looks at the first key
+        tensor([[5.]])
+        >>> F.scaled_dot_product_attention(q * 0, k, value=mn.tensor([[5.0], [7.0]]))
+        tensor([[6.]])
+
+    ONNX Attention 23; Vaswani et al. 2017, arXiv:1706.03762.
     """
     name = "scaled_dot_product_attention"
     floats(name, (), query=query, key=key, value=value)

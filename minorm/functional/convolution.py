@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import CONVOLUTION, TRANSPOSED
 from minorm.functional.arguments import floats
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.ops.convolution import Convolution, ConvolutionTranspose
@@ -24,113 +26,25 @@ IntOrInts = int | tuple[int, ...]
 Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
 
-@batches(1)
-@trace.operation
-def conv1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """x (N, C, L), weight (O, C / groups, K), bias (O) or None: y (N, O, L'). Options and errors as for `conv2d`."""
-    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
-
-
-@batches(2)
-@trace.operation
-def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """x (N, C, H, W), weight (O, C / groups, KH, KW), bias (O) or None: y (N, O, H', W').
-
-    padding: an int, one int an axis, "valid" (none), "same" (y has x's size; stride 1; of an odd sum the larger part
-    goes to the end), or a (low, high) pair an axis. All tensors are of one float type; 16-bit floats are computed in
-    float32 and rounded once. ValueError for shapes that do not fit, TypeError for types.
-    """
-    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
-
-
-@batches(3)
-@trace.operation
-def conv3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """x (N, C, D, H, W), weight (O, C / groups, KD, KH, KW), bias (O) or None: y (N, O, D', H', W'). As `conv2d`."""
-    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
-
-
-@batches(1)
-@trace.operation
-def conv_transpose1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """x (N, C, L), weight (C, O / groups, K), bias (O) or None: y (N, O, L'). As `conv_transpose2d`."""
-    return _transpose("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@batches(2)
-@trace.operation
-def conv_transpose2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """The convolution's gradient for its input, read forward: x (N, C, H, W) is spread out by the stride.
-
-    weight (C, O / groups, KH, KW), bias (O) or None; y (N, O, H', W') with
-    H' = (H - 1) * stride - low - high + dilation * (KH - 1) + output_padding + 1.
-    output_padding chooses among the sizes that a convolution of this stride takes to H; it is less than stride or
-    dilation. padding: an int, one int an axis, or a (low, high) pair an axis. Errors as for `conv2d`.
-    """
-    return _transpose("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@batches(3)
-@trace.operation
-def conv_transpose3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """x (N, C, D, H, W), weight (C, O / groups, KD, KH, KW): y (N, O, D', H', W'). As `conv_transpose2d`."""
-    return _transpose("conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
 def _conv(
     name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Tensor:
+    """It is a cross-correlation, as everywhere in deep learning. Along each axis of K taps, with zeros outside of x,
+
+        length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
+
+    All tensors are of one float type; 16-bit floats are computed in float32 and rounded once. ValueError for shapes
+    that do not fit, TypeError for types.
+
+    Example:
+        >>> x = mn.ones({shape})
+        >>> F.{name}(x, weight=x, padding="same").shape == x.shape
+        True
+        >>> F.{name}(x, weight=x).item() == x.numel()  # one window, a sum of ones
+        True
+
+    ONNX Conv; LeCun et al. 1989, and Dumoulin and Visin 2016, arXiv:1603.07285, for the arithmetic of its lengths.
+    """
     _check_tensors(name, rank, x, weight, bias, groups)
     channels, (outputs, share) = x.shape[1], weight.shape[:2]
     if share * groups != channels:
@@ -166,6 +80,21 @@ def _transpose(
     groups: Any,
     dilation: Any,
 ) -> Tensor:
+    """It is the convolution's gradient for its input, read forward: x is spread out by the stride. Along each axis of K
+    taps,
+
+        length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
+
+    All tensors are of one float type; 16-bit floats are computed in float32 and rounded once. ValueError for shapes
+    that do not fit, TypeError for types.
+
+    Example:
+        >>> x = mn.ones({shape})
+        >>> F.{name}(x, weight=x, stride=2).shape[-1]  # (4 - 1) * 2 + (4 - 1) + 1
+        10
+
+    ONNX ConvTranspose; Zeiler et al. 2010.
+    """
     _check_tensors(name, rank, x, weight, bias, groups)
     if weight.shape[0] != x.shape[1]:
         raise ValueError(
@@ -200,6 +129,150 @@ def _transpose(
     return ConvolutionTranspose.apply(
         x, weight, bias, size=tuple(size), stride=strides, padding=paddings, dilation=dilations, groups=groups
     )
+
+
+@documented(CONVOLUTION, base=_conv, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)", weight="(O, C / groups, K)")
+@batches(1)
+@trace.operation
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    groups: int = 1,
+) -> Tensor:
+    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]
+
+    y is (N, O, L').
+    """
+    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
+
+
+@documented(
+    CONVOLUTION,
+    base=_conv,
+    shape="1, 1, 4, 4",
+    x="(N, C, H, W), or one sample (C, H, W)",
+    weight="(O, C / groups, KH, KW)",
+)
+@batches(2)
+@trace.operation
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    groups: int = 1,
+) -> Tensor:
+    """y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]
+
+    y is (N, O, H', W'). The sum is over c, k, l; columns j, l are read as rows i, k are.
+    """
+    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+
+
+@documented(
+    CONVOLUTION,
+    base=_conv,
+    shape="1, 1, 4, 4, 4",
+    x="(N, C, D, H, W), or one sample (C, D, H, W)",
+    weight="(O, C / groups, KD, KH, KW)",
+)
+@batches(3)
+@trace.operation
+def conv3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    groups: int = 1,
+) -> Tensor:
+    """y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]
+
+    y is (N, O, D', H', W'). The sum is over c, m, k, l; rows i, k and columns j, l are read as planes h, m are.
+    """
+    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
+
+
+@documented(
+    TRANSPOSED, base=_transpose, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)", weight="(C, O / groups, K)"
+)
+@batches(1)
+@trace.operation
+def conv_transpose1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    output_padding: IntOrInts = 0,
+    groups: int = 1,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].
+
+    y is (N, O, L'). The sum is over all c, i, k.
+    """
+    return _transpose("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@documented(
+    TRANSPOSED,
+    base=_transpose,
+    shape="1, 1, 4, 4",
+    x="(N, C, H, W), or one sample (C, H, W)",
+    weight="(C, O / groups, KH, KW)",
+)
+@batches(2)
+@trace.operation
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    output_padding: IntOrInts = 0,
+    groups: int = 1,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].
+
+    y is (N, O, H', W'). The sum is over all c, i, j, k, l; columns are spread out as rows are.
+    """
+    return _transpose("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@documented(
+    TRANSPOSED,
+    base=_transpose,
+    shape="1, 1, 4, 4, 4",
+    x="(N, C, D, H, W), or one sample (C, D, H, W)",
+    weight="(C, O / groups, KD, KH, KW)",
+)
+@batches(3)
+@trace.operation
+def conv_transpose3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    output_padding: IntOrInts = 0,
+    groups: int = 1,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]
+
+    y starts as bias[o] and is (N, O, D', H', W'). The sum is over all c, h, i, j, m, k, l; rows and columns are spread
+    out as planes are.
+    """
+    return _transpose("conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def _check_tensors(name: str, rank: int, x: Any, weight: Any, bias: Any, groups: Any) -> None:

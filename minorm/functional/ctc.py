@@ -9,6 +9,7 @@ import numpy as np
 
 from minorm import trace
 from minorm.devices import to_device
+from minorm.documented import documented
 from minorm.functional.arguments import floats
 from minorm.functional.loss import _check_reduction
 from minorm.mistakes import not_a_tensor
@@ -18,6 +19,17 @@ from minorm.tensor import Tensor
 Lengths = Tensor | Sequence[int]
 
 
+@documented(
+    {},
+    log_probs="(steps, batch, classes), as log_softmax gives them; or (steps, classes)",
+    targets="classes but blank, integers: (batch, longest), or all texts one after the other",
+    input_lengths="(batch) integers: how many steps each sample has",
+    target_lengths="(batch) integers: how long each text is",
+    blank="the class that stands for no letter",
+    reduction='"mean" divides each loss by the length of its text, and takes the mean over the batch; "sum" adds the '
+    'losses, "none" keeps each',
+    zero_infinity="True lets a text that does not fit into its steps cost nothing, and not infinity",
+)
 @trace.operation
 def ctc_loss(
     log_probs: Tensor,
@@ -28,15 +40,17 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """-log of the probability of each text, summed over all ways to spread its letters over the steps.
+    """loss = -log of the probability of each text, summed over all ways to spread its letters over the steps.
 
-    log_probs       (steps, batch, classes), what log_softmax gave; or (steps, classes)
-    targets         classes but blank: (batch, longest), or all texts one after the other
-    input_lengths, target_lengths   (batch) integers
-    reduction       "mean" divides each loss by the length of its text, and takes the mean over the batch
-    zero_infinity   a text that does not fit into its steps costs nothing, and not infinity
+    Equal letters that follow one another are one, unless a blank stands between them. The gradient is PyTorch's: that
+    of the logits before log_softmax. ValueError for lengths and classes that do not fit.
 
-    The gradient is PyTorch's: that of the logits before log_softmax. Source: Graves et al. 2006.
+    Example:
+        >>> log_probs = mn.full((2, 1, 2), 0.5).log()  # two steps, two classes: blank and 1
+        >>> F.ctc_loss(log_probs, mn.tensor([[1]]), [2], [1])  # -log(3/4): 1 1, 1 -, - 1
+        tensor(0.2877)
+
+    Graves et al. 2006.
     """
     name = "ctc_loss"
     floats(name, log_probs=log_probs)

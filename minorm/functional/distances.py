@@ -8,15 +8,32 @@ from typing import Any
 import numpy as np
 
 from minorm import trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import VECTORS
 from minorm.functional.arguments import floats
 from minorm.joining import maximum
 from minorm.ops.elementwise import Root
 from minorm.tensor import Tensor
 
 
+@documented(
+    VECTORS,
+    x1="any shape, floats",
+    x2="of x1's type; the two broadcast",
+    dim="the axis of the vectors",
+    eps="the least length that is divided by",
+)
 @trace.operation
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`; the two broadcast."""
+    """y = x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`: 1 for one direction, 0 at a right angle, -1 for
+    opposite.
+
+    y has x1's shape without `dim`.
+
+    Example:
+        >>> F.cosine_similarity(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
+        tensor([0.6])
+    """
     floats("cosine_similarity", (), x1=x1, x2=x2)
     shape = np.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = x1.expand(shape), x2.expand(shape)
@@ -24,13 +41,31 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (x1 / a * (x2 / b)).sum(dim)
 
 
+@documented(
+    VECTORS,
+    eps="added to each difference, so that equal vectors have a gradient",
+    keepdim="True keeps the last axis with length 1, False drops it",
+)
 @trace.operation
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """(sum |x1 - x2 + eps|^p)^(1/p) along the last axis; p may be 0, the number of elements not 0, or math.inf."""
+    """y = (sum |x1 - x2 + eps|^p)^(1/p) along the last axis.
+
+    y is (...).
+
+    Example:
+        >>> F.pairwise_distance(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
+        tensor([5.])
+    """
     floats("pairwise_distance", (), x1=x1, x2=x2)
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@documented(
+    VECTORS,
+    x1="(*, P, M), floats",
+    x2="(*, R, M), of x1's type",
+    compute_mode="taken, without effect: differences are always computed, so that no digits are lost",
+)
 @trace.operation
 def cdist(
     x1: Tensor,
@@ -38,16 +73,31 @@ def cdist(
     p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary",  # noqa: ARG001
 ) -> Tensor:
-    """The distance of each row of x1 (*, P, M) to each of x2 (*, R, M): (*, P, R)."""
+    """y[..., i, j] = (sum |x1[..., i, :] - x2[..., j, :]|^p)^(1/p): each row of x1 against each of x2.
+
+    y is (*, P, R). ValueError for rows of different lengths.
+
+    Example:
+        >>> mn.cdist(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
+    """
     floats("cdist", (), x1=x1, x2=x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"cdist: x1 has shape {x1.shape}, x2 {x2.shape}; expected (*, P, M) and (*, R, M)")
     return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
+@documented(VECTORS, input="(N, M), floats")
 @trace.operation
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The distances of all pairs of the rows of input (N, M), row i before row j: (N * (N - 1) / 2)."""
+    """y = (sum |input[i] - input[j]|^p)^(1/p) for all i < j: the distances of all pairs of rows.
+
+    y is (N * (N - 1) / 2), ordered by i and then j. ValueError unless input is a matrix.
+
+    Example:
+        >>> F.pdist(mn.tensor([[0.0], [1.0], [5.0]]))
+        tensor([1., 5., 4.])
+    """
     floats("pdist", input=input)
     if input.ndim != 2:
         raise ValueError(f"pdist: input has shape {input.shape}; expected (N, M)")

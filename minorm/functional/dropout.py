@@ -5,16 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from minorm import random, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import DROPOUT
 from minorm.functional.arguments import floats, number
 from minorm.ops.dropout import Dropout
 from minorm.tensor import Tensor
 
 
+@documented(DROPOUT)
 @trace.operation
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """In training, each element is 0 with probability p and x / (1 - p) otherwise; in evaluation, x itself.
+    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each element; in evaluation y = x.
 
-    The draws come from minorm's generator: `minorm.manual_seed` repeats them. Source: Srivastava et al. 2014.
+    So the mean of y is x, and evaluation needs no factor. The draws come from minorm's generator: `minorm.manual_seed`
+    repeats them. ValueError unless 0 <= p <= 1.
+
+    Example:
+        >>> x = mn.ones(1000)
+        >>> sorted(set(F.dropout(x, p=0.5).tolist()))
+        [0.0, 2.0]
+        >>> F.dropout(x, training=False) is x
+        True
+
+    ONNX Dropout; Srivastava et al. 2014.
     """
     floats("dropout", x=x)
     check_probability("dropout", p)
@@ -30,38 +43,80 @@ def check_probability(operation: str, p: float) -> None:
         raise ValueError(f"{operation}: p is {p}; expected a probability, 0 <= p <= 1")
 
 
+@documented(DROPOUT, input="(N, C, L) or (C, L), floats")
 @trace.operation
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """In training, each channel of (N, C, L) or (C, L) is 0 with probability p, and grows by 1 / (1 - p) otherwise."""
+    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
+
+    Neighbours in a signal say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    another number of axes.
+
+    Example:
+        >>> y = F.dropout1d(mn.ones(2, 3, 4), p=0.5)
+        >>> sorted(set(y.mean(2).reshape(-1).tolist()) | {0.0, 2.0})
+        [0.0, 2.0]
+
+    Tompson et al. 2015, arXiv:1411.4280.
+    """
     return _whole_channels("dropout1d", input, (2, 3), p, training)
 
 
+@documented(DROPOUT, input="(N, C, H, W), and also (N, C, L) and (N, C), floats")
 @trace.operation
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """In training, each channel of (N, C, H, W) is 0 with probability p, and grows by 1 / (1 - p) otherwise.
+    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
 
-    (N, C, L) and (N, C) are taken as well. Source: Tompson et al. 2015, arXiv:1411.4280.
+    Neighbouring pixels say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    another number of axes.
+
+    Example:
+        >>> y = F.dropout2d(mn.ones(2, 3, 4, 4), p=0.5)
+        >>> sorted(set(y.mean((2, 3)).reshape(-1).tolist()) | {0.0, 2.0})
+        [0.0, 2.0]
+
+    Tompson et al. 2015, arXiv:1411.4280.
     """
     return _whole_channels("dropout2d", input, (2, 3, 4), p, training, batch=True)
 
 
+@documented(DROPOUT, input="(N, C, D, H, W) or (C, D, H, W), floats")
 @trace.operation
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """In training, each channel of (N, C, D, H, W) or (C, D, H, W) is 0 with probability p; otherwise it grows."""
+    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each channel; in evaluation y = x.
+
+    Neighbours in a volume say much the same, so single zeros would hide little. ValueError unless 0 <= p <= 1, and for
+    another number of axes.
+
+    Example:
+        >>> y = F.dropout3d(mn.ones(2, 3, 4, 4, 4), p=0.5)
+        >>> sorted(set(y.mean((2, 3, 4)).reshape(-1).tolist()) | {0.0, 2.0})
+        [0.0, 2.0]
+
+    Tompson et al. 2015, arXiv:1411.4280.
+    """
     return _whole_channels("dropout3d", input, (4, 5), p, training)
 
 
+@documented(DROPOUT, input="any shape, floats, as `selu` gives them", p="the probability of the lowest value, 0 to 1")
 @trace.operation
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """Dropout to the lowest value of `selu`, scaled and moved so that mean 0 and variance 1 stay.
+    """y = a * (x where kept, else -1.7581) + b, a and b such that mean 0 and variance 1 stay; in evaluation y = x.
 
-    Source: Klambauer et al. 2017, arXiv:1706.02515.
+    -1.7581 is the lowest value of `selu`: dropout for networks of that. ValueError unless 0 <= p <= 1.
+
+    Example:
+        >>> y = F.alpha_dropout(mn.randn(10000), p=0.3, training=True)
+        >>> abs(y.mean().item()) < 0.1 and abs(y.std().item() - 1) < 0.1
+        True
+
+    Klambauer et al. 2017, arXiv:1706.02515.
     """
     floats("alpha_dropout", input=input)
     check_probability("alpha_dropout", p)
     return _alpha(input, input.shape, p) if training and p else input
 
 
+@documented(DROPOUT, input="(N, C, *), floats", p="the probability that a channel gets the lowest value, 0 to 1")
 @trace.operation
 def feature_alpha_dropout(
     input: Tensor,
@@ -69,7 +124,19 @@ def feature_alpha_dropout(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """`alpha_dropout` of whole channels."""
+    """y = a * (x where its channel is kept, else -1.7581) + b: `alpha_dropout` of whole channels; in evaluation y = x.
+
+    ValueError unless 0 <= p <= 1.
+
+    Example:
+        >>> x = mn.randn(2, 3, 4)
+        >>> F.feature_alpha_dropout(x, p=0.5, training=True).shape
+        (2, 3, 4)
+        >>> F.feature_alpha_dropout(x) is x
+        True
+
+    Klambauer et al. 2017, arXiv:1706.02515.
+    """
     floats("feature_alpha_dropout", input=input)
     check_probability("feature_alpha_dropout", p)
     return _alpha(input, (*input.shape[:2], *(1,) * (input.ndim - 2)), p) if training and p else input

@@ -2,8 +2,7 @@
 
 "bij,bjk->bik" is a product for each b; "ii->" a trace; "...ij->...ji" turns the last two axes of any tensor. From two
 tensors a stack of matrix products is made: letters of both and of the result number the stack, letters of both alone
-are multiplied and summed, letters of one are the rows or the columns. More than two are taken from the left. Not public
-yet.
+are multiplied and summed, letters of one are the rows or the columns. More than two are taken from the left.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from string import ascii_letters
 from typing import Any
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.arguments import floats
 from minorm.ops.diagonal import Diagonal
 from minorm.tensor import Tensor
@@ -21,16 +21,28 @@ from minorm.tensor import Tensor
 Weigh = Callable[[tuple[int, ...], int, Any], None]
 
 
+@documented(
+    {},
+    equation='"ij,jk->ik": letters for the axes of each tensor, then, if there is an arrow, those of the result; '
+    'without one these are the letters that stand once, in alphabetical order. "..." stands for axes that '
+    "broadcast; they come first in a result without an arrow",
+    tensors="one Tensor for each term of the equation, all of one type; integers are possible too",
+    weigh="told, before a product is computed, its shape, the length it is summed over, and its type: it may raise",
+)
 @trace.operation
 def einsum(equation: str, *tensors: Tensor, weigh: Weigh | None = None) -> Tensor:
     """The product of the tensors for each choice of the letters, summed over the letters that the result lacks.
 
-    equation     "ij,jk->ik": letters for the axes of each tensor, then, if there is an arrow, those of the result;
-                 without one these are the letters that stand once, in alphabetical order. "..." stands for axes that
-                 broadcast; they come first in a result without an arrow.
-    weigh        told, before a product is computed, its shape, the length it is summed over, and its type: it may raise
+    An axis of length 1 stretches beside a longer one of the same letter. ValueError for an equation that does not fit.
 
-    An axis of length 1 stretches beside a longer one of the same letter. Integers are possible too.
+    Example:
+        >>> a = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> mn.einsum("ij,j->i", a, mn.tensor([10.0, 1.0]))
+        tensor([12., 34.])
+        >>> mn.einsum("ii->", a)  # the trace
+        tensor(5.)
+
+    ONNX Einsum 12.
     """
     if any(t.dtype != tensors[0].dtype for t in tensors):
         floats("einsum", (), **{f"tensor {i}": t for i, t in enumerate(tensors)})

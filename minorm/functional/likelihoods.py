@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from minorm import trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import LOSS
 from minorm.functional.arguments import floats
 from minorm.functional.loss import _check_numbers, _check_reduction
 from minorm.joining import where
@@ -23,13 +25,21 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
+@documented(
+    LOSS, input="probabilities from 0 to 1, of any shape", target="probabilities from 0 to 1, of input's shape and type"
+)
 @trace.operation
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input from 0 to 1; logarithms end at -100.
 
-    `binary_cross_entropy_with_logits` takes what comes before the sigmoid, and loses no digits.
+    `binary_cross_entropy_with_logits` takes what comes before the sigmoid, and loses no digits. ValueError for an input
+    outside of 0 to 1, and unless the shapes are equal.
+
+    Example:
+        >>> F.binary_cross_entropy(mn.tensor([0.5, 0.0]), mn.tensor([1.0, 1.0]), reduction="none")
+        tensor([  0.6931, 100.    ])
     """
     name = "binary_cross_entropy"
     _check_numbers(name, input, target, reduction)
@@ -41,11 +51,26 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@documented(
+    LOSS,
+    input="log-probabilities of any shape",
+    target="probabilities, or with log_target their logarithms; the two broadcast",
+    reduction='"batchmean" is the sum over the length of axis 0: the divergence; "mean" divides by all elements, "sum" '
+    'adds them, "none" keeps each',
+    log_target="True takes target for a logarithm, False for a probability",
+)
 @trace.operation
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """loss = target * (log target - input), input a log-probability; target too with log_target. They broadcast.
+    """loss = target * (log target - input): the Kullback-Leibler divergence of target from exp(input).
 
-    "batchmean" divides the sum by the length of the first axis, which is the divergence; "mean" by all elements.
+    Where target is 0 the loss is.
+
+    ValueError for another reduction.
+
+    Example:
+        >>> log_p = mn.tensor([[0.5, 0.5]]).log()
+        >>> F.kl_div(log_p, mn.tensor([[1.0, 0.0]]), reduction="batchmean")  # log 2
+        tensor(0.6931)
     """
     if reduction not in ("mean", "sum", "none", "batchmean"):
         raise ValueError(f"kl_div: reduction is {reduction!r}; expected 'batchmean', 'sum', 'mean' or 'none'")
@@ -56,11 +81,21 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     return reduced(loss, reduction)
 
 
+@documented(LOSS, delta="where the parabola becomes a line, above 0")
 @trace.operation
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target. Huber 1964."""
+    """loss = weight * (d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2)), d = input - target
+
+    ValueError unless the shapes are equal and delta > 0.
+
+    Example:
+        >>> F.huber_loss(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]), reduction="none")
+        tensor([0.125, 2.5  ])
+
+    Huber 1964.
+    """
     _check_numbers("huber_loss", input, target, reduction)
     if not delta > 0:
         raise ValueError(f"huber_loss: delta is {delta}; expected a number above 0")
@@ -70,6 +105,14 @@ def huber_loss(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@documented(
+    LOSS,
+    input="the expected number, or with log_input its logarithm; floats of any shape",
+    target="the numbers that came; the two broadcast",
+    log_input="True takes input for a logarithm, False for the expected number itself",
+    full="True adds Stirling's approximation of log(target!), where target > 1",
+    eps="added to the input before its logarithm, without log_input",
+)
 @trace.operation
 def poisson_nll_loss(
     input: Tensor,
@@ -80,9 +123,11 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = exp(input) - target * input, the input a logarithm; else input - target * log(input + eps).
+    """loss = exp(input) - target * input; without log_input, input - target * log(input + eps).
 
-    full: with Stirling's approximation of log(target!), where target > 1.
+    Example:
+        >>> F.poisson_nll_loss(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]), reduction="none")
+        tensor([ 1.    , -0.2817])
     """
     _check_reduction("poisson_nll_loss", reduction)
     floats("poisson_nll_loss", (), input=input, target=target)
@@ -94,6 +139,14 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
+@documented(
+    LOSS,
+    input="the expected values, floats of any shape",
+    target="the values that came, of input's shape",
+    var="the variances: of input's shape, one axis shorter, with axes of 1, or one number",
+    full="True adds log(2 pi) / 2, which no gradient sees",
+    eps="the least variance",
+)
 @trace.operation
 def gaussian_nll_loss(
     input: Tensor,
@@ -103,9 +156,15 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = (log var + (input - target)^2 / var) / 2, var at least eps; full: + log(2 pi) / 2.
+    """loss = (log var + (input - target)^2 / var) / 2, var at least eps.
 
-    var: of input's shape, one axis shorter, or with axes of 1. Nix and Weigend 1994.
+    ValueError for a negative variance and for shapes that do not fit.
+
+    Example:
+        >>> F.gaussian_nll_loss(mn.tensor([0.0, 0.0]), mn.tensor([0.0, 2.0]), var=1.0, reduction="none")
+        tensor([0., 2.])
+
+    Nix and Weigend 1994.
     """
     _check_reduction("gaussian_nll_loss", reduction)
     floats("gaussian_nll_loss", (), input=input, target=target)

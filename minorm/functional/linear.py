@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.arguments import floats
 from minorm.ops.linear import Linear
 from minorm.tensor import Tensor
 
 
+@documented({}, x="(..., in), floats", weight="(out, in), of x's type", bias="(out), of x's type; None is 0")
 @trace.operation
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y = x @ weight.T + bias
 
-    x (..., in), weight (out, in), bias (out) or None, all of one float type; y (..., out).
+    y is (..., out). ValueError for shapes that do not fit, TypeError for different types.
+
+    Example:
+        >>> F.linear(mn.tensor([[1.0, 2.0]]), weight=mn.tensor([[3.0, 4.0], [0.0, 1.0]]), bias=mn.tensor([0.0, 10.0]))
+        tensor([[11., 12.]])
+
+    ONNX Gemm 13 for x (N, in), else MatMul 13 and Add.
     """
     floats("linear", x=x, weight=weight, bias=bias)
     if weight.ndim != 2:
@@ -29,11 +37,22 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return Linear.apply(x, weight, bias)
 
 
+@documented(
+    {},
+    input1="(..., in1), floats",
+    input2="(..., in2), its leading axes those of input1",
+    weight="(out, in1, in2)",
+    bias="(out); None is 0",
+)
 @trace.operation
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]
 
-    input1 (..., in1), input2 (..., in2), weight (out, in1, in2), bias (out) or None; y (..., out).
+    y is (..., out). ValueError for shapes that do not fit.
+
+    Example:
+        >>> F.bilinear(mn.tensor([1.0, 2.0]), mn.tensor([3.0]), weight=mn.tensor([[[1.0], [10.0]]]))
+        tensor([63.])
     """
     floats("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     if (

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import TABLE
 from minorm.functional.arguments import floats
 from minorm.joining import where
 from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
 
+@documented(TABLE)
 @trace.operation
 def embedding(
     input: Tensor,
@@ -23,14 +26,16 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """y[...] = weight[input[...]]: integers of any shape, weight (rows, features), y (*input.shape, features).
+    """y[...] = weight[input[...]]: a row of the table for each number.
 
-    padding_idx         this row gets no gradient
-    max_norm, norm_type rows that are read and longer are first shortened, in place
-    scale_grad_by_freq  a row's gradient is divided by how often the row was read
-    sparse              taken, without effect: gradients are dense here
+    y is (*input.shape, features). IndexError for a number outside the table.
 
-    IndexError for a number outside the table.
+    Example:
+        >>> F.embedding(mn.tensor([1, 0]), weight=mn.tensor([[0.0, 0.0], [3.0, 4.0]]))
+        tensor([[3., 4.],
+                [0., 0.]])
+
+    ONNX Gather 13.
     """
     floats("embedding", (), weight=weight)
     _check_places("embedding", input, weight)
@@ -48,6 +53,15 @@ def embedding(
     return rows
 
 
+@documented(
+    TABLE,
+    input="which rows, integers: (bags, n), or (total), all bags one after the other",
+    offsets="(bags), where each bag begins in an input (total); None for an input (bags, n)",
+    mode='what is made of a bag: "sum", "mean" or "max"',
+    per_sample_weights='a factor for each number, of input\'s shape, for mode "sum"; None is 1',
+    include_last_offset="True: offsets also say where the last bag ends",
+    padding_idx="a row that is left out of its bag and gets no gradient; None is none",
+)
 @trace.operation
 def embedding_bag(
     input: Tensor,
@@ -62,14 +76,16 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, the mean or the maximum of the rows of each bag: (bags, features), zeros for an empty bag.
+    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: words of a text as one vector.
 
-    input  integers (bags, n), or all bags one after the other, (total), and where each begins in `offsets`; with
-           include_last_offset also where the last one ends
-    per_sample_weights  a factor for each number, for mode "sum"
-    padding_idx         this row is left out of its bag
+    y is (bags, features), zeros for an empty bag. IndexError for a number outside the table, ValueError for offsets
+    that do not rise.
 
-    The other arguments as for `embedding`.
+    Example:
+        >>> table = mn.tensor([[0.0, 0.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> F.embedding_bag(mn.tensor([1, 2, 0]), table, offsets=mn.tensor([0, 2]))
+        tensor([[4., 5.],
+                [0., 0.]])
     """
     name = "embedding_bag"
     floats(name, ("per_sample_weights",), weight=weight, per_sample_weights=per_sample_weights)
@@ -103,9 +119,22 @@ def embedding_bag(
     return total / Tensor(count).to(weight.device).to(weight.dtype)
 
 
+@documented(
+    {}, tensor="classes, integers of any shape, from 0 on", num_classes="how many classes; -1 is the largest plus 1"
+)
 @trace.operation
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """y[..., c] = 1 where tensor[...] = c, else 0: int64 (*tensor.shape, num_classes); -1 takes the largest plus 1."""
+    """y[..., c] = 1 where tensor[...] = c, else 0
+
+    y is int64, (*tensor.shape, num_classes). ValueError for a number outside of 0 .. num_classes - 1.
+
+    Example:
+        >>> F.one_hot(mn.tensor([0, 2]), num_classes=3)
+        tensor([[1, 0, 0],
+                [0, 0, 1]])
+
+    ONNX OneHot 11.
+    """
     if not isinstance(tensor, Tensor):
         raise not_a_tensor("one_hot", "tensor", tensor)
     if tensor.dtype.kind not in "iu":

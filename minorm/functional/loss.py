@@ -11,11 +11,19 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import CLASSES, LOSS
 from minorm.functional.arguments import floats, number
 from minorm.ops import loss as ops
 from minorm.tensor import Tensor
 
 
+@documented(
+    CLASSES,
+    input="logits (N, C, d1, ...) or (C): C is the number of classes",
+    target="classes (N, d1, ...) as integers, or probabilities of input's shape and type",
+    label_smoothing="s: a label t becomes (1 - s) * t + s / C, 0 to 1",
+)
 @trace.operation
 def cross_entropy(
     input: Tensor,
@@ -28,16 +36,21 @@ def cross_entropy(
 ) -> Tensor:
     """loss = -sum_c q_c log p_c, with p = softmax(input) along axis 1 and q what the target asks for.
 
-    input   logits (N, C, d1, ...) or (C)
-    target  classes, integers (N, d1, ...): q_c = weight_c where c is the target, else 0; the loss is 0 where the target
-            is ignore_index, and the mean divides by the sum of the weights of the others (all ignored: NaN, with a
-            gradient of 0, so that one such batch does not ruin a model);
-            or probabilities of input's shape and type: q = weight * target, and the mean divides by N * d1 * ...
-    weight  a factor for each class, (C)
-    label_smoothing s  replaces the probabilities t by (1 - s) * t + s / C; Szegedy et al. 2016, arXiv:1512.00567
+    For classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of the labels
+    that count (all ignored: NaN, with a gradient of 0, so that one such batch does not ruin a model). For
+    probabilities, q = weight * target, and the mean divides by N * d1 * ... .
 
     TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1. On a GPU, where to look
     at the labels the host would have to wait, such a label makes the loss NaN.
+
+    Example:
+        >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
+        >>> F.cross_entropy(logits, mn.tensor([0, 1]), reduction="none")
+        tensor([0.1269, 0.6931])
+        >>> F.cross_entropy(logits, mn.tensor([0, -100]))  # the second label is ignored
+        tensor(0.1269)
+
+    ONNX SoftmaxCrossEntropyLoss 13; label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
     """
     name = "cross_entropy"
     floats(name, ("weight",), input=input, weight=weight)
@@ -63,6 +76,11 @@ def cross_entropy(
     return ops.SoftCrossEntropy.apply(input, wanted, reduction=reduction, count=total, counted=counted)
 
 
+@documented(
+    CLASSES,
+    input="log-probabilities (N, C, d1, ...) or (C), as log_softmax gives them",
+    target="classes (N, d1, ...), integers",
+)
 @trace.operation
 def nll_loss(
     input: Tensor,
@@ -72,10 +90,16 @@ def nll_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = -weight[target] * input[target] along axis 1; input holds log-probabilities (N, C, d1, ...) or (C).
+    """loss = -weight[target] * input[target] along axis 1: what is left of `cross_entropy` after log_softmax.
 
-    target: classes, integers (N, d1, ...). The loss is 0 where the target is ignore_index, and the mean divides by the
-    sum of the weights of the others (all ignored: NaN, with a gradient of 0). Errors as for `cross_entropy`.
+    The mean divides by the sum of the weights of the labels that count (all ignored: NaN, with a gradient of 0).
+    TypeError for other types; ValueError for other shapes, and for labels outside 0 .. C - 1.
+
+    Example:
+        >>> F.nll_loss(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
+        tensor(2.3)
+
+    ONNX NegativeLogLikelihoodLoss 13.
     """
     floats("nll_loss", ("weight",), input=input, weight=weight)
     classes = _check_classes("nll_loss", input, weight, reduction)
@@ -83,29 +107,62 @@ def nll_loss(
     return ops.NLL.apply(input, target, weight, reduction=reduction, ignore_index=ignore_index)
 
 
+@documented(LOSS)
 @trace.operation
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """loss = (input - target)^2; shapes and types must be equal."""
+    """loss = (input - target)^2
+
+    ValueError unless the shapes are equal: they do not broadcast.
+
+    Example:
+        >>> F.mse_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
     _check_numbers("mse_loss", input, target, reduction)
     return ops.SquaredError.apply(input, target, reduction=reduction)
 
 
+@documented(LOSS)
 @trace.operation
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """loss = |input - target|; shapes and types must be equal."""
+    """loss = |input - target|
+
+    ValueError unless the shapes are equal: they do not broadcast.
+
+    Example:
+        >>> F.l1_loss(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(1.)
+    """
     _check_numbers("l1_loss", input, target, reduction)
     return ops.AbsoluteError.apply(input, target, reduction=reduction)
 
 
+@documented(LOSS, beta="where the parabola becomes a line, at least 0; 0 is `l1_loss`")
 @trace.operation
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target; equal shapes and types."""
+    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target
+
+    ValueError unless the shapes are equal: they do not broadcast.
+
+    Example:
+        >>> F.smooth_l1_loss(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]), reduction="none")
+        tensor([0.125, 2.5  ])
+
+    Girshick 2015, arXiv:1504.08083.
+    """
     _check_numbers("smooth_l1_loss", input, target, reduction)
     if not beta >= 0:
         raise ValueError(f"smooth_l1_loss: beta is {beta}; expected a number of at least 0")
     return ops.SmoothAbsoluteError.apply(input, target, reduction=reduction, beta=float(beta))
 
 
+@documented(
+    LOSS,
+    input="logits of any shape, floats",
+    target="probabilities from 0 to 1, of input's shape and type",
+    weight="a factor for each element, which broadcasts to input and gets no gradient; None is 1",
+    pos_weight="a factor for the part of the positives, which broadcasts to input and gets no gradient; None is 1",
+)
 @trace.operation
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -117,8 +174,12 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), with p = sigmoid(input).
 
-    input, target: equal shapes and types, target from 0 to 1; weight and pos_weight broadcast to them and get no
-    gradient. Nothing overflows, however large the logits; the mean divides by the number of elements.
+    Nothing overflows, however large the logits; the mean divides by the number of elements. ValueError for shapes that
+    do not fit.
+
+    Example:
+        >>> F.binary_cross_entropy_with_logits(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]), reduction="none")
+        tensor([0.6931, 0.1269])
     """
     name = "binary_cross_entropy_with_logits"
     _check_numbers(name, input, target, reduction)

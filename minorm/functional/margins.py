@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.activation import softplus
+from minorm.functional.argument_texts import CLASSES, LOSS, TRIPLET
 from minorm.functional.arguments import floats
 from minorm.functional.distances import pairwise_distance
 from minorm.functional.likelihoods import reduced
@@ -18,19 +20,43 @@ from minorm.joining import minimum, where
 from minorm.tensor import Tensor
 
 
+@documented(
+    LOSS,
+    input1="scores, floats of any shape",
+    input2="the scores that they are compared with, of input1's shape",
+    target="1 where input1 should be larger, -1 where input2 should",
+)
 @trace.operation
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = max(0, margin - target * (input1 - input2)), target 1 or -1: which of the two should be larger."""
+    """loss = max(0, margin - target * (input1 - input2)): which of the two should be larger.
+
+    Example:
+        >>> F.margin_ranking_loss(
+        ...     mn.tensor([1.0, 1.0]), mn.tensor([3.0, 3.0]), mn.tensor([1.0, -1.0]), reduction="none"
+        ... )
+        tensor([2., 0.])
+    """
     _check_reduction("margin_ranking_loss", reduction)
     floats("margin_ranking_loss", (), input1=input1, input2=input2)
     return reduced(_positive(-_as(target, input1) * (input1 - input2) + margin), reduction)
 
 
+@documented(
+    LOSS,
+    input="distances of pairs, floats of any shape",
+    target="1 for like pairs, -1 for unlike ones",
+    margin="how far apart unlike pairs must be to cost nothing",
+)
 @trace.operation
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """loss = input where target is 1, max(0, margin - input) where it is -1; input is a distance."""
+    """loss = input where target is 1, max(0, margin - input) where it is -1; input is a distance.
+
+    Example:
+        >>> F.hinge_embedding_loss(mn.tensor([0.2, 0.2]), mn.tensor([1.0, -1.0]), reduction="none")
+        tensor([0.2, 0.8])
+    """
     _check_reduction("hinge_embedding_loss", reduction)
     floats("hinge_embedding_loss", input=input)
     like, unlike = target != -1, target != 1
@@ -38,13 +64,26 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
     return reduced(loss, reduction)
 
 
+@documented(
+    LOSS,
+    input1="vectors (N, M) or (M), floats",
+    input2="the vectors that they are compared with, of input1's shape",
+    target="(N) or one number: 1 for like vectors, -1 for unlike ones",
+    margin="the cosine up to which unlike vectors cost nothing, -1 to 1",
+)
 @trace.operation
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
     """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
 
-    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis.
+    cos = x . y / sqrt((x . x + 1e-12) (y . y + 1e-12)), of vectors along the last axis. ValueError unless there is one
+    target for each vector.
+
+    Example:
+        >>> x, y = mn.tensor([[1.0, 0.0], [1.0, 0.0]]), mn.tensor([[0.0, 2.0], [2.0, 0.0]])
+        >>> F.cosine_embedding_loss(x, y, mn.tensor([1, -1]), reduction="none")
+        tensor([1., 1.])
     """
     _check_reduction("cosine_embedding_loss", reduction)
     floats("cosine_embedding_loss", (), input1=input1, input2=input2)
@@ -57,6 +96,11 @@ def cosine_embedding_loss(
     return reduced(loss, reduction)
 
 
+@documented(
+    TRIPLET,
+    p="of the norm: 2 is the length, 1 the sum of sizes, math.inf the largest",
+    eps="added to each difference, so that equal vectors have a gradient",
+)
 @trace.operation
 def triplet_margin_loss(
     anchor: Tensor,
@@ -69,9 +113,16 @@ def triplet_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d the distance of norm p.
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
-    swap: with d(positive, negative) where it is smaller than d(anchor, negative). Balntas et al. 2016.
+    ValueError unless margin > 0.
+
+    Example:
+        >>> a, p, n = mn.tensor([[0.0]]), mn.tensor([[1.0]]), mn.tensor([[1.5]])
+        >>> F.triplet_margin_loss(a, p, n)  # 1 - 1.5 + 1
+        tensor(0.5)
+
+    Balntas et al. 2016.
     """
     floats("triplet_margin_loss", (), anchor=anchor, positive=positive, negative=negative)
 
@@ -81,6 +132,10 @@ def triplet_margin_loss(
     return _triplet("triplet_margin_loss", distance, anchor, positive, negative, margin, swap, reduction)
 
 
+@documented(
+    TRIPLET,
+    distance_function="f(x, y), a distance of the vectors of two Tensors; None is `pairwise_distance`",
+)
 @trace.operation
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
@@ -92,25 +147,51 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` by a distance of one's own, `pairwise_distance` by default."""
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d a distance of one's own.
+
+    ValueError unless margin > 0.
+
+    Example:
+        >>> a, p, n = mn.tensor([[0.0]]), mn.tensor([[1.0]]), mn.tensor([[1.5]])
+        >>> F.triplet_margin_with_distance_loss(a, p, n, distance_function=lambda x, y: ((x - y) ** 2).sum(-1))
+        tensor(0.)
+    """
     name = "triplet_margin_with_distance_loss"
     floats(name, (), anchor=anchor, positive=positive, negative=negative)
     return _triplet(name, distance_function or pairwise_distance, anchor, positive, negative, margin, swap, reduction)
 
 
+@documented(LOSS, target="1 or -1 for each element of input")
 @trace.operation
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """loss = log(1 + exp(-target * input)), target 1 or -1"""
+    """loss = log(1 + exp(-target * input))
+
+    Example:
+        >>> F.soft_margin_loss(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]), reduction="none")
+        tensor([0.6931, 0.1269])
+    """
     _check_reduction("soft_margin_loss", reduction)
     floats("soft_margin_loss", input=input)
     return reduced(softplus(-_as(target, input) * input, threshold=float("inf")), reduction)
 
 
+@documented(
+    LOSS,
+    input="logits (N, C) or (C)",
+    target="1 for each class that is there, 0 for the others; of input's shape",
+    reduction='"mean" and "sum" give one number, over all samples; "none" the loss of each sample',
+    weight="(C), a factor for each class; None is 1",
+)
 @trace.operation
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over classes, the last axis, of -(y log p + (1 - y) log(1 - p)); p = sigmoid(input), y = target."""
+    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+
+    Example:
+        >>> F.multilabel_soft_margin_loss(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
+        tensor(0.41)
+    """
     _check_reduction("multilabel_soft_margin_loss", reduction)
     floats("multilabel_soft_margin_loss", ("weight",), input=input, weight=weight)
     y = _as(target, input)
@@ -118,6 +199,7 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
+@documented(CLASSES, target="classes (N) or one, integers", p="the exponent, 1 or 2")
 @trace.operation
 def multi_margin_loss(
     input: Tensor,
@@ -128,7 +210,14 @@ def multi_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """sum over wrong classes of max(0, margin - input[target] + input[class])^p / classes; input (N, C) or (C)."""
+    """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C
+
+    ValueError for another p.
+
+    Example:
+        >>> F.multi_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([1]))  # (0.7 + 1.4) / 3
+        tensor(0.7)
+    """
     name = "multi_margin_loss"
     _check_reduction(name, reduction)
     floats(name, ("weight",), input=input, weight=weight)
@@ -145,11 +234,16 @@ def multi_margin_loss(
     return reduced(loss if input.ndim > 1 or target.ndim else loss.squeeze(0), reduction)
 
 
+@documented(CLASSES, target="of input's shape, integers: the right classes, one after the other, then -1")
 @trace.operation
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / classes; input (N, C) or (C).
+    """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C
 
-    target, of input's shape: the right classes, one after the other, then -1.
+    ValueError unless target has input's shape.
+
+    Example:
+        >>> F.multilabel_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
+        tensor(0.3)
     """
     name = "multilabel_margin_loss"
     _check_reduction(name, reduction)

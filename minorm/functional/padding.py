@@ -8,21 +8,35 @@ import numpy as np
 
 import minorm.joining as constant
 from minorm import trace
+from minorm.documented import documented
 from minorm.mistakes import not_a_tensor
 from minorm.tensor import Tensor
 
 COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names: NumPy's and ONNX's
 
 
+@documented(
+    {},
+    input="any shape",
+    pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
+    mode='"constant": `value`; of the last 1 to 3 axes alone: "reflect", the elements mirrored at the first and the '
+    'last one; "replicate", the nearest one; "circular", as if the tensor went on from its beginning',
+    value='what is put around in mode "constant"; None is 0',
+)
 @trace.operation
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """input with elements around it; `pad` lists (before, after) from the last axis backwards.
+    """y[..., i] = input[..., i - before] inside, and outside of it `value` or copies of its elements.
 
-    mode  "constant": `value`, 0 unless given; a negative number cuts elements away. Of the last 1 to 3 axes alone:
-          "reflect": the elements mirrored at the first and the last one; "replicate": the nearest one; "circular": as
-          if the tensor went on from its beginning.
+    y has the lengths of input plus before and after. ValueError for another mode, and for more elements than there are
+    to copy.
 
-    ValueError for another mode, and for more elements than there are to copy.
+    Example:
+        >>> F.pad(mn.tensor([1.0, 2.0, 3.0]), (1, 0))
+        tensor([0., 1., 2., 3.])
+        >>> F.pad(mn.tensor([[1.0, 2.0, 3.0]]), (2, 1), mode="reflect")
+        tensor([[3., 2., 1., 2., 3., 2.]])
+
+    ONNX Pad.
     """
     if not isinstance(input, Tensor):
         raise not_a_tensor("pad", "input", input)

@@ -8,15 +8,27 @@ from __future__ import annotations
 import numpy as np
 
 from minorm import random, trace
+from minorm.documented import documented
 from minorm.functional.activation import leaky_relu
+from minorm.functional.argument_texts import ELEMENTWISE
 from minorm.functional.arguments import floats
 from minorm.joining import where
 from minorm.tensor import Tensor
 
 
+@documented(ELEMENTWISE, weight="the slope below 0: one element, or one for each channel (axis 1)")
 @trace.operation
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """x where x > 0, else weight * x; weight has one element, or one for each channel (axis 1)."""
+    """y = x where x > 0, else weight * x: a slope that is learned.
+
+    ValueError for another number of weights.
+
+    Example:
+        >>> F.prelu(mn.tensor([[-1.0, -1.0, 2.0]]), mn.tensor([0.1, 0.2, 0.3]))
+        tensor([[-0.1, -0.2,  2. ]])
+
+    ONNX PRelu; He et al. 2015, arXiv:1502.01852.
+    """
     floats("prelu", (), input=input, weight=weight)
     if weight.ndim > 1 or weight.numel() not in (1, input.shape[1] if input.ndim > 1 else 1):
         raise ValueError(f"prelu: weight has shape {weight.shape}; expected (1,), or one element for each channel of "
@@ -25,9 +37,17 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(input > 0, input, slope * input)
 
 
+@documented(ELEMENTWISE, min_val="the least y", max_val="the largest y, at least min_val")
 @trace.operation
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """min(max(x, min_val), max_val); slope 0 from the bounds on."""
+    """y = min(max(x, min_val), max_val); slope 0 from the bounds on.
+
+    Example:
+        >>> F.hardtanh(mn.tensor([-3.0, 0.5, 3.0]))
+        tensor([-1. ,  0.5,  1. ])
+
+    ONNX Clip.
+    """
     floats("hardtanh", input=input)
     if not min_val <= max_val:
         raise ValueError(f"hardtanh: min_val is {min_val}, max_val is {max_val}; expected min_val <= max_val")
@@ -35,23 +55,49 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return where(inside, input, input.detach().clip(min_val, max_val))
 
 
+@documented(ELEMENTWISE, threshold="what x must be above to stay", value="what stands in its place otherwise")
 @trace.operation
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x where x > threshold, else value"""
+    """y = x where x > threshold, else value
+
+    Example:
+        >>> F.threshold(mn.tensor([0.5, 2.0]), threshold=1.0, value=-1.0)
+        tensor([-1.,  2.])
+
+    ONNX ThresholdedRelu is that for value = 0.
+    """
     floats("threshold", input=input)
     return where(input <= threshold, value, input)
 
 
+@documented(ELEMENTWISE, lambd="half the width of the gap around 0")
 @trace.operation
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| > lambd, else 0"""
+    """y = x where |x| > lambd, else 0
+
+    Example:
+        >>> F.hardshrink(mn.tensor([-2.0, 0.3, 2.0]))
+        tensor([-2.,  0.,  2.])
+
+    ONNX Shrink with bias = 0.
+    """
     floats("hardshrink", input=input)
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
+@documented(ELEMENTWISE, lambd="how far x moves, at least 0")
 @trace.operation
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and 0 where |x| <= lambd"""
+    """y = sign(x) * max(|x| - lambd, 0): x moved by lambd towards 0, and 0 where |x| <= lambd
+
+    ValueError for lambd below 0.
+
+    Example:
+        >>> F.softshrink(mn.tensor([-2.0, 0.3, 2.0]))
+        tensor([-1.5,  0. ,  1.5])
+
+    ONNX Shrink with bias = lambd.
+    """
     floats("softshrink", input=input)
     if not lambd >= 0:
         raise ValueError(f"softshrink: lambd is {lambd}; expected a number of at least 0")
@@ -59,6 +105,12 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return where((input >= -lambd) & (input <= lambd), 0.0, moved)
 
 
+@documented(
+    ELEMENTWISE,
+    lower="the least slope below 0",
+    upper="the largest slope below 0, at least lower",
+    training="True draws a slope for each element, False takes the mean of the two",
+)
 @trace.operation
 def rrelu(
     input: Tensor,
@@ -67,9 +119,15 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """x where x > 0, else a * x, a drawn from lower to upper for each element; their mean in evaluation.
+    """y = x where x > 0, else a * x, a drawn from lower to upper for each element; their mean in evaluation.
 
-    Source: Xu et al. 2015, arXiv:1505.00853.
+    ValueError for lower > upper. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
+
+    Example:
+        >>> F.rrelu(mn.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)
+        tensor([-0.2,  2. ])
+
+    Xu et al. 2015, arXiv:1505.00853.
     """
     floats("rrelu", input=input)
     if not lower <= upper:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import dtypes, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import POOLING
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.kernels.reference.pool import output_shape
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
@@ -17,151 +19,6 @@ from minorm.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
 Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]
-
-
-@batches(1)
-@trace.operation
-def max_pool1d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """x (N, C, L): the largest element of every window, (N, C, L'). As `max_pool2d`."""
-    return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@batches(2)
-@trace.operation
-def max_pool2d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """x (N, C, H, W): the largest element of every window, (N, C, H', W'); padding never wins, NaN always does.
-
-    padding: an int, one int an axis, or (low, high) pairs; at most half the kernel. return_indices: also the place
-    h * W + w of each maximum, an int64 Tensor; the first of equals. ValueError for windows that do not fit.
-    """
-    return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@batches(3)
-@trace.operation
-def max_pool3d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """x (N, C, D, H, W): the largest element of every window, (N, C, D', H', W'). As `max_pool2d`."""
-    return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@batches(1)
-@trace.operation
-def avg_pool1d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """x (N, C, L): the mean of every window, (N, C, L'). As `avg_pool2d`."""
-    return _avg(
-        "avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@batches(2)
-@trace.operation
-def avg_pool2d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """x (N, C, H, W): the mean of every window, (N, C, H', W').
-
-    The sum is divided by the number of taps that meet x or its padding, without the padding if count_include_pad is
-    False, or by divisor_override. What hangs over the padding (ceil_mode) never counts. dilation is ONNX's; PyTorch has
-    none. padding: an int, one int an axis, or (low, high) pairs; at most half the kernel. ValueError for windows that
-    do not fit.
-    """
-    return _avg(
-        "avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@batches(3)
-@trace.operation
-def avg_pool3d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """x (N, C, D, H, W): the mean of every window, (N, C, D', H', W'). As `avg_pool2d`."""
-    return _avg(
-        "avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@batches(1)
-@trace.operation
-def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
-    """x (N, C, L): means of `output_size` parts of the axis, (N, C, output_size). As `adaptive_avg_pool2d`."""
-    return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
-
-
-@batches(2)
-@trace.operation
-def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
-    """x (N, C, H, W): means of output_size parts of each axis, (N, C, *output_size); 1 is the global average.
-
-    Part i of o runs from floor(i * n / o) to before ceil((i + 1) * n / o). None keeps an axis as it is.
-    """
-    return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
-
-
-def _windows(
-    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
-) -> tuple[Ints, Ints, Pairs, Ints]:
-    check_rank(name, "x", x, rank)
-    kernel = ints(name, "kernel_size", kernel_size, rank)
-    strides = kernel if stride is None else ints(name, "stride", stride, rank)
-    dilations = ints(name, "dilation", dilation, rank)
-    paddings = pairs(name, "padding", padding, rank)
-    for k, pair in zip(kernel, paddings, strict=True):
-        if max(pair) > k // 2:
-            raise ValueError(
-                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-                "without its dilation; pad x itself for more"
-            )
-    if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
-        check_fit(name, x.shape[2:], kernel, paddings, dilations)
-    return kernel, strides, paddings, dilations
 
 
 def _max(
@@ -175,6 +32,19 @@ def _max(
     ceil_mode: bool,
     return_indices: bool,
 ) -> Any:
+    """Padding never wins, NaN always does; of equal elements the first is taken. Along each axis of K taps,
+
+        length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
+
+    With return_indices the result is (y, places). ValueError for windows that do not fit.
+
+    Example:
+        >>> x = mn.arange(4.0).expand({shape})
+        >>> F.{name}(x, kernel_size=2).reshape(-1)[:2]
+        tensor([1., 3.])
+
+    ONNX MaxPool.
+    """
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     result = MaxPool.apply(
         x,
@@ -200,6 +70,20 @@ def _avg(
     divisor: Any,
     dilation: Any,
 ) -> Tensor:
+    """The sum is divided by the number of taps that meet x or its padding, or as count_include_pad and divisor_override
+    say; what hangs over the padding (ceil_mode) never counts. Along each axis of K taps,
+
+        length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
+
+    dilation is ONNX's; PyTorch has none. ValueError for windows that do not fit, TypeError for integers.
+
+    Example:
+        >>> x = mn.arange(4.0).expand({shape})
+        >>> F.{name}(x, kernel_size=2).reshape(-1)[:2]
+        tensor([0.5, 2.5])
+
+    ONNX AveragePool.
+    """
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_float(name, x)
     if divisor is not None and (type(divisor) is not int or divisor == 0):
@@ -217,6 +101,15 @@ def _avg(
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
+    """ValueError for an axis of length 0, TypeError for integers.
+
+    Example:
+        >>> x = mn.arange(6.0).expand({shape})
+        >>> F.{name}(x, output_size=2).reshape(-1)[:2]
+        tensor([1., 4.])
+
+    ONNX GlobalAveragePool for output_size=1, AveragePool where the parts are equal.
+    """
     check_rank(name, "x", x, rank)
     _check_float(name, x)
     size = x.shape[2:]
@@ -238,6 +131,170 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
         count_include_pad=True,
         divisor=None,
     )
+
+
+@documented(POOLING, base=_max, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)")
+@batches(1)
+@trace.operation
+def max_pool1d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """y[n, c, i] = max over k of x[n, c, i * stride + k * dilation - padding]
+
+    y is (N, C, L').
+    """
+    return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@documented(POOLING, base=_max, shape="1, 1, 4, 4", x="(N, C, H, W), or one sample (C, H, W)")
+@batches(2)
+@trace.operation
+def max_pool2d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """y[n, c, i, j] = max over k, l of x[n, c, i * stride + k * dilation - padding, ...]
+
+    y is (N, C, H', W'); columns j, l are read as rows i, k are.
+    """
+    return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@documented(POOLING, base=_max, shape="1, 1, 4, 4, 4", x="(N, C, D, H, W), or one sample (C, D, H, W)")
+@batches(3)
+@trace.operation
+def max_pool3d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """y[n, c, h, i, j] = max over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]
+
+    y is (N, C, D', H', W'); rows i, k and columns j, l are read as planes h, m are.
+    """
+    return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@documented(POOLING, base=_avg, shape="1, 1, 4", x="(N, C, L), or one sample (C, L); floats")
+@batches(1)
+@trace.operation
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, c, i] = mean over k of x[n, c, i * stride + k * dilation - padding]
+
+    y is (N, C, L').
+    """
+    return _avg(
+        "avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
+    )
+
+
+@documented(POOLING, base=_avg, shape="1, 1, 4, 4", x="(N, C, H, W), or one sample (C, H, W); floats")
+@batches(2)
+@trace.operation
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, c, i, j] = mean over k, l of x[n, c, i * stride + k * dilation - padding, ...]
+
+    y is (N, C, H', W'); columns j, l are read as rows i, k are.
+    """
+    return _avg(
+        "avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
+    )
+
+
+@documented(POOLING, base=_avg, shape="1, 1, 4, 4, 4", x="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@batches(3)
+@trace.operation
+def avg_pool3d(
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    dilation: IntOrInts = 1,
+) -> Tensor:
+    """y[n, c, h, i, j] = mean over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]
+
+    y is (N, C, D', H', W'); rows i, k and columns j, l are read as planes h, m are.
+    """
+    return _avg(
+        "avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
+    )
+
+
+@documented(POOLING, base=_adaptive, shape="1, 1, 6", x="(N, C, L), or one sample (C, L); floats")
+@batches(1)
+@trace.operation
+def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
+    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], L' = output_size
+
+    y is (N, C, L').
+    """
+    return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
+
+
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6", x="(N, C, H, W), or one sample (C, H, W); floats")
+@batches(2)
+@trace.operation
+def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
+
+    y is (N, C, H', W'); columns are parted as rows are. output_size=1 is the global average.
+    """
+    return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
+
+
+def _windows(
+    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any
+) -> tuple[Ints, Ints, Pairs, Ints]:
+    check_rank(name, "x", x, rank)
+    kernel = ints(name, "kernel_size", kernel_size, rank)
+    strides = kernel if stride is None else ints(name, "stride", stride, rank)
+    dilations = ints(name, "dilation", dilation, rank)
+    paddings = pairs(name, "padding", padding, rank)
+    for k, pair in zip(kernel, paddings, strict=True):
+        if max(pair) > k // 2:
+            raise ValueError(
+                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
+                "without its dilation; pad x itself for more"
+            )
+    if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
+        check_fit(name, x.shape[2:], kernel, paddings, dilations)
+    return kernel, strides, paddings, dilations
 
 
 def _check_float(name: str, x: Any) -> None:

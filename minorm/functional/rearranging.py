@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from minorm import joining, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import WINDOWS
 from minorm.functional.arguments import floats
 from minorm.functional.scatter import scatter
 from minorm.functional.windows import ints
@@ -17,11 +19,19 @@ from minorm.tensor import Tensor
 IntOrInts = int | tuple[int, ...]
 
 
+@documented({}, input="(*, C * r^2, H, W)", upscale_factor="r, by how much height and width grow")
 @trace.operation
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(*, C * r^2, H, W) -> (*, C, H * r, W * r): r * r channels become a square of pixels. r = upscale_factor.
+    """y[..., c, h * r + i, w * r + j] = input[..., c * r^2 + i * r + j, h, w]: r^2 channels become r^2 pixels.
 
-    Source: Shi et al. 2016, arXiv:1609.05158; ONNX DepthToSpace in mode CRD.
+    y is (*, C, H * r, W * r), r = upscale_factor. ValueError unless r^2 divides the channels.
+
+    Example:
+        >>> F.pixel_shuffle(mn.arange(4.0).reshape(4, 1, 1), upscale_factor=2)
+        tensor([[[0., 1.],
+                 [2., 3.]]])
+
+    ONNX DepthToSpace 13 in mode CRD; Shi et al. 2016, arXiv:1609.05158.
     """
     _check("pixel_shuffle", input, 3)
     r, (channels, height, width) = upscale_factor, input.shape[-3:]
@@ -34,9 +44,18 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return ordered.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+@documented({}, input="(*, C, H * r, W * r)", downscale_factor="r, by how much height and width shrink")
 @trace.operation
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(*, C, H * r, W * r) -> (*, C * r^2, H, W): what `pixel_shuffle` came from. r = downscale_factor."""
+    """y[..., c * r^2 + i * r + j, h, w] = input[..., c, h * r + i, w * r + j]: r^2 pixels become r^2 channels.
+
+    y is (*, C * r^2, H, W), r = downscale_factor: what `pixel_shuffle` came from. ValueError unless r divides height
+    and width.
+
+    Example:
+        >>> F.pixel_unshuffle(mn.arange(4.0).reshape(1, 2, 2), downscale_factor=2).reshape(-1)
+        tensor([0., 1., 2., 3.])
+    """
     _check("pixel_unshuffle", input, 3)
     r, (channels, height, width) = downscale_factor, input.shape[-3:]
     if r < 1 or height % r or width % r:
@@ -48,11 +67,18 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return ordered.reshape(*lead, channels * r * r, height // r, width // r)
 
 
+@documented({}, input="(N, C, *)", groups="into how many groups the channels are taken apart; it must divide C")
 @trace.operation
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """(N, C, *): channel g * n + i comes to place i * groups + g, so that the groups are mixed.
+    """y[:, i * groups + g] = input[:, g * n + i], n = C / groups: the channels of all groups by turns.
 
-    Source: Zhang et al. 2018, arXiv:1707.01083.
+    y has the shape of input. ValueError unless groups divides C.
+
+    Example:
+        >>> F.channel_shuffle(mn.arange(4.0).reshape(1, 4, 1), groups=2).reshape(-1)
+        tensor([0., 2., 1., 3.])
+
+    Zhang et al. 2018, arXiv:1707.01083.
     """
     _check("channel_shuffle", input, 3)
     count, channels = input.shape[:2]
@@ -65,13 +91,20 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 native_channel_shuffle = channel_shuffle
 
 
+@documented(WINDOWS, input="(N, C, H, W), or one image (C, H, W); floats")
 @trace.operation
 def unfold(
     input: Tensor, kernel_size: IntOrInts, dilation: IntOrInts = 1, padding: IntOrInts = 0, stride: IntOrInts = 1
 ) -> Tensor:
-    """(N, C, H, W) -> (N, C * kh * kw, L): the L windows of an image as columns, what a convolution multiplies.
+    """y[n, (c, k, l), (i, j)] = input[n, c, i * stride + k * dilation - padding, ...]: each window of an image as a
+    column.
 
-    Without the batch axis too. Zeros pad the image.
+    y is (N, C * kh * kw, L), L the number of windows: what a convolution multiplies. Zeros pad the image.
+
+    Example:
+        >>> F.unfold(mn.arange(4.0).reshape(1, 2, 2), kernel_size=(1, 2))
+        tensor([[0., 2.],
+                [1., 3.]])
     """
     floats("unfold", input=input)
     if input.ndim not in (3, 4):
@@ -84,6 +117,11 @@ def unfold(
     return rows[:, :, places.reshape(-1)].reshape(input.shape[0], input.shape[1] * count, columns)
 
 
+@documented(
+    WINDOWS,
+    input="(N, C * kh * kw, L), or one image's (C * kh * kw, L); floats",
+    output_size="height and width of y, an int or two",
+)
 @trace.operation
 def fold(
     input: Tensor,
@@ -93,7 +131,17 @@ def fold(
     padding: IntOrInts = 0,
     stride: IntOrInts = 1,
 ) -> Tensor:
-    """(N, C * kh * kw, L) -> (N, C, *output_size): the windows of `unfold` put back, added up where they overlap."""
+    """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: `unfold`'s windows added up.
+
+    y is (N, C, *output_size). ValueError for another number of windows.
+
+    Example:
+        >>> x = F.unfold(mn.ones(1, 1, 3), kernel_size=(1, 2))
+        >>> F.fold(x, output_size=(1, 3), kernel_size=(1, 2))  # two windows meet in the middle
+        tensor([[[1., 2., 1.]]])
+
+    ONNX Col2Im 18.
+    """
     floats("fold", input=input)
     if input.ndim == 2:
         return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)

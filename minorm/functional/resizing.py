@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, trace
+from minorm.documented import documented
+from minorm.functional.argument_texts import RESIZING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 from minorm.functional.volumes import adaptive_avg_pool3d
@@ -24,6 +26,7 @@ EVERY_RANK = ("nearest", "nearest-exact", "area")
 AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 
+@documented(RESIZING)
 @trace.operation
 def interpolate(
     input: Tensor,
@@ -34,13 +37,21 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """input (N, C, *lengths) with the lengths `size`, or floor(length * scale_factor).
+    """y[i] = input at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: the same picture,
+    resized.
 
-    mode           "nearest" (the element at floor(i / scale)), "nearest-exact" (at the nearest centre), "linear",
-                   "bilinear" and "trilinear" (between two an axis), "bicubic" (four), "area" (means of parts)
-    align_corners  whether the centres of the outer elements fall together, or their outer edges (the default)
-    recompute_scale_factor  the scale is what the rounded lengths say, and not scale_factor
-    antialias      a wider kernel where an axis shrinks; for "bilinear" and "bicubic"
+    y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With align_corners the position is i * (n - 1) / (m -
+    1) instead, and for "nearest" floor(i / scale). ValueError for a mode that does not fit the number of axes, and
+    unless one of size and scale_factor is given.
+
+    Example:
+        >>> x = mn.tensor([[[0.0, 4.0]]])
+        >>> F.interpolate(x, scale_factor=2)
+        tensor([[[0., 0., 4., 4.]]])
+        >>> F.interpolate(x, size=4, mode="linear", align_corners=True)
+        tensor([[[0.    , 1.3333, 2.6667, 4.    ]]])
+
+    ONNX Resize 19; bicubic: Keys 1981.
     """
     floats("interpolate", input=input)
     _check_mode(input, mode, align_corners, antialias)
@@ -114,6 +125,7 @@ def _sizes(lengths: tuple[int, ...], size: Any, scale_factor: Any, recompute: An
     return sizes, [float(number) for number in numbers]
 
 
+@documented(RESIZING)
 @trace.operation
 def upsample(
     input: Tensor,
@@ -122,21 +134,38 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate` by its older name."""
+    """`interpolate` by its older name.
+
+    Example:
+        >>> F.upsample(mn.tensor([[[0.0, 4.0]]]), scale_factor=2)
+        tensor([[[0., 0., 4., 4.]]])
+    """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@documented(RESIZING)
 @trace.operation
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate(mode="nearest")`"""
+    """`interpolate(mode="nearest")`: y[i] = input[floor(i / scale)] along each axis.
+
+    Example:
+        >>> F.upsample_nearest(mn.tensor([[[0.0, 4.0]]]), scale_factor=2)
+        tensor([[[0., 0., 4., 4.]]])
+    """
     return interpolate(input, size, scale_factor)
 
 
+@documented(RESIZING, input="(N, C, H, W), floats")
 @trace.operation
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate(mode="bilinear", align_corners=True)`"""
+    """`interpolate(mode="bilinear", align_corners=True)`: a mean of the four neighbours, the corners kept.
+
+    Example:
+        >>> F.upsample_bilinear(mn.tensor([[[[0.0, 4.0]]]]), size=(1, 3))
+        tensor([[[[0., 2., 4.]]]])
+    """
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)

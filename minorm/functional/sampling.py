@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minorm import dtypes, trace
+from minorm.documented import documented
 from minorm.functional.arguments import float_type
 from minorm.ops.grid_sample import GridSample
 from minorm.tensor import Tensor
@@ -15,17 +16,28 @@ MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
 
 
+@documented(
+    {},
+    input="(N, C, H, W), floats; or (N, C, D, H, W)",
+    grid="(N, h, w, 2), positions (across, down) for each element of y; or (N, d, h, w, 3), (across, down, deep)",
+    mode='between elements: "bilinear", "nearest" (the even one where two are as near) or "bicubic"',
+    padding_mode='outside of it: 0 ("zeros"), the nearest element ("border"), the input mirrored ("reflection")',
+    align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
+)
 @trace.operation
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
     """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), -1 and 1 being the input's ends.
 
-    input (N, C, H, W), grid (N, h, w, 2), y (N, C, h, w); or (N, C, D, H, W) and (N, d, h, w, 3).
-    mode             "bilinear", "nearest" (even where two are as near), "bicubic"
-    padding_mode     outside of it: 0 ("zeros"), the nearest element ("border"), the input mirrored ("reflection")
-    align_corners    whether -1 and 1 are the centres of the outer elements, or their outer edges
-    Source: Jaderberg et al. 2015, arXiv:1506.02025.
+    y is (N, C, h, w), or (N, C, d, h, w); gradients reach both. ValueError for shapes that do not fit.
+
+    Example:
+        >>> x = mn.tensor([[[[1.0, 3.0]]]])
+        >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # the centre of the first, and between both
+        tensor([[[[1., 2.]]]])
+
+    ONNX GridSample 20; Jaderberg et al. 2015, arXiv:1506.02025.
     """
     float_type("grid_sample", "input", input)
     float_type("grid_sample", "grid", grid)
@@ -43,11 +55,25 @@ def grid_sample(
     return GridSample.apply(input, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
 
 
+@documented(
+    {},
+    theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), of space",
+    size="(N, C, H, W), the shape of what grid_sample is to give; or (N, C, D, H, W)",
+    align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
+)
 @trace.operation
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: what grid_sample takes.
 
-    theta (N, 2, 3) and size (N, C, H, W) give (N, H, W, 2); theta (N, 3, 4) and (N, C, D, H, W) give (N, D, H, W, 3).
+    The grid is (N, H, W, 2), or (N, D, H, W, 3). ValueError for shapes that do not fit.
+
+    Example:
+        >>> still = mn.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> F.affine_grid(still, (1, 1, 1, 2))
+        tensor([[[[-0.5,  0. ],
+                  [ 0.5,  0. ]]]])
+
+    ONNX AffineGrid 20.
     """
     float_type("affine_grid", "theta", theta)
     lengths = tuple(size[2:])

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes, random, trace
+from minorm.documented import documented
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
+from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
@@ -16,53 +18,107 @@ from minorm.tensor import Tensor
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def selu(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """1.0507 * elu(x, 1.6733): layers of these keep mean 0 and variance 1. Klambauer et al. 2017, arXiv:1706.02515."""
+    """y = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) - 1)): layers of these keep mean 0 and variance 1.
+
+    Example:
+        >>> F.selu(mn.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.1113,  0.    ,  2.1014])
+
+    ONNX Selu; Klambauer et al. 2017, arXiv:1706.02515.
+    """
     floats("selu", input=input)
     return elu(input, SELU_ALPHA) * SELU_SCALE
 
 
+@documented(ELEMENTWISE, alpha="how far below 0 the curve ends, at -alpha; not 0")
 @trace.operation
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x where x > 0, else alpha * (exp(x / alpha) - 1). Barron 2017, arXiv:1704.07483."""
+    """y = x where x > 0, else alpha * (exp(x / alpha) - 1): an elu whose slope at 0 is 1 for every alpha.
+
+    Example:
+        >>> F.celu(mn.tensor([-1.0, 2.0]), alpha=2.0)
+        tensor([-0.7869,  2.    ])
+
+    ONNX Celu 12; Barron 2017, arXiv:1704.07483.
+    """
     floats("celu", input=input)
     if not alpha:
         raise ValueError("celu: alpha is 0; expected another number")
     return elu(input / alpha) * alpha
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def mish(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """x * tanh(log(1 + exp(x))). Misra 2019, arXiv:1908.08681."""
+    """y = x * tanh(log(1 + exp(x)))
+
+    Example:
+        >>> F.mish(mn.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3034,  0.    ,  1.944 ])
+
+    ONNX Mish 18; Misra 2019, arXiv:1908.08681.
+    """
     floats("mish", input=input)
     return input * tanh(softplus(input, threshold=math.inf))
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def logsigmoid(input: Tensor) -> Tensor:
-    """log(1 / (1 + exp(-x))), without overflow for any x"""
+    """y = log(1 / (1 + exp(-x))), without overflow for any x
+
+    Example:
+        >>> F.logsigmoid(mn.tensor([-100.0, 0.0, 1.0]))
+        tensor([-100.    ,   -0.6931,   -0.3133])
+    """
     floats("logsigmoid", input=input)
     return -softplus(-input, threshold=math.inf)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def softsign(input: Tensor) -> Tensor:
-    """x / (1 + |x|)"""
+    """y = x / (1 + |x|)
+
+    Example:
+        >>> F.softsign(mn.tensor([-1.0, 0.0, 3.0]))
+        tensor([-0.5 ,  0.  ,  0.75])
+
+    ONNX Softsign.
+    """
     floats("softsign", input=input)
     return input / (input.abs() + 1)
 
 
+@documented(ELEMENTWISE)
 @trace.operation
 def tanhshrink(input: Tensor) -> Tensor:
-    """x - tanh(x)"""
+    """y = x - tanh(x)
+
+    Example:
+        >>> F.tanhshrink(mn.tensor([-2.0, 0.0, 2.0]))
+        tensor([-1.036,  0.   ,  1.036])
+    """
     floats("tanhshrink", input=input)
     return input - tanh(input)
 
 
+@documented(ELEMENTWISE, dim="the axis that is halved; its length must be even")
 @trace.operation
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """a * sigmoid(b), a and b the halves of axis `dim`. Dauphin et al. 2017, arXiv:1612.08083."""
+    """y = a * sigmoid(b), a and b the halves of axis `dim` of x: one half says how much of the other passes.
+
+    y has x's shape with axis `dim` half as long.
+
+    Example:
+        >>> F.glu(mn.tensor([[1.0, 2.0, 0.0, 100.0]]))
+        tensor([[0.5, 2. ]])
+
+    Dauphin et al. 2017, arXiv:1612.08083.
+    """
     floats("glu", input=input)
     if input.ndim == 0:
         raise ValueError("glu: input has shape (); expected an axis to halve")
@@ -73,19 +129,38 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return a * sigmoid(b)
 
 
+@documented(ALONG)
 @trace.operation
 def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """exp(-x) / sum exp(-x), the sum along axis `dim`; in `dtype`, if one is given"""
+    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: the smallest gets the most.
+
+    Example:
+        >>> F.softmin(mn.tensor([0.0, 1.0]), dim=0)
+        tensor([0.7311, 0.2689])
+    """
     floats("softmin", input=input)
     return softmax(-(input if dtype is None else input.to(dtype)), dim)
 
 
+@documented(
+    ALONG,
+    logits="any shape, floats: unnormalized log-probabilities along `dim`",
+    tau="the temperature: small is nearly one-hot, large nearly uniform",
+    hard="True gives the largest element as 1 and the others as 0, with the gradient of the soft ones",
+    eps="taken, without effect, as in PyTorch",
+)
 @trace.operation
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """softmax((logits + g) / tau) along `dim`, g = -log(-log(u)) drawn anew: a draw of a class that has a gradient.
+    """y = softmax((logits + g) / tau) along `dim`, g = -log(-log(u)) drawn anew: a draw of a class that has a gradient.
 
-    hard: the largest element as 1, the others 0, with the gradient of the soft one. `eps` is there for old programs
-    and has no effect, as in PyTorch. Source: Jang et al. 2017, arXiv:1611.01144.
+    y has the shape of logits. The draws come from minorm's generator: `minorm.manual_seed` repeats them.
+
+    Example:
+        >>> y = F.gumbel_softmax(mn.tensor([[0.0, 1.0, 2.0]]), hard=True)
+        >>> y.sum(1)
+        tensor([1.])
+
+    Jang et al. 2017, arXiv:1611.01144.
     """
     floats("gumbel_softmax", logits=logits)
     del eps

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from minorm import trace
+from minorm.documented import documented
 from minorm.functional.activation import relu
+from minorm.functional.argument_texts import POOLING, UNPOOLING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import IntOrInts, _adaptive, avg_pool1d, avg_pool2d, avg_pool3d
 from minorm.functional.scatter import scatter
@@ -23,113 +25,15 @@ from minorm.tensor import Tensor
 OutputSize = int | Sequence[int | None]
 
 
-@trace.operation
-def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
-    """input (N, C, D, H, W): means of output_size parts of each axis. As `adaptive_avg_pool2d`."""
-    return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
-
-
-@trace.operation
-def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """input (N, C, L): the largest element of each of output_size parts of the axis. As `adaptive_max_pool2d`."""
-    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
-
-
-@trace.operation
-def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """input (N, C, H, W): the largest element of each of output_size parts of each axis; None keeps an axis.
-
-    Part i of o runs from floor(i * n / o) to before ceil((i + 1) * n / o). return_indices: also the place h * W + w of
-    each maximum, the first of equals.
-    """
-    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
-
-
-@trace.operation
-def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """input (N, C, D, H, W): the largest element of each of output_size parts. As `adaptive_max_pool2d`."""
-    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
-
-
-@trace.operation
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """(sum of x^p)^(1/p) over each window, p = norm_type."""
-    return _lp("lp_pool1d", 1, avg_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@trace.operation
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """(sum of x^p)^(1/p) over each window, p = norm_type."""
-    return _lp("lp_pool2d", 2, avg_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@trace.operation
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """(sum of x^p)^(1/p) over each window, p = norm_type."""
-    return _lp("lp_pool3d", 3, avg_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@trace.operation
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Zeros, and the elements of input where max_pool1d(return_indices=True) found them. As `max_unpool2d`."""
-    return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
-
-
-@trace.operation
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Zeros, and the elements of input where max_pool2d(return_indices=True) found them.
-
-    The lengths are those that the pooling most likely came from, (n - 1) * stride - 2 * padding + kernel_size, or
-    output_size, which may be less than a stride away.
-    """
-    return _unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
-
-
-@trace.operation
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Zeros, and the elements of input where max_pool3d(return_indices=True) found them. As `max_unpool2d`."""
-    return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
-
-
-def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:
-    """function(x), for an x without a batch axis too."""
-    floats(name, input=x)
-    if x.ndim not in (rank + 1, rank + 2):
-        raise ValueError(f"{name}: input has shape {x.shape}; expected {rank + 2} axes (N, C, ...), or {rank + 1}")
-    if x.ndim == rank + 2:
-        return function(x)
-    result = function(x.unsqueeze(0))
-    return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
-
-
 def _adaptive_max(name: str, rank: int, x: Tensor, output_size: OutputSize, return_indices: bool) -> Any:
+    """With return_indices the result is (y, places), of equal elements the first. ValueError for an axis of length 0.
+
+    Example:
+        >>> x = mn.arange(6.0).expand({shape})
+        >>> F.{name}(x, output_size=2).reshape(-1)[:2]
+        tensor([2., 5.])
+    """
+
     def pool(x: Tensor) -> Any:
         lengths = x.shape[2:]
         wanted = tuple(output_size) if isinstance(output_size, (tuple, list)) else output_size
@@ -150,21 +54,16 @@ def _adaptive_max(name: str, rank: int, x: Tensor, output_size: OutputSize, retu
     return batched(name, rank, x, pool)
 
 
-@functools.lru_cache(maxsize=64)
-def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """(*output, k): the places of each part in the plane; a shorter part repeats its last element."""
-    places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
-    for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):
-        i = np.arange(o)
-        first, end = i * n // o, -(-(i + 1) * n // o)
-        steps = np.minimum(first[:, None] + np.arange((end - first).max()), end[:, None] - 1)
-        shape = [1] * (2 * len(lengths))
-        shape[axis], shape[len(lengths) + axis] = steps.shape
-        places = places * n + steps.reshape(shape)
-    return places.reshape(*output, -1)
-
-
 def _lp(name: str, rank: int, average: Any, x: Any, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+    """Windows are not padded. For an odd p a negative sum gives NaN, as in PyTorch.
+
+    Example:
+        >>> x = mn.tensor([3.0, 4.0]).expand({shape})
+        >>> F.{name}(x, norm_type=1, kernel_size=2).item() == x.sum().item()
+        True
+
+    ONNX LpPool.
+    """
     kernel = ints(name, "kernel_size", kernel_size, rank)
 
     def pool(x: Tensor) -> Tensor:
@@ -179,6 +78,16 @@ def _lp(name: str, rank: int, average: Any, x: Any, p: float, kernel_size: Any, 
 def _unpool(
     name: str, rank: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> Any:
+    """The lengths are those that the pooling most likely came from, (length - 1) * stride - 2 * padding + kernel_size.
+    ValueError for indices of another shape, and for an output_size that is a stride or more away.
+
+    Example:
+        >>> x = mn.tensor([5.0]).reshape({shape})
+        >>> F.{name}(x, indices=mn.ones_like(x).long(), kernel_size=2).reshape(-1)[:2]
+        tensor([0., 5.])
+
+    ONNX MaxUnpool; Zeiler and Fergus 2013, arXiv:1311.2901.
+    """
     kernel = ints(name, "kernel_size", kernel_size, rank)
     strides = kernel if stride is None else ints(name, "stride", stride, rank)
     paddings = ints(name, "padding", padding, rank, least=0)
@@ -199,3 +108,156 @@ def _unpool(
     zeros = Tensor(np.zeros_like(x.array, shape=(*lead, math.prod(lengths))))
     found = scatter(zeros, -1, indices.reshape(*lead, count), x.reshape(*lead, count))
     return found.reshape(*lead, *lengths)
+
+
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6, 6", input="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@trace.operation
+def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
+    """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
+
+    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are.
+    output_size=1 is the global average.
+    """
+    return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
+
+
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6", input="(N, C, L), or one sample (C, L)")
+@trace.operation
+def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], L' = output_size
+
+    y is (N, C, L').
+    """
+    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
+
+
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6", input="(N, C, H, W), or one sample (C, H, W)")
+@trace.operation
+def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
+
+    y is (N, C, H', W'); columns are parted as rows are.
+    """
+    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
+
+
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6, 6", input="(N, C, D, H, W), or one sample (C, D, H, W)")
+@trace.operation
+def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
+
+    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are.
+    """
+    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
+
+
+@documented(POOLING, base=_lp, shape="1, 1, 2", input="(N, C, L), or one sample (C, L); floats")
+@trace.operation
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """y = (sum of input^p)^(1/p) over each window, p = norm_type
+
+    y is (N, C, L').
+    """
+    return _lp("lp_pool1d", 1, avg_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+@documented(POOLING, base=_lp, shape="1, 1, 2, 2", input="(N, C, H, W), or one sample (C, H, W); floats")
+@trace.operation
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """y = (sum of input^p)^(1/p) over each window, p = norm_type
+
+    y is (N, C, H', W').
+    """
+    return _lp("lp_pool2d", 2, avg_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+@documented(POOLING, base=_lp, shape="1, 1, 2, 2, 2", input="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@trace.operation
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """y = (sum of input^p)^(1/p) over each window, p = norm_type
+
+    y is (N, C, D', H', W').
+    """
+    return _lp("lp_pool3d", 3, avg_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1", input="(N, C, L), or one sample (C, L)")
+@trace.operation
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: IntOrInts = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """y = 0, but y[n, c, indices[n, c, i]] = input[n, c, i]: back to where max_pool1d found its maxima.
+
+    y is (N, C, L').
+    """
+    return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
+
+
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1", input="(N, C, H, W), or one sample (C, H, W)")
+@trace.operation
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: IntOrInts = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """y = 0, but y[n, c].reshape(-1)[indices[n, c, i, j]] = input[n, c, i, j]: where max_pool2d found its maxima.
+
+    y is (N, C, H', W').
+    """
+    return _unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
+
+
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1, 1", input="(N, C, D, H, W), or one sample (C, D, H, W)")
+@trace.operation
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: IntOrInts = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """y = 0, but y[n, c].reshape(-1)[indices[n, c, h, i, j]] = input[n, c, h, i, j]: where max_pool3d found its maxima.
+
+    y is (N, C, D', H', W').
+    """
+    return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
+
+
+def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:
+    """function(x), for an x without a batch axis too."""
+    floats(name, input=x)
+    if x.ndim not in (rank + 1, rank + 2):
+        raise ValueError(f"{name}: input has shape {x.shape}; expected {rank + 2} axes (N, C, ...), or {rank + 1}")
+    if x.ndim == rank + 2:
+        return function(x)
+    result = function(x.unsqueeze(0))
+    return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
+
+
+@functools.lru_cache(maxsize=64)
+def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
+    """(*output, k): the places of each part in the plane; a shorter part repeats its last element."""
+    places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
+    for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):
+        i = np.arange(o)
+        first, end = i * n // o, -(-(i + 1) * n // o)
+        steps = np.minimum(first[:, None] + np.arange((end - first).max()), end[:, None] - 1)
+        shape = [1] * (2 * len(lengths))
+        shape[axis], shape[len(lengths) + axis] = steps.shape
+        places = places * n + steps.reshape(shape)
+    return places.reshape(*output, -1)

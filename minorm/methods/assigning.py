@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from minorm import devices, dtypes, history, random, trace
+from minorm.argument_texts import DRAWN, OTHER
+from minorm.documented import documented_methods
 from minorm.in_place import InPlace
 from minorm.methods.choosing import Choosing
 from minorm.methods.folding import Folding
@@ -62,6 +64,24 @@ def _check(operation: str, x: Any, result: Any) -> None:
         )
 
 
+ARGUMENTS = (
+    OTHER
+    | DRAWN
+    | {
+        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
+        "min": "the lower bound, a number or a Tensor that broadcasts; None is none",
+        "max": "the upper bound, a number or a Tensor that broadcasts; None is none",
+        "mean": "what the draws are around",
+        "std": "their standard deviation",
+        "from_": "the lowest number, which may come",
+        "to": "the number that all are below",
+        "random_.to": "the number that all are below; None takes from_ for it, and 0 for the lowest",
+        "p": "the probability of a 1, a number or a Tensor that broadcasts",
+    }
+)
+
+
+@documented_methods(ARGUMENTS)
 class Assigning(InPlace, Generic[TensorT]):
     """Every form in place that the other files do not have."""
 
@@ -143,11 +163,21 @@ class Assigning(InPlace, Generic[TensorT]):
     _clip = in_place(Operators.clip)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
-        """x /= other; rounding_mode "floor" rounds it down, "trunc" towards 0."""
+        """x /= other; rounding_mode "floor" rounds it down, "trunc" towards 0.
+
+        Example:
+            >>> mn.tensor([7.0]).div_(2, rounding_mode="floor")
+            tensor([3.])
+        """
         return super().div_(other) if rounding_mode is None else self._divide(other, rounding_mode=rounding_mode)
 
     def clip_(self, min: Any = None, max: Any = None) -> Self:
-        """Elements below `min` become min, above `max` max; either may be absent, or a Tensor that broadcasts."""
+        """x = min(max(x, min), max), in place.
+
+        Example:
+            >>> mn.tensor([-3.0, 3.0]).clip_(-1, 1)
+            tensor([-1.,  1.])
+        """
         tensors = hasattr(min, "from_array") or hasattr(max, "from_array")
         return self._clip(min, max) if tensors else super().clip_(min, max)
 
@@ -157,22 +187,43 @@ class Assigning(InPlace, Generic[TensorT]):
     # Random numbers, drawn on the CPU from minorm's generator or from `generator`
 
     def normal_(self, mean: float = 0, std: float = 1, *, generator: Any = None) -> Self:
-        """Fill with draws from the normal distribution."""
+        """x = mean + std * z, z normal: fill with draws.
+
+        Example:
+            >>> mn.zeros(2).normal_(mean=5.0, std=0.0)
+            tensor([5., 5.])
+        """
         return self._draw("normal_", random.source(generator).normal(mean, std, self.shape))
 
     def uniform_(self, from_: float = 0, to: float = 1, *, generator: Any = None) -> Self:
-        """Fill with draws from the uniform distribution on [from_, to)."""
+        """Fill with draws from the uniform distribution on [from_, to).
+
+        Example:
+            >>> x = mn.zeros(100).uniform_(2.0, 3.0)
+            >>> bool((x >= 2).all() and (x < 3).all())
+            True
+        """
         wide = dtypes.float64 if self.dtype == dtypes.float64 else dtypes.float32  # a double below 1 may round to 1
         numbers = random.source(generator).random(self.shape, wide)
         return self._draw("uniform_", numbers * wide.type(to - from_) + wide.type(from_))
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Self:
-        """Fill with 1 with probability p, else 0; p is a number, or a Tensor that broadcasts."""
+        """1 with probability p, else 0: fill with draws.
+
+        Example:
+            >>> mn.zeros(2).bernoulli_(mn.tensor([0.0, 1.0]))
+            tensor([0., 1.])
+        """
         share = p.cpu().array if hasattr(p, "from_array") else p
         return self._draw("bernoulli_", random.source(generator).random(self.shape) < share)
 
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
-        """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1."""
+        """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
+
+        Example:
+            >>> mn.zeros(2).random_(7, 8)
+            tensor([7., 7.])
+        """
         low, high = (0, from_) if to is None and from_ else (from_, 2**24 if to is None else to)
         return self._draw("random_", random.source(generator).integers(low, high, self.shape))
 

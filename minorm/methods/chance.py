@@ -7,16 +7,32 @@ from typing import Any, Generic
 import numpy as np
 
 from minorm import devices, dtypes, random
+from minorm.argument_texts import DRAWN
+from minorm.documented import documented_methods
 from minorm.shapes import Shapes, TensorT
 
+ARGUMENTS = DRAWN | {
+    "p": "one probability for all; None takes x for the probabilities",
+    "num_samples": "how many places for each row",
+    "replacement": "True lets a place come again",
+}
 
+
+@documented_methods(ARGUMENTS)
 class Chance(Shapes[TensorT], Generic[TensorT]):
     """bernoulli and multinomial."""
 
     __slots__ = ()
 
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
-        """1 with probability x, element by element, or with probability p for all; else 0. Of x's type."""
+        """1 with probability x, element by element, or with probability p for all; else 0. Of x's type.
+
+        ValueError for probabilities outside of 0 to 1.
+
+        Example:
+            >>> mn.tensor([0.0, 1.0]).bernoulli()
+            tensor([0., 1.])
+        """
         share = devices.to_device(self.array, "cpu") if p is None else np.full(self.shape, p)
         if not ((share >= 0) & (share <= 1)).all():
             raise ValueError("bernoulli: x holds numbers outside of 0 to 1; expected probabilities")
@@ -25,8 +41,14 @@ class Chance(Shapes[TensorT], Generic[TensorT]):
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Any = None) -> TensorT:
         """`num_samples` places for each row of x, each with probability x[i] / sum x; without replacement none twice.
 
-        x: weights of at least 0, one row or several. Without replacement the largest u^(1 / x) are taken, u uniform
-        (Efraimidis and Spirakis 2006), so there must be as many weights above 0.
+        x: weights of at least 0, one row or several. Without replacement the largest u^(1 / x) are taken, u uniform, so
+        there must be as many weights above 0; ValueError otherwise.
+
+        Example:
+            >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)
+            tensor([1, 1, 1])
+
+        Efraimidis and Spirakis 2006.
         """
         weights = devices.to_device(self.array, "cpu").astype(np.float64)
         if self.ndim not in (1, 2) or not (weights >= 0).all() or not np.isfinite(weights).all():

@@ -8,6 +8,8 @@ from typing import Any, Generic
 import numpy as np
 
 from minorm import devices, dtypes
+from minorm.argument_texts import AXIS
+from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.operators import Operators
 from minorm.ops import elementwise, scatter
@@ -17,6 +19,47 @@ from minorm.shapes import TensorT
 REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "min": "min", "max": "max"}
 
 
+ARGUMENTS = {
+    "dim": AXIS,
+    "axis0": AXIS,
+    "axis1": AXIS,
+    "source": "the axes to move, one or several; or the elements to put there, with x's axes",
+    "movedim.source": "the axes to move, one or several",
+    "destination": "where they come, one place for each",
+    "sizes": "the lengths, one of which may be -1 for what is left over",
+    "other": "the Tensor whose shape is taken",
+    "size": "the shape wanted",
+    "dims": "how many times along each axis, counted from the last; axes that are left out count once",
+    "roll.dims": "the axes, one or several; None is the flattened tensor",
+    "split_sizes": "the lengths of the pieces",
+    "start": "the first place, negative ones count from the end",
+    "length": "how many places",
+    "index": "integers, the places along `dim`",
+    "select.index": "the place, negative ones count from the end",
+    "index_select.index": "a vector of integers, the places along `dim`",
+    "indices": "integers, the places along `dim`",
+    "take_along_dim.dim": "an axis; None is the flattened tensor",
+    "shifts": "by how many places, one number for each of `dims`",
+    "repeats": "how many times, a number or a vector with one for each place; None takes x for the counts",
+    "repeat_interleave.dim": "an axis; None is the flattened tensor",
+    "output_size": "taken, without effect: the length is counted",
+    "mask": "a bool Tensor; the two broadcast",
+    "as_tuple": "True gives one vector of places for each axis, False one matrix with a row for each element",
+    "count_nonzero.dim": "an axis or several; None is all",
+    "diagonal": "which one: 0 is the main one, above it are positive numbers",
+    "offset": "which diagonal: 0 is the main one, above it are positive numbers",
+    "dim1": "the axis of the rows",
+    "dim2": "the axis of the columns",
+    "src": "the elements to put there, a Tensor at least as long as index on every axis, of x's type",
+    "scatter.src": "the elements to put there, a Tensor at least as long as index on every axis, or a number",
+    "value": "the number to put there",
+    "scatter.value": "a number to put there, where src is None",
+    "reduce": 'how what is there and what comes are combined: "add" or "multiply"; None replaces it',
+    "alpha": "what source is multiplied with before",
+}
+
+
+@documented_methods(ARGUMENTS)
 class Choosing(Operators[TensorT], Generic[TensorT]):
     """What chooses elements, or moves them."""
 
@@ -31,13 +74,25 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.permute(*reversed(range(self.ndim)))
 
     def swapaxes(self, axis0: int, axis1: int) -> TensorT:
-        """Axes axis0 and axis1 exchanged."""
+        """Axes axis0 and axis1 exchanged: a view.
+
+        Example:
+            >>> mn.zeros(2, 3).swapaxes(0, 1).shape
+            (3, 2)
+        """
         return self.transpose(axis0, axis1)
 
     swapdims = Operators.transpose
 
     def movedim(self, source: Any, destination: Any) -> TensorT:
-        """Axis source[i] becomes axis destination[i]; the others keep their order."""
+        """Axis source[i] becomes axis destination[i]; the others keep their order.
+
+        ValueError unless there are as many axes in both, and none twice.
+
+        Example:
+            >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
+            (3, 4, 2)
+        """
         start, end = (sizes_of("movedim", (dims,) if isinstance(dims, int) else tuple(dims)) for dims in
                       (source, destination))  # fmt: skip
         if self.ndim == 0:
@@ -54,7 +109,14 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Axis `dim` as several of these sizes, of which one may be -1."""
+        """Axis `dim` as several of these sizes, of which one may be -1.
+
+        ValueError for sizes that do not make up the axis.
+
+        Example:
+            >>> mn.zeros(2, 6).unflatten(1, (3, -1)).shape
+            (2, 3, 2)
+        """
         axis = axis_of("unflatten", dim, self)
         wanted = sizes_of("unflatten", (sizes,))
         known = math.prod(n for n in wanted if n != -1)
@@ -97,13 +159,27 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Pieces of these sizes along `dim`."""
+        """Pieces of these sizes along `dim`: views.
+
+        ValueError for sizes that do not add up to the axis.
+
+        Example:
+            >>> mn.arange(5).split_with_sizes((2, 3))
+            (tensor([0, 1]), tensor([2, 3, 4]))
+        """
         return self.split(split_sizes, dim)
 
     # By place
 
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
-        """Elements start to start + length - 1 along `dim`: a view."""
+        """x[start : start + length] along `dim`: a view.
+
+        ValueError for places that are not there.
+
+        Example:
+            >>> mn.arange(5).narrow(0, 1, 3)
+            tensor([1, 2, 3])
+        """
         axis = axis_of("narrow", dim, self)
         n = self.shape[axis]
         first = int(start) + (n if int(start) < 0 else 0)
@@ -112,11 +188,22 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis, slice(first, first + length))]
 
     def select(self, dim: int, index: int) -> TensorT:
-        """The slice at `index` along `dim`, without that axis: a view."""
+        """x[index] along `dim`, without that axis: a view.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).select(1, 0)
+            tensor([1, 3])
+        """
         return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
 
     def index_select(self, dim: int, index: Any) -> TensorT:
-        """The slices at the places `index`, a vector of integers, along `dim`."""
+        """The slices at the places `index` along `dim`: a copy.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).index_select(1, mn.tensor([1, 1, 0]))
+            tensor([[2, 2, 1],
+                    [4, 4, 3]])
+        """
         if index.ndim > 1 or index.dtype.kind not in "iu":
             raise ValueError(
                 f"index_select: index is {index.dtype} of shape {index.shape}; expected a vector of integers"
@@ -127,7 +214,14 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """gather() whose index broadcasts against x on the other axes; with no `dim` in the flattened tensor."""
+        """gather() whose index broadcasts against x on the other axes; with no `dim` in the flattened tensor.
+
+        Example:
+            >>> x = mn.tensor([[3, 1], [2, 4]])
+            >>> x.take_along_dim(x.argmax(1, keepdim=True), dim=1)
+            tensor([[3],
+                    [4]])
+        """
         if dim is None:
             return self.reshape(-1).gather(0, indices.reshape(-1))
         axis = axis_of("take_along_dim", dim, self)
@@ -138,7 +232,15 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.expand(ours).gather(axis, indices.expand(theirs))
 
     def roll(self, shifts: Any, dims: Any = None) -> TensorT:
-        """Elements `shifts` places further along `dims`; what leaves at the end comes in at the start."""
+        """y[(i + shifts) mod n] = x[i] along `dims`: what leaves at the end comes in at the start.
+
+        Example:
+            >>> mn.arange(5).roll(2)
+            tensor([3, 4, 0, 1, 2])
+            >>> mn.tensor([[1, 2], [3, 4]]).roll(1, dims=1)
+            tensor([[2, 1],
+                    [4, 3]])
+        """
         if dims is None:
             flat: Any = self.reshape(-1)
             return flat.roll(shifts, 0).reshape(self.shape)
@@ -159,6 +261,12 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor.
 
         Without `repeats` x has the counts: place i comes x[i] times.
+
+        Example:
+            >>> mn.tensor([7, 8]).repeat_interleave(2)
+            tensor([7, 7, 8, 8])
+            >>> mn.tensor([7, 8]).repeat_interleave(mn.tensor([1, 3]), dim=0)
+            tensor([7, 8, 8, 8])
         """
         if repeats is None:
             return self.from_array(devices.namespace(self.array).arange(self.numel())).repeat_interleave(self)
@@ -207,7 +315,13 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a copy, where PyTorch has a view."""
+        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a copy, where PyTorch has a view.
+
+        Example:
+            >>> x = mn.tensor([[1, 2], [3, 4]])
+            >>> x.diagonal(), x.diagonal(offset=1)
+            (tensor([1, 4]), tensor([2]))
+        """
         first, second = axis_of("diagonal", dim1, self), axis_of("diagonal", dim2, self)
         if first == second:
             raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
@@ -248,9 +362,16 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def scatter(
         self, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
     ) -> TensorT:
-        """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on; reduce "add" or "multiply" combines.
+        """y = x, but y[index[i, j], j] = src[i, j] for dim 0, and so on.
 
-        src: a Tensor at least as long as the index on every axis, or a number.
+        Where several come to one place the last one counts, unless they are combined. ValueError for an index that is
+        longer than src, and for places that are not there.
+
+        Example:
+            >>> mn.zeros(3).scatter(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
+            tensor([6., 0., 5.])
+            >>> mn.zeros(3).scatter(0, mn.tensor([2]), value=1.0)
+            tensor([0., 0., 1.])
         """
         given = value if src is None else src
         if not hasattr(given, "from_array"):
@@ -259,19 +380,39 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return put_along("scatter", self, dim, index, given, reduce or "none")
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> TensorT:
-        """y = x, and then y[index[i, j], j] += src[i, j] for dim 0, and so on."""
+        """y = x, and then y[index[i, j], j] += src[i, j] for dim 0, and so on.
+
+        Example:
+            >>> mn.zeros(3).scatter_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
+            tensor([ 0.,  0., 11.])
+        """
         return put_along("scatter_add", self, dim, index, src, "add")
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: float = 1) -> TensorT:
-        """y = x, and then y[index[i]] += alpha * source[i] for dim 0, and so on."""
+        """y = x, and then y[index[i]] += alpha * source[i] for dim 0, and so on.
+
+        Example:
+            >>> mn.zeros(3).index_add(0, mn.tensor([2, 2]), mn.tensor([5.0, 6.0]))
+            tensor([ 0.,  0., 11.])
+        """
         return _slices("index_add", self, dim, index, source if alpha == 1 else source * alpha, "add")
 
     def index_copy(self, dim: int, index: Any, source: Any) -> TensorT:
-        """y = x, but y[index[i]] = source[i] for dim 0, and so on."""
+        """y = x, but y[index[i]] = source[i] for dim 0, and so on.
+
+        Example:
+            >>> mn.zeros(3).index_copy(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
+            tensor([6., 0., 5.])
+        """
         return _slices("index_copy", self, dim, index, source, "none")
 
     def index_fill(self, dim: int, index: Any, value: Any) -> TensorT:
-        """y = x, but y[index[i]] = value for dim 0, and so on."""
+        """y = x, but y[index[i]] = value for dim 0, and so on.
+
+        Example:
+            >>> mn.zeros(3).index_fill(0, mn.tensor([2, 0]), 1.0)
+            tensor([1., 0., 1.])
+        """
         if self.ndim == 0:
             one: Any = self.reshape(1)
             return one.index_fill(0, index, value).reshape(())

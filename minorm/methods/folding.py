@@ -6,36 +6,72 @@ import math
 from typing import Any, Generic
 
 from minorm import dtypes
+from minorm.argument_texts import AXES, AXIS, OTHER
+from minorm.documented import documented_methods
 from minorm.operators import as_float
 from minorm.ops import elementwise, reduction
 from minorm.ops.operands import axis_of, reduced_axes
 from minorm.reductions import Reductions
 from minorm.shapes import TensorT
 
+ARGUMENTS = (
+    AXES
+    | OTHER
+    | {
+        "cumsum.dim": AXIS,
+        "cumprod.dim": AXIS,
+        "p": (
+            'a number, of which 2 is the length, 1 the sum of sizes, 0 how many are not 0; "fro" is 2, infinity the '
+            "largest |x|, minus infinity the smallest"
+        ),
+    }
+)
 
+
+@documented_methods(ARGUMENTS)
 class Folding(Reductions[TensorT], Generic[TensorT]):
     """What makes one number of those along axes, or of those up to each."""
 
     __slots__ = ()
 
     def prod(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The product over `dim`, of all elements for None; integers give int64."""
+        """The product over `dim`, of all elements for None; integers give int64.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).prod(dim=1)
+            tensor([ 2, 12])
+        """
         x = _summed(self, dtype)
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
 
     def logsumexp(self, dim: Any, keepdim: bool = False) -> TensorT:
-        """log of the sum of e^x over `dim`, without overflow."""
+        """log(sum e^x) over `dim`, without overflow.
+
+        Example:
+            >>> mn.tensor([1000.0, 1000.0]).logsumexp(0)  # 1000 + log 2
+            tensor(1000.6932)
+        """
         return reduction.LogSumExp.apply(as_float(self), axes=reduced_axes("logsumexp", dim, self), keepdims=keepdim)
 
     def cumsum(self, dim: int, *, dtype: Any = None) -> TensorT:
-        """y[i] = x[0] + ... + x[i] along `dim`; integers give int64."""
+        """y[i] = x[0] + ... + x[i] along `dim`; integers give int64.
+
+        Example:
+            >>> mn.tensor([1.0, 2.0, 3.0]).cumsum(0)
+            tensor([1., 3., 6.])
+        """
         x = _summed(self, dtype)
         if x.ndim == 0 and dim in (0, -1):
             return x.clone()
         return reduction.CumSum.apply(x, axis=axis_of("cumsum", dim, self), exclusive=False, reverse=False)
 
     def cumprod(self, dim: int, *, dtype: Any = None) -> TensorT:
-        """y[i] = x[0] * ... * x[i] along `dim`; integers give int64."""
+        """y[i] = x[0] * ... * x[i] along `dim`; integers give int64.
+
+        Example:
+            >>> mn.tensor([1.0, 2.0, 3.0]).cumprod(0)
+            tensor([1., 2., 6.])
+        """
         x = _summed(self, dtype)
         if x.ndim == 0 and dim in (0, -1):
             return x.clone()
@@ -44,7 +80,11 @@ class Folding(Reductions[TensorT], Generic[TensorT]):
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
         """(sum |x|^p)^(1/p) over `dim`, of all elements for None; its gradient is 0 where it is 0.
 
-        p: a number; "fro" is 2; infinity the largest |x|, minus infinity the smallest, 0 how many are not 0.
+        TypeError for integers.
+
+        Example:
+            >>> mn.tensor([[3.0, 4.0], [0.0, 1.0]]).norm(dim=1)
+            tensor([5., 1.])
         """
         if p not in ("fro", None) and not isinstance(p, (int, float)):
             raise ValueError(f"norm: p is {p!r}; expected a number or 'fro', which is 2")
@@ -68,7 +108,12 @@ class Folding(Reductions[TensorT], Generic[TensorT]):
         return total.masked_fill(nothing, 1.0).pow(1 / p).masked_fill(nothing, 0.0)
 
     def dist(self, other: Any, p: float = 2) -> TensorT:
-        """The norm of x - other."""
+        """(sum |x - other|^p)^(1/p), the norm of the difference.
+
+        Example:
+            >>> mn.tensor([1.0, 1.0]).dist(mn.tensor([4.0, 5.0]))
+            tensor(5.)
+        """
         difference: Any = self - other
         return difference.norm(p)
 

@@ -8,13 +8,39 @@ from typing import TYPE_CHECKING, Any, Generic
 import numpy as np
 
 from minorm import autograd, devices, dtypes, hooks
+from minorm.argument_texts import MADE, MEMORY
+from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.operators import Operators
 from minorm.ops import elementwise
 from minorm.ops.operands import sizes_of
 from minorm.shapes import TensorT
 
+ARGUMENTS = (
+    MADE
+    | MEMORY
+    | {
+        "dim": "an axis; None is all",
+        "other": "a Tensor",
+        "is_contiguous.memory_format": "taken, without effect",
+        "clone.memory_format": "taken, without effect: the order is kept",
+        "contiguous.memory_format": "minorm.channels_last for images whose channels lie last; None is row-major order",
+        "pin_memory.device": "taken, without effect",
+        "rtol": "how far apart they may be, as a share of |other|",
+        "atol": "how far apart they may be beside that",
+        "equal_nan": "True takes NaN for equal to NaN",
+        "type.dtype": "an element type, or minorm.FloatTensor and its kin; None asks for x's",
+        "data": "numbers, nested lists, an array or a Tensor",
+        "fill_value": "the number that each element is",
+        "dtype": "the element type; None is x's",
+        "device": 'where it is made, "cpu" or "cuda"; None is where x is',
+        "requires_grad_.requires_grad": "True: backward() should leave a gradient in x.grad",
+        "hook": "called with the gradient; gives another one, or None to keep it",
+    }
+)
 
+
+@documented_methods(ARGUMENTS)
 class Kinds(Operators[TensorT], Generic[TensorT]):
     """Questions, conversions, and new Tensors of the same type on the same device."""
 
@@ -98,12 +124,24 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
         return bool(self.shape == other.shape and (self == other).all())
 
     def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """True where every |x - other| <= atol + rtol * |other|."""
+        """True where every |x - other| <= atol + rtol * |other|.
+
+        An infinity is close to itself alone.
+
+        Example:
+            >>> mn.tensor([1.0]).allclose(mn.tensor([1.001]), rtol=0.01)
+            True
+        """
         close: Any = self.isclose(other, rtol, atol, equal_nan)
         return bool(close.all())
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorT:
-        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close to itself alone."""
+        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close to itself alone.
+
+        Example:
+            >>> mn.tensor([1.0, 1.0]).isclose(mn.tensor([1.001, 2.0]), rtol=0.01)
+            tensor([ True, False])
+        """
         with autograd.no_grad():
             x: Any = self.to(dtypes.float64)
             y = other.to(dtypes.float64)
@@ -119,7 +157,12 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     # Conversions
 
     def type(self, dtype: Any = None, non_blocking: Any = False) -> Any:  # noqa: ARG002
-        """x in another type, or in that of minorm.LongTensor and its kin; without one, the name of x's."""
+        """x in another type, or in that of minorm.LongTensor and its kin; without one, the name of x's.
+
+        Example:
+            >>> mn.tensor([1.5]).type(), mn.tensor([1.5]).type(mn.int64)
+            ('float32', tensor([1]))
+        """
         return str(self.array.dtype) if dtype is None else self.to(getattr(dtype, "makes", dtype))
 
     def type_as(self, other: Any) -> TensorT:
@@ -178,7 +221,12 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     # Of the same kind
 
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """A Tensor with a copy of `data`, of x's type and on its device unless told otherwise."""
+        """A Tensor with a copy of `data`, of x's type and on its device unless told otherwise.
+
+        Example:
+            >>> mn.zeros(1, dtype=mn.float64).new_tensor([1, 2]).dtype
+            dtype('float64')
+        """
         kind = self.array.dtype if dtype is None else dtypes.check(dtype)
         array = np.array(data.cpu().array if hasattr(data, "from_array") else data, kind)
         return self._new(array, device, requires_grad)
@@ -186,20 +234,40 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     def new_full(
         self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> TensorT:
-        """`size` elements of `fill_value`, of x's type and on its device unless told otherwise."""
+        """`size` elements of `fill_value`, of x's type and on its device unless told otherwise.
+
+        Example:
+            >>> mn.zeros(1).new_full((2,), 7)
+            tensor([7., 7.])
+        """
         kind = self.array.dtype if dtype is None else dtypes.check(dtype)
         return self._new(np.full(sizes_of("new_full", (size,)), fill_value, kind), device, requires_grad)
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` zeros, of x's type and on its device unless told otherwise."""
+        """`size` zeros, of x's type and on its device unless told otherwise.
+
+        Example:
+            >>> mn.ones(1).new_zeros(2)
+            tensor([0., 0.])
+        """
         return self.new_full(sizes_of("new_zeros", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` ones, of x's type and on its device unless told otherwise."""
+        """`size` ones, of x's type and on its device unless told otherwise.
+
+        Example:
+            >>> mn.zeros(1).new_ones(2)
+            tensor([1., 1.])
+        """
         return self.new_full(sizes_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """`size` elements, of x's type and on its device unless told otherwise; here they are zeros."""
+        """`size` elements, of x's type and on its device unless told otherwise; here they are zeros.
+
+        Example:
+            >>> mn.ones(1).new_empty(2).shape
+            (2,)
+        """
         return self.new_full(sizes_of("new_empty", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def _new(self, array: Any, device: Any, requires_grad: Any) -> TensorT:

@@ -7,6 +7,8 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from minorm import devices, dtypes
+from minorm.argument_texts import AXES, AXIS
+from minorm.documented import documented_methods
 from minorm.ops import reduction, stepwise
 from minorm.ops.operands import axis_of
 from minorm.ops.shape import Cat
@@ -21,25 +23,70 @@ class Ordered(NamedTuple, Generic[TensorT]):
     indices: TensorT
 
 
+ARGUMENTS = AXES | {
+    "dim": AXIS,
+    "median.dim": "an axis; None is all elements",
+    "quantile.dim": "an axis; None is all elements",
+    "unique.dim": "the axis whose slices are compared; None compares the elements",
+    "descending": "True gives the largest first",
+    "stable": "taken, without effect: equal elements always keep their order",
+    "k": "how many",
+    "largest": "True gives the largest, False the smallest",
+    "topk.sorted": "taken, without effect: the result is always in order",
+    "unique.sorted": "taken, without effect: the result is always in order",
+    "q": "the share, 0 to 1: a number, or a vector, whose axis comes first",
+    "interpolation": 'between two elements: "linear", "lower", "higher", "nearest" or "midpoint"',
+    "return_inverse": "True also gives the place of each element of x among the different ones",
+    "return_counts": "True also gives how often each is there",
+    "bins": "how many parts",
+    "min": "where the first part begins",
+    "max": "where the last part ends; where it equals min, both are taken from x",
+    "weights": "what each element counts, a vector as long as x; None is 1",
+    "minlength": "the least length of the result",
+}
+
+
+@documented_methods(ARGUMENTS)
 class Ordering(Reductions[TensorT], Generic[TensorT]):
     """Sorted elements and counts."""
 
     __slots__ = ()
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> TensorT:  # noqa: ARG002
-        """The places of the elements along `dim`, the smallest first; of equals the first. NaN counts as largest."""
+        """The places of the elements along `dim`, the smallest first; of equals the first. NaN counts as largest.
+
+        Example:
+            >>> mn.tensor([3.0, 1.0, 2.0]).argsort()
+            tensor([1, 2, 0])
+        """
         if self.ndim == 0:
             return self.argmax()
         axis = axis_of("argsort", dim, self)
         return reduction.TopPlaces.apply(self, count=self.shape[axis], axis=axis, largest=descending)
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Ordered[TensorT]:
-        """The elements along `dim` in order, and their places before; of equals the first. NaN counts as largest."""
+        """(values, indices): the elements along `dim` in order, and their places before; of equals the first.
+
+        NaN counts as largest.
+
+        Example:
+            >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).sort(descending=True)
+            >>> values, indices
+            (tensor([3., 2., 1.]), tensor([0, 2, 1]))
+        """
         places = self.argsort(dim, descending, stable)
         return Ordered(self.gather(dim, places), places)
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
-        """The k largest (or smallest) elements along `dim`, the best first, and their places."""
+        """(values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
+
+        ValueError for a k that is larger than the axis.
+
+        Example:
+            >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).topk(2)
+            >>> values, indices
+            (tensor([3., 2.]), tensor([0, 2]))
+        """
         if self.ndim == 0:
             return Ordered(self.reshape(1)[0], self.argmax())
         axis = axis_of("topk", dim, self)
@@ -51,7 +98,14 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, of two the lower one, NaN if there is one; with `dim` the pair (values, indices)."""
+        """The middle element, of two the lower one, NaN if there is one; with `dim` the pair (values, indices).
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
+            tensor(2.)
+        """
         x: Any = self
         if dim is None:
             if not x.numel():
@@ -73,8 +127,11 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     ) -> TensorT:
         """The value below which the share q of the elements along `dim` lies; of all elements for None.
 
-        q: a number, or a vector, whose axis comes first. interpolation between two elements: "linear", "lower",
-        "higher", "nearest" or "midpoint". NaN if one is.
+        NaN if one is. ValueError for a q outside of 0 to 1, and for integers.
+
+        Example:
+            >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
+            tensor(0.75)
         """
         kinds = ("linear", "lower", "higher", "nearest", "midpoint")
         if interpolation not in kinds:
@@ -108,7 +165,12 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """The different elements in order; also where each of x is among them, and how often each is there."""
+        """The different elements in order; also where each of x is among them, and how often each is there.
+
+        Example:
+            >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
+            (tensor([1, 3]), tensor([1, 2]))
+        """
         axis = None if dim is None else axis_of("unique", dim, self)
         with devices.on_device_of(self.array):
             found = devices.namespace(self.array).unique(self.array, return_inverse=True, return_counts=True, axis=axis)
@@ -118,8 +180,11 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return wanted if len(wanted) > 1 else values
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> TensorT:
-        """How many elements lie in each of `bins` equal parts from min to max; from the smallest to the largest
-        element where both are equal. Others do not count.
+        """How many elements lie in each of `bins` equal parts from min to max; others do not count.
+
+        Example:
+            >>> mn.tensor([0.1, 0.6, 0.9, 5.0]).histc(bins=2, min=0, max=1)
+            tensor([1., 2.])
         """
         if bins < 1 or max < min:
             raise ValueError(f"histc: bins={bins}, min={min}, max={max}; expected bins, and min <= max")
@@ -131,7 +196,14 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return stepwise.Histogram.apply(self, bins=bins, low=low, high=high)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> TensorT:
-        """How often each of 0, 1, 2 ... stands in a vector of integers; or the sum of its weights."""
+        """y[n] = how often n stands in a vector of integers, n = 0, 1, 2 ...; or the sum of its weights.
+
+        ValueError for negative numbers.
+
+        Example:
+            >>> mn.tensor([0, 2, 2]).bincount(minlength=4)
+            tensor([1, 0, 2, 0])
+        """
         if self.ndim != 1 or self.array.dtype.kind not in "iu":
             raise ValueError(f"bincount: x is {self.array.dtype} of shape {self.shape}; expected a vector of integers")
         if (least := int(self._bounds()[0])) < 0:

@@ -6,6 +6,8 @@ import math
 from typing import Any, Generic
 
 from minorm import devices, dtypes
+from minorm.argument_texts import AXES, OTHER
+from minorm.documented import documented_methods
 from minorm.methods.kinds import Kinds
 from minorm.operators import as_float
 from minorm.ops import activation, elementary, elementwise, stepwise
@@ -14,7 +16,31 @@ from minorm.ops.special import Erf, Remainder
 from minorm.reductions import Reductions
 from minorm.shapes import TensorT
 
+ARGUMENTS = (
+    OTHER
+    | AXES
+    | {
+        "dim": "the axis that sums to one",
+        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
+        "min": "the lower bound, a number or a Tensor that broadcasts",
+        "max": "the upper bound, a number or a Tensor that broadcasts",
+        "end": "where weight = 1 leads, a number or a Tensor that broadcasts",
+        "weight": "how far to go, a number or a Tensor that broadcasts",
+        "tensor1": "a Tensor that broadcasts",
+        "tensor2": "a Tensor that broadcasts",
+        "value": "what their product or quotient is multiplied with",
+        "decimals": "how many digits after the point are kept; a negative number rounds to tens, hundreds ...",
+        "nan": "what stands for NaN",
+        "posinf": "what stands for infinity; None is the largest number of x's type",
+        "neginf": "what stands for minus infinity; None is the least number of x's type",
+        "mask": "a bool Tensor that broadcasts to x",
+        "masked_fill.value": "a number, or a Tensor without axes",
+        "condition": "a bool Tensor that broadcasts",
+    }
+)
 
+
+@documented_methods(ARGUMENTS)
 class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
     """What computes each element from those at its place."""
 
@@ -23,11 +49,21 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
     # Arithmetic
 
     def add(self, other: Any, *, alpha: float = 1) -> TensorT:
-        """x + alpha * other"""
+        """x + alpha * other
+
+        Example:
+            >>> mn.tensor([1.0, 2.0]).add(10, alpha=2)
+            tensor([21., 22.])
+        """
         return self + (other if alpha == 1 else other * alpha)
 
     def sub(self, other: Any, *, alpha: float = 1) -> TensorT:
-        """x - alpha * other"""
+        """x - alpha * other
+
+        Example:
+            >>> mn.tensor([1.0, 2.0]).sub(10, alpha=2)
+            tensor([-19., -18.])
+        """
         return self - (other if alpha == 1 else other * alpha)
 
     def mul(self, other: Any) -> TensorT:
@@ -35,7 +71,14 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return self * other
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
-        """x / other; rounding_mode "floor" rounds it down, "trunc" towards 0."""
+        """x / other; rounding_mode "floor" rounds it down, "trunc" towards 0.
+
+        ValueError for another mode.
+
+        Example:
+            >>> mn.tensor([-7, 7]).div(2, rounding_mode="trunc")
+            tensor([-3,  3])
+        """
         if rounding_mode not in (None, "floor", "trunc"):
             raise ValueError(f"div: rounding_mode is {rounding_mode!r}; expected None, 'floor' or 'trunc'")
         if rounding_mode is None:
@@ -50,7 +93,7 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return self % other
 
     def floor_divide(self, other: Any) -> TensorT:
-        """x / other, rounded down."""
+        """floor(x / other)"""
         return self // other
 
     def neg(self) -> TensorT:
@@ -91,15 +134,30 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return self.clip(max=max)
 
     def lerp(self, end: Any, weight: Any) -> TensorT:
-        """x + weight * (end - x)"""
+        """x + weight * (end - x): on the way from x to end.
+
+        Example:
+            >>> mn.tensor([0.0, 10.0]).lerp(mn.tensor([10.0, 20.0]), 0.25)
+            tensor([ 2.5, 12.5])
+        """
         return self + (end - self) * weight
 
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: float = 1) -> TensorT:
-        """x + value * tensor1 * tensor2"""
+        """x + value * tensor1 * tensor2
+
+        Example:
+            >>> mn.tensor([1.0]).addcmul(mn.tensor([2.0]), mn.tensor([3.0]), value=10)
+            tensor([61.])
+        """
         return self + tensor1 * tensor2 * value
 
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: float = 1) -> TensorT:
-        """x + value * tensor1 / tensor2"""
+        """x + value * tensor1 / tensor2
+
+        Example:
+            >>> mn.tensor([1.0]).addcdiv(mn.tensor([6.0]), mn.tensor([3.0]), value=10)
+            tensor([21.])
+        """
         return self + tensor1 / tensor2 * value
 
     def maximum(self, other: Any) -> TensorT:
@@ -113,12 +171,12 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
     # Functions of one number
 
     def tan(self) -> TensorT:
-        """The tangent of x in radians."""
+        """tan(x), the tangent of x in radians."""
         x = as_float(self)
         return x.sin() / x.cos()
 
     def atan(self) -> TensorT:
-        """The angle in radians whose tangent is x."""
+        """arctan(x), the angle in radians whose tangent is x."""
         return elementary.Atan.apply(as_float(self))
 
     arctan = atan
@@ -136,7 +194,7 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return Erf.apply(as_float(self))
 
     def tanh(self) -> TensorT:
-        """The hyperbolic tangent."""
+        """(e^x - e^-x) / (e^x + e^-x), the hyperbolic tangent."""
         return activation.Tanh.apply(as_float(self))
 
     def sigmoid(self) -> TensorT:
@@ -150,19 +208,33 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), the sum along `dim`; x is cast to `dtype` before."""
+        """exp(x) / sum exp(x), the sum along `dim`; x is cast to `dtype` before.
+
+        Example:
+            >>> mn.tensor([0.0, 0.0]).softmax(0)
+            tensor([0.5, 0.5])
+            >>> mn.tensor([0, 1]).softmax(0, dtype=mn.float64).dtype
+            dtype('float64')
+        """
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), the sum along `dim`; x is cast to `dtype` before."""
+        """x - log sum exp(x), the sum along `dim`; x is cast to `dtype` before.
+
+        Example:
+            >>> mn.tensor([0.0, 0.0]).log_softmax(0)
+            tensor([-0.6931, -0.6931])
+            >>> mn.tensor([0, 1]).log_softmax(0, dtype=mn.float64).dtype
+            dtype('float64')
+        """
         return activation.LogSoftmax.apply(_cast(self, dtype), axis=_axis("log_softmax", dim, self))
 
     def log2(self) -> TensorT:
-        """The logarithm to the base 2."""
+        """log(x) / log(2), the logarithm to the base 2."""
         return as_float(self).log() / math.log(2)
 
     def log10(self) -> TensorT:
-        """The logarithm to the base 10."""
+        """log(x) / log(10), the logarithm to the base 10."""
         return as_float(self).log() / math.log(10)
 
     def exp2(self) -> TensorT:
@@ -227,7 +299,12 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return (outside | self.isinf()).logical_not()
 
     def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorT:
-        """x with other numbers for NaN and the infinities; None stands for the largest number of x's type."""
+        """x with other numbers for NaN and the infinities.
+
+        Example:
+            >>> mn.tensor([float("nan"), float("inf"), 1.0]).nan_to_num(nan=0.0, posinf=9.0)
+            tensor([0., 9., 1.])
+        """
         x: Any = self
         if not dtypes.is_float(x.dtype):
             return x
@@ -299,7 +376,15 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return _true(self) ^ _true(other)
 
     def masked_fill(self, mask: Any, value: Any) -> TensorT:
-        """`value`, a number or a Tensor without axes, where the mask is True, and x elsewhere."""
+        """`value` where the mask is True, and x elsewhere.
+
+        TypeError for a mask that is not bool, and for a value that x's type cannot hold.
+
+        Example:
+            >>> x = mn.tensor([1.0, -2.0])
+            >>> x.masked_fill(x < 0, 0.0)
+            tensor([1., 0.])
+        """
         filled: Any = value
         if not hasattr(value, "from_array"):
             if value != value and not dtypes.is_float(self.array.dtype):
@@ -316,7 +401,13 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """The elements of x where the condition holds, `other` elsewhere."""
+        """The elements of x where the condition holds, `other` elsewhere; all three broadcast.
+
+        Example:
+            >>> x = mn.tensor([1.0, -2.0])
+            >>> x.where(x > 0, 0.0)
+            tensor([1., 0.])
+        """
         return elementwise.Where.apply(condition, *operands("where", self, other))
 
 

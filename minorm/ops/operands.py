@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes
+from minorm import devices, dtypes, trace
 from minorm.kernels import select
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
@@ -56,6 +56,8 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
     arrays = [v for v in values if hasattr(v, "dtype") and not isinstance(v, np.generic)]
     scalars = [v for v in values if not hasattr(v, "dtype") or isinstance(v, np.generic)]
     floats = {v.dtype for v in arrays} & dtypes.FLOATS
+    if len(floats) > 1 and trace.state.cast is not None:
+        return dtypes.float32 if floats == dtypes.HALVES else max(floats, key=lambda kind: kind.itemsize)
     if len(floats) > 1:
         names = " and ".join(str(v.dtype) for v in arrays)
         raise TypeError(f"{operation}: operands are {names}; expected one float type; convert one with x.to(dtype)")

@@ -7,18 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from minorm.documented import documented
 from minorm.kernels.select import backend
+from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.optimizer import Optimizer
 from minorm.tensor import Tensor
 
 
+@documented(OPTIMIZER)
 class Adam(Optimizer):
     """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
 
-    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t make up for the start at zero. weight_decay adds
-    weight_decay * p to the gradient g. amsgrad takes the largest v so far. (Kingma and Ba, 2014; as in PyTorch.)
+    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t make up for the start at zero, so that every number
+    takes steps of about lr. All as in PyTorch. ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
 
-    Raises ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.Adam([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Kingma and Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018, arXiv:1904.09237.
     """
 
     decoupled = False
@@ -94,10 +105,23 @@ class Adam(Optimizer):
         )
 
 
+@documented(OPTIMIZER, weight_decay="by how much of itself, times lr, p shrinks before each step")
 class AdamW(Adam):
-    """Adam whose weight decay does not pass through m and v: p shrinks by lr * weight_decay before each step.
+    """p -= lr * weight_decay * p, then Adam's step: p -= lr * m' / (sqrt(v') + eps), whose m and v the decay does not
+    reach.
 
-    Arguments as for Adam, with weight_decay=0.01 by default. (Loshchilov and Hutter, 2017; as in PyTorch.)
+    m = beta1 m + (1 - beta1) g and v = beta2 v + (1 - beta2) g^2 as in `Adam`. All as in PyTorch. ValueError for lr,
+    eps or weight_decay < 0 and for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.AdamW([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.899, -1.898])
+
+    Loshchilov and Hutter 2017, arXiv:1711.05101.
     """
 
     decoupled = True

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.documented import documented
+from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.optimizer import Optimizer
 from minorm.tensor import Tensor
 
@@ -69,11 +71,26 @@ def blend(average: Any, value: Any, beta: float) -> Any:
     return average
 
 
+@documented(
+    OPTIMIZER,
+    alpha="the share of the old average v that is kept, from 0 to below 1",
+    centered="True divides by the standard deviation sqrt(v - m^2), m the average of g",
+    momentum="the share of the old step that is kept: p -= lr * b, b = momentum * b + g / (sqrt(v) + eps)",
+)
 class RMSprop(Elementwise):
     """p -= lr * g / (sqrt(v) + eps)  with  v = alpha v + (1 - alpha) g^2
 
-    centered: v - m^2 for v, m = alpha m + (1 - alpha) g. momentum: p -= lr * b, b = momentum * b + g / (sqrt(v) + eps).
-    (Hinton's lecture 6e, 2012; as in PyTorch.)
+    All as in PyTorch. ValueError for a negative setting.
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.RMSprop([p], lr=0.01)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Hinton's lecture 6e, 2012.
     """
 
     def __init__(
@@ -114,8 +131,26 @@ class RMSprop(Elementwise):
         return p - group["lr"] * step
 
 
+@documented(
+    OPTIMIZER,
+    lr_decay="how fast the rate falls with the number of steps",
+    initial_accumulator_value="what s starts from",
+)
 class Adagrad(Elementwise):
-    """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2. Duchi et al. 2011; as in PyTorch."""
+    """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2, at step t
+
+    So what rarely has a gradient takes large steps. All as in PyTorch. ValueError for a negative setting.
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.Adagrad([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Duchi, Hazan and Singer 2011.
+    """
 
     names = ("sum",)
 
@@ -150,10 +185,22 @@ class Adagrad(Elementwise):
         return p - rate * (g / (np.sqrt(state["sum"]) + group["eps"]))
 
 
+@documented(OPTIMIZER, eps="added to |g|, so that nothing is divided by 0")
 class Adamax(Elementwise):
     """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
 
-    (Kingma and Ba 2014, section 7.1; as in PyTorch.)
+    Adam by the largest gradient instead of the mean square. All as in PyTorch. ValueError for a negative setting and
+    for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.Adamax([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Kingma and Ba 2014, arXiv:1412.6980, section 7.1.
     """
 
     names = ("exp_avg", "exp_inf")
@@ -184,11 +231,23 @@ class Adamax(Elementwise):
         return p - group["lr"] / (1 - beta1**t) * (mean / state["exp_inf"])
 
 
+@documented(OPTIMIZER, momentum_decay="how fast mu(t) goes from beta1 / 2 to beta1")
 class NAdam(Elementwise):
-    """Adam with Nesterov's look ahead: m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1)...mu(t)
+    """p -= lr * m' / (sqrt(v') + eps): Adam with Nesterov's look ahead in m'.
 
-    mu(t) = beta1 * (1 - 0.96^(t * momentum_decay) / 2). decoupled_weight_decay: p shrinks by lr * weight_decay first.
-    (Dozat 2016; as in PyTorch.)
+    m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1) ... mu(t) and mu(t) = beta1 * (1 - 0.96^(t
+    * momentum_decay) / 2) at step t; m, v and v' as in `Adam`. All as in PyTorch. ValueError for a negative setting and
+    for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.NAdam([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8944, -1.8944])
+
+    Dozat 2016.
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -229,11 +288,23 @@ class NAdam(Elementwise):
         return p - lr * ahead / (1 - product * ahead) * (mean / below)
 
 
+@documented(OPTIMIZER)
 class RAdam(Elementwise):
-    """Adam that divides by sqrt(v') only once the variance of v' is known well enough, and then times a factor r.
+    """p -= lr * r * m' / (sqrt(v') + eps) once the variance of v' is known well enough, and p -= lr * m' before.
 
-    rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t) must be above 5. (Liu et al. 2019, arXiv:1908.03265; as in
-    PyTorch.)
+    m, v, m' and v' as in `Adam`; r grows to 1 with rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t), which must
+    be above 5. So no warm-up of the rate is needed. All as in PyTorch. ValueError for a negative setting and for betas
+    outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.RAdam([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8, -1.6])
+
+    Liu et al. 2019, arXiv:1908.03265.
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -273,11 +344,26 @@ class RAdam(Elementwise):
         return p - lr * factor * math.sqrt(1 - beta2**t) * (mean / (np.sqrt(square) + group["eps"]))
 
 
+@documented(
+    OPTIMIZER,
+    betas="(beta1, beta2), the share of m in the step, and that kept in m; each from 0 to below 1",
+    weight_decay="by how much of itself, times lr, p shrinks at each step",
+)
 class Lion(Elementwise):
     """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g
 
-    Every number moves by lr: a rate of a third to a tenth of Adam's is usual. The decay is decoupled. Source: Chen et
-    al. 2023, arXiv:2302.06675, algorithm 2.
+    Every number moves by lr: a rate of a third to a tenth of Adam's is usual. PyTorch lacks it. ValueError for a
+    negative setting and for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.Lion([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Chen et al. 2023, arXiv:2302.06675, algorithm 2.
     """
 
     names, decoupled = ("exp_avg",), True
@@ -303,11 +389,22 @@ class Lion(Elementwise):
         return p
 
 
+@documented(OPTIMIZER, weight_decay="how much of p is added to u")
 class LAMB(Elementwise):
-    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in Adam
+    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in `Adam`
 
-    The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Source: You et al.
-    2019, arXiv:1904.00962, algorithm 2.
+    The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Made for large
+    batches. PyTorch lacks it. ValueError for a negative setting and for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.LAMB([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8419, -1.8419])
+
+    You et al. 2019, arXiv:1904.00962, algorithm 2.
     """
 
     names, decoupled = ("exp_avg", "exp_avg_sq"), True

@@ -18,12 +18,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from minorm import lazy
+from minorm.documented import documented
+from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
 
 
+@documented(SCHEDULE, step_size="after how many t the rate changes, at least 1")
 class StepLR(LRScheduler):
-    """initial * gamma^(t // step_size)"""
+    """lr = initial * gamma^(t // step_size): a stair.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -35,8 +49,20 @@ class StepLR(LRScheduler):
         return initial * self.gamma ** (t // self.step_size)
 
 
+@documented(SCHEDULE)
 class MultiStepLR(LRScheduler):
-    """initial * gamma^(number of milestones <= t)"""
+    """lr = initial * gamma^(number of milestones <= t): a stair with steps of one's own.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 4])
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.1, 0.1, 0.1, 0.01]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -48,8 +74,20 @@ class MultiStepLR(LRScheduler):
         return initial * self.gamma ** bisect_right(self.milestones, t)
 
 
+@documented(SCHEDULE, factor="what the rate is multiplied with before total_iters, 0 to 1")
 class ConstantLR(LRScheduler):
-    """initial * factor before total_iters, initial from then on"""
+    """lr = initial * factor before total_iters, initial from then on.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [0.5, 0.5, 1.0, 1.0, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -63,8 +101,24 @@ class ConstantLR(LRScheduler):
         return initial * self.factor if t < self.total_iters else initial
 
 
+@documented(
+    SCHEDULE,
+    start_factor="what the rate is multiplied with at t = 0, above 0 and at most 1",
+    end_factor="what the rate is multiplied with from total_iters on, 0 to 1",
+)
 class LinearLR(LRScheduler):
-    """initial times a factor that goes on a line from start_factor to end_factor at total_iters, and stays there"""
+    """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): a line, for a warm-up.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [0.25, 0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -89,8 +143,20 @@ class LinearLR(LRScheduler):
         return initial * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
 
+@documented(SCHEDULE, gamma="what the rate is multiplied with at each t")
 class ExponentialLR(LRScheduler):
-    """initial * gamma^t"""
+    """lr = initial * gamma^t
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125, 0.062]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -100,8 +166,22 @@ class ExponentialLR(LRScheduler):
         return initial * self.gamma**t
 
 
+@documented(SCHEDULE, T_max="the t at which the rate is lowest, at least 1; after it the rate rises again")
 class CosineAnnealingLR(LRScheduler):
-    """eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: down to eta_min at T_max, and up again after it"""
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: half a cosine down to eta_min.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.854, 0.5, 0.146, 0.0]
+
+    Loshchilov and Hutter 2016, arXiv:1608.03983.
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
@@ -113,16 +193,37 @@ class CosineAnnealingLR(LRScheduler):
         return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
 
 
+@documented(
+    SCHEDULE,
+    max_lr="the highest rate, or a list of them, one for each group",
+    total_steps="how many steps there are; None is epochs * steps_per_epoch",
+    epochs="how many epochs there are, where total_steps is None",
+    steps_per_epoch="how many batches an epoch has, where total_steps is None",
+    pct_start="the share of the steps that goes up, 0 to 1",
+    div_factor="by how much lower than max_lr the first rate is",
+    final_div_factor="by how much lower than the first rate the last one is",
+    three_phase="True comes back to the first rate as fast as it went up, before it goes down",
+)
 class OneCycleLR(LRScheduler):
     """Up to max_lr over the first pct_start of the steps, then down to almost nothing; `step()` after every batch.
 
         lr:        max_lr / div_factor  ->  max_lr  ->  max_lr / div_factor / final_div_factor
         momentum:  max_momentum  ->  base_momentum  ->  max_momentum        (beta1 in Adam; with cycle_momentum)
 
-    three_phase comes back to max_lr / div_factor as fast as it went up before it goes down. The number of steps is
-    total_steps, or epochs * steps_per_epoch. The way between two points is a cosine or a line. (Smith and Topin, 2017.)
+    After the last step the rate stays. ValueError for a `step()` beyond total_steps, and where the number of steps is
+    not given.
 
-    After the last step the rate stays. Raises ValueError for a `step()` beyond total_steps.
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, cycle_momentum=False)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [0.04, 0.95, 0.611, 0.188, 0.0]
+
+    Smith and Topin 2017, arXiv:1708.07120.
     """
 
     def __init__(

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minorm.documented import documented
+from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
 
@@ -34,8 +36,22 @@ class _ByFunction(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
 
 
+@documented(SCHEDULE)
 class LambdaLR(_ByFunction):
-    """initial * lr_lambda(t)"""
+    """lr = initial * lr_lambda(t)
+
+    The functions are not part of the state. ValueError unless there is one function, or one for each group.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t))
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.5, 0.333, 0.25, 0.2]
+    """
 
     def _set(self) -> None:
         rows = zip(self.optimizer.param_groups, self.base_lrs, self.lr_lambdas, strict=True)
@@ -43,8 +59,22 @@ class LambdaLR(_ByFunction):
             group["lr"] = initial * function(self.last_epoch)
 
 
+@documented(SCHEDULE)
 class MultiplicativeLR(_ByFunction):
-    """The rate before, times lr_lambda(t); initial at t = 0"""
+    """lr = the rate before * lr_lambda(t), and initial at t = 0.
+
+    The functions are not part of the state. ValueError unless there is one function, or one for each group.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda t: 0.5)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125, 0.062]
+    """
 
     def _set(self) -> None:
         if self.last_epoch > 0:
@@ -59,8 +89,20 @@ class MultiplicativeLR(_ByFunction):
             group["lr"] = rate
 
 
+@documented(SCHEDULE, total_iters="the t from which on the rate is 0, at least 1", power="the exponent; 1 is a line")
 class PolynomialLR(LRScheduler):
-    """initial * (1 - t / total_iters)^power, and 0 from total_iters on"""
+    """lr = initial * (1 - t / total_iters)^power, and 0 from total_iters on.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.75, 0.5, 0.25, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
@@ -72,10 +114,27 @@ class PolynomialLR(LRScheduler):
         return initial * float((1 - min(t, self.total_iters) / self.total_iters) ** self.power)
 
 
+@documented(
+    SCHEDULE,
+    T_0="the t of the first restart, at least 1",
+    T_mult="how many times as long each period is as the one before, at least 1",
+)
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, t' since the last restart; T = T_0, T_0 T_mult, ...
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, t' since the last restart
 
-    step(epoch) may be told t, a fraction of an epoch too. Source: Loshchilov and Hutter 2016, arXiv:1608.03983.
+    T is T_0, then T_0 T_mult, and so on. step(epoch) may be told t, a fraction of an epoch too.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.5, 1.0, 0.5, 1.0]
+
+    Loshchilov and Hutter 2016, arXiv:1608.03983.
     """
 
     def __init__(
@@ -106,12 +165,33 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / length)) / 2
 
 
+@documented(
+    SCHEDULE,
+    base_lr="the lowest rate, or a list of them, one for each group",
+    max_lr="the highest rate, or a list of them, one for each group",
+    step_size_up="how many steps the rate goes up",
+    step_size_down="how many steps it goes down; None is step_size_up",
+    mode='"triangular", "triangular2" (half the height each cycle) or "exp_range" (the height times gamma^t)',
+    gamma='the factor of mode "exp_range"',
+    scale_fn="a function that gives the height instead of mode; None is mode's",
+    scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
+)
 class CyclicLR(LRScheduler):
     """Between base_lr and max_lr, up in step_size_up steps and down in step_size_down, again and again.
 
-    mode "triangular", "triangular2" (half the height each cycle) or "exp_range" (times gamma^t), or scale_fn of the
-    cycle or of the iteration (scale_mode). cycle_momentum: the momentum, or beta1, goes the other way, from
-    max_momentum to base_momentum. Source: Smith 2017, arXiv:1506.01186.
+    ValueError for another mode, and where the optimizer has no momentum to cycle.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+
+    Smith 2017, arXiv:1506.01186.
     """
 
     def __init__(
@@ -175,8 +255,24 @@ class CyclicLR(LRScheduler):
                     group["momentum"] = momentum
 
 
+@documented(
+    SCHEDULE,
+    schedulers="those that work at once, of one optimizer",
+    optimizer="the optimizer that they have; None is that of the last one",
+)
 class ChainedScheduler(LRScheduler):
-    """Several schedules of one optimizer at once: the rate is the initial one times all their factors."""
+    """lr = initial * the product of all schedules' factors: several at once.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.ChainedScheduler([mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125, 0.062]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         _check_parts("ChainedScheduler", schedulers, optimizer)
@@ -215,8 +311,30 @@ class ChainedScheduler(LRScheduler):
         self._set()
 
 
+@documented(
+    SCHEDULE,
+    schedulers="those that follow one another, of one optimizer",
+    milestones="the t at which the next one begins, one less than there are schedulers",
+)
 class SequentialLR(LRScheduler):
-    """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0."""
+    """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0.
+
+    ValueError for another number of milestones.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> parts = [
+        ...     mn.optim.lr_scheduler.ConstantLR(optimizer, 0.5),
+        ...     mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.1),
+        ... ]
+        >>> scheduler = mn.optim.lr_scheduler.SequentialLR(optimizer, parts, milestones=[2])
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        [0.5, 0.5, 1.0, 0.1]
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
@@ -251,11 +369,26 @@ class SequentialLR(LRScheduler):
         self._set()
 
 
+@documented(
+    SCHEDULE,
+    mode='which way is better: "min" or "max"',
+    patience="how many steps without an improvement are borne",
+    threshold="how much better the number must be to count as an improvement",
+    threshold_mode='whether threshold is relative to the best number ("rel") or absolute ("abs")',
+    cooldown="how many steps after a change are not counted",
+    min_lr="the lowest rate, or a list of them, one for each group",
+    eps="changes of the rate smaller than this are not made",
+)
 class ReduceLROnPlateau(LRScheduler):
-    """rate * factor whenever the number given to `step` has not improved for more than `patience` steps.
+    """lr = lr * factor whenever the number given to `step` has not improved for more than `patience` steps.
 
-    mode "min" or "max": which way is better; better by `threshold`, relative ("rel") or absolute ("abs"). After a
-    change nothing is counted for `cooldown` steps. Not below min_lr; changes below eps are not made.
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        >>> for loss in (3.0, 2.0, 2.0):
+        ...     scheduler.step(loss)
+        >>> scheduler.get_last_lr()
+        [0.1]
     """
 
     def __init__(

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
+from minorm.optim.argument_texts import OPTIMIZER
 from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
@@ -23,17 +25,21 @@ _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTo
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
+@documented(OPTIMIZER, defaults="the settings of groups that do not say otherwise")
 class Optimizer(Checked):
-    """Base of the optimizers.
+    """Base of the optimizers: groups of parameters with settings of their own, and the state kept for each parameter.
 
-    params    Tensors, or dicts {"params": Tensors, "lr": ...} that make one group each
-    defaults  the settings of groups that do not say otherwise
+    A subclass says in `_update(group, parameters, gradients)` what a step does. TypeError for what is no Tensor;
+    ValueError for an empty list, a Tensor that was computed from others, one that appears twice, and a setting outside
+    its range.
 
-    foreach, fused and capturable choose how PyTorch computes a step; here they are taken and change nothing.
-    differentiable=True, a step that is recorded, is a NotImplementedError.
-
-    Raises TypeError for what is no Tensor; ValueError for an empty list, a Tensor that was computed from others, one
-    that appears twice, and a setting outside its range.
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 1.0}]
+        >>> isinstance(optimizer := mn.optim.SGD(groups, lr=0.1), mn.optim.Optimizer)
+        True
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 1.0]
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
@@ -63,8 +69,9 @@ class Optimizer(Checked):
     def _name(self) -> str:
         return type(self).__name__
 
+    @documented({}, param_group='{"params": Tensors, "lr": ...}')
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Optimize more parameters, {"params": Tensors, "lr": ...}; what the dict leaves out takes the default."""
+        """Optimize more parameters; what the dict leaves out takes the default."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"{self._name}: a parameter group is a dict with 'params'; got {_brief(param_group)}")
         unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED - _TAKEN)
@@ -111,8 +118,9 @@ class Optimizer(Checked):
             bound = f"at least {low:g}" if high == float("inf") else f"{low:g} <= {name} < {high:g}"
             raise ValueError(f"{self._name}: {name}={value}; expected {bound}")
 
+    @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients: None, or zeros in place with set_to_none=False."""
+        """Forget the gradients, as backward() adds to them."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -122,8 +130,9 @@ class Optimizer(Checked):
                         parameter.grad.array[...] = 0
                     parameter.grad.version.count += 1
 
+    @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient, in place. Returns what `closure`, called first, returns."""
+        """Change every parameter that has a gradient, in place; gives what `closure` gives."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
@@ -199,10 +208,11 @@ class Optimizer(Checked):
         ]
         return {"state": {index[id(p)]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
+    @documented({}, state_dict="what `state_dict()` of an optimizer with the same groups gave; its arrays are copied")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict()` of an optimizer with the same groups gave; arrays are copied.
+        """Go on where another optimizer stood.
 
-        Raises ValueError, and changes nothing, where the groups or the shapes differ.
+        ValueError, and nothing is changed, where the groups or the shapes differ.
         """
         saved = _field(self._name, state_dict, "param_groups")
         if len(saved) != len(self.param_groups):

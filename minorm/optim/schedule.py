@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.documented import documented
 from minorm.mistakes import Checked
+from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 
 
+@documented(SCHEDULE)
 class LRScheduler(Checked):
     """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
 
-    last_epoch  t; -1 starts afresh. A larger one needs groups with 'initial_lr', or load_state_dict
+    Example:
+        >>> class Halved(mn.optim.lr_scheduler.LRScheduler):
+        ...     def _rate(self, t, initial):
+        ...         return initial / 2**t
+        >>> scheduler = Halved(mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0))
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:

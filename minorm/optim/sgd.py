@@ -7,18 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from minorm.documented import documented
 from minorm.kernels.select import backend
+from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.optimizer import Optimizer
 from minorm.tensor import Tensor
 
 
+@documented(
+    OPTIMIZER,
+    dampening="the share of the new gradient that is left out of m; 0 with nesterov",
+    nesterov="True steps along gradient + momentum * m: the gradient as if m had been followed already",
+)
 class SGD(Optimizer):
     """p -= lr * m  with  m = momentum * m + (1 - dampening) * (gradient + weight_decay * p)
 
-    At the first step m is the gradient itself. With nesterov the step is lr * (gradient + momentum * m): the gradient
-    as if m had been followed already. maximize=True climbs. All as in PyTorch.
+    At the first step m is the gradient itself. All as in PyTorch. ValueError for lr, momentum or weight_decay < 0, and
+    for nesterov without momentum or with dampening.
 
-    Raises ValueError for lr, momentum or weight_decay < 0, and for nesterov without momentum or with dampening.
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.SGD([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8, -1.6])
+
+    Robbins and Monro 1951; momentum: Sutskever et al. 2013.
     """
 
     def __init__(

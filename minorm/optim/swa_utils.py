@@ -18,8 +18,10 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import no_grad
+from minorm.documented import documented
 from minorm.nn.module import Module
 from minorm.nn.norm.base import RunningNorm
+from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
 from minorm.tensor import Tensor
@@ -27,12 +29,29 @@ from minorm.tensor import Tensor
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 
 
+@documented(
+    {},
+    model="whose weights are averaged; it is copied",
+    device="where the copy is; None is where the model is",
+    avg_fn="f(average, weights, n), the average of n + 1; None is the plain mean",
+    multi_avg_fn="the same for lists of Tensors, which it changes in place; not together with avg_fn",
+    use_buffers="True averages the buffers too, False takes over the latest",
+)
 class AveragedModel(Module):
     """A copy of a model, `module`, whose weights are an average of those that `update_parameters` was shown.
 
-    avg_fn        (average, weights, n) -> the average of n + 1; the plain mean by default
-    multi_avg_fn  the same for lists of Tensors, which it changes in place
-    use_buffers   average the buffers too, and not take over the latest
+    Calling it computes what the averaged model does. ValueError for both avg_fn and multi_avg_fn.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> averaged = mn.optim.swa_utils.AveragedModel(model)
+        >>> for weight in (1.0, 3.0):
+        ...     _ = nn.init.constant_(model.weight, weight)
+        ...     averaged.update_parameters(model)
+        >>> averaged.module.weight.item()
+        2.0
+
+    Polyak and Juditsky 1992; Izmailov et al. 2018, arXiv:1803.05407.
     """
 
     def __init__(
@@ -56,8 +75,9 @@ class AveragedModel(Module):
         """What the averaged model computes."""
         return self.module(*args, **kwargs)
 
+    @documented({}, model="whose weights are taken in, the first time as they are")
     def update_parameters(self, model: Module) -> None:
-        """Take the model's weights into the average; the first ones are copied."""
+        """average = avg_fn(average, weights, n): take the model's weights into the average."""
         averages, latest = (self._averaged(m) for m in (self.module, model))
         count = int(self.n_averaged.item())
         with no_grad():
@@ -77,14 +97,30 @@ class AveragedModel(Module):
         return tensors + [b.detach() for b in model.buffers()] if self.use_buffers else tensors
 
 
+@documented({}, decay="the share of the old average that is kept, 0 to 1")
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """average = decay * average + (1 - decay) * weights"""
+    """average = decay * average + (1 - decay) * weights
+
+    ValueError for another decay.
+
+    Example:
+        >>> mn.optim.swa_utils.get_ema_avg_fn(decay=0.9)(mn.tensor([1.0]), mn.tensor([2.0]), 5)
+        tensor([1.1])
+    """
     _check_decay(decay)
     return lambda average, value, n: average * decay + value * (1 - decay)  # noqa: ARG005
 
 
+@documented({}, decay="the share of the old average that is kept, 0 to 1")
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    """The same for lists of Tensors, in place."""
+    """average = decay * average + (1 - decay) * weights, for lists of Tensors and in place.
+
+    Example:
+        >>> averages = [mn.tensor([1.0])]
+        >>> mn.optim.swa_utils.get_ema_multi_avg_fn(decay=0.9)(averages, [mn.tensor([2.0])], 5)
+        >>> averages
+        [tensor([1.1])]
+    """
     average = get_ema_avg_fn(decay)
 
     def update(averages: list[Tensor], latest: list[Tensor], n: Any) -> None:
@@ -94,12 +130,24 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
 
 
 def get_swa_avg_fn() -> Average:
-    """The plain mean of all weights."""
+    """average = average + (weights - average) / (n + 1): the plain mean of all weights.
+
+    Example:
+        >>> mn.optim.swa_utils.get_swa_avg_fn()(mn.tensor([1.0]), mn.tensor([2.0]), 1)
+        tensor([1.5])
+    """
     return lambda average, value, n: average + (value - average) / (n + 1)
 
 
 def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    """The same for lists of Tensors, in place."""
+    """average = average + (weights - average) / (n + 1), for lists of Tensors and in place.
+
+    Example:
+        >>> averages = [mn.tensor([1.0])]
+        >>> mn.optim.swa_utils.get_swa_multi_avg_fn()(averages, [mn.tensor([2.0])], 1)
+        >>> averages
+        [tensor([1.5])]
+    """
     average = get_swa_avg_fn()
 
     def update(averages: list[Tensor], latest: list[Tensor], n: Any) -> None:
@@ -108,10 +156,22 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     return update
 
 
+@documented(
+    {},
+    loader="gives the batches, each a Tensor, or a tuple or list that begins with one",
+    model="whose running statistics are measured",
+    device="where a batch is moved to before; None leaves it where it is",
+)
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Measure the running statistics anew: those of all batches of the loader, each counted alike.
+    """running = mean over all batches: measure a model's running statistics anew, each batch counted alike.
 
-    A batch is a Tensor, or a tuple or list that begins with one.
+    Averaged weights give other activations than those that the statistics were taken from.
+
+    Example:
+        >>> model = nn.BatchNorm1d(1)
+        >>> mn.optim.swa_utils.update_bn([mn.tensor([[1.0], [3.0]]), mn.tensor([[5.0], [7.0]])], model)
+        >>> model.running_mean
+        tensor([4.])
     """
     norms = [m for m in model.modules() if isinstance(m, RunningNorm) and m.running_mean is not None]
     if not norms:
@@ -133,8 +193,23 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
             module.training = training
 
 
+@documented(
+    SCHEDULE,
+    swa_lr="the rate that it comes to, or a list of them, one for each group",
+    anneal_epochs="how many epochs that takes, at least 0",
+)
 class SWALR(LRScheduler):
-    """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on."""
+    """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on.
+
+    ValueError for another strategy.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=1)
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
+    """
 
     def __init__(
         self,

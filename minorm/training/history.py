@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm import opening
+from minorm.documented import documented
 
 Row = dict[str, Any]  # numbers by name; an accuracy is None where targets are no classes
 LOG = "log.csv"
@@ -26,8 +27,12 @@ def log(history: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@documented({}, path="a log.csv, or the folder of a run")
 def read_log(path: str) -> list[Row]:
-    """The rows of a log.csv, or of that in the folder of a run; ValueError, which names the file, where it is none."""
+    """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of that in the folder of a run.
+
+    ValueError, which names the file, where it is none.
+    """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:
         text = file.read().decode(errors="replace")

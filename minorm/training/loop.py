@@ -10,6 +10,7 @@ from typing import Any
 from minorm import dtypes
 from minorm.autograd import no_grad
 from minorm.distributed import DistributedDataParallel
+from minorm.documented import documented
 from minorm.finite import NonFiniteLoss, reason
 from minorm.mistakes import kind_of
 from minorm.nn import Module, accumulate_stats
@@ -17,7 +18,22 @@ from minorm.nn.utils import clip_grad_norm_
 from minorm.tensor import Tensor
 from minorm.training.score import Score
 
+LOOP = {
+    "model": "a Module, on any device",
+    "loader": "batches (inputs, targets), as a DataLoader gives them",
+    "loss_function": "gives a number for (outputs, targets)",
+}
 
+
+@documented(
+    LOOP,
+    optimizer="of the model's parameters",
+    scheduler="of the learning rate, which moves on after every batch; None leaves the rate",
+    after_step="called after every step with the score so far: to show progress, to record; None calls nothing",
+    accumulate="batches a step: its gradient is that of the mean over all their samples, and running statistics move "
+    "once. The last step of an epoch may have fewer",
+    clip_grad="the largest norm that all gradients together may have, 0 for no limit",
+)
 def train_epoch(
     model: Module,
     loader: Iterable[Any],
@@ -29,18 +45,18 @@ def train_epoch(
     accumulate: int = 1,
     clip_grad: float = 0.0,
 ) -> Score:
-    """One pass over the training data; the learning rate's schedule moves on after every batch.
+    """One pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
 
-    The model may be on a GPU; batches are brought there. A batch is (inputs, targets), as a DataLoader gives it. Of a
-    DistributedDataParallel all ranks call this together, each with its part of every batch, and get the score of all.
+    The model may be on a GPU; batches are brought there. Of a DistributedDataParallel all ranks call this together,
+    each with its part of every batch, and get the score of all. NonFiniteLoss as soon as a loss is NaN or infinite,
+    before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN.
 
-    after_step  called after every step with the score so far: to show progress, to record
-    accumulate  batches a step: its gradient is that of the mean over all their samples, and running statistics move
-                once. The last step of an epoch may have fewer
-    clip_grad   the largest norm that all gradients together may have, 0 for no limit
-
-    Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; it says whether the
-    inputs, the targets or the parameters hold the NaN.
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> loader = [(mn.tensor([[1.0], [2.0]]), mn.tensor([[3.0], [6.0]]))] * 50  # y = 3 x
+        >>> score = mn.training.train_epoch(model, loader, nn.MSELoss(), mn.optim.SGD(model.parameters(), lr=0.2))
+        >>> round(model.weight.item(), 3)
+        3.0
     """
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
@@ -71,12 +87,18 @@ def train_epoch(
     return score
 
 
+@documented(LOOP)
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """Loss and accuracy in evaluation mode; the model is left in the mode it was in.
+    """The Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
 
     The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
     that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
     ranks call this together, each with its part, and get the score of all.
+
+    Example:
+        >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
+        >>> mn.training.evaluate(nn.Identity(), loader, nn.CrossEntropyLoss()).accuracy
+        0.5
     """
     before, score = model.training, Score()
     model.eval()
@@ -95,8 +117,14 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
     return score
 
 
+@documented(LOOP, images="a batch of inputs, wherever they are")
 def predict(model: Module, images: Tensor) -> Tensor:
-    """The model's output in evaluation mode, without a graph; the model is left in the mode it was in."""
+    """model(images) in evaluation mode, without a graph; the model is left in the mode it was in.
+
+    Example:
+        >>> mn.training.predict(nn.ReLU(), mn.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     before = model.training
     model.eval()
     try:

@@ -79,6 +79,11 @@ def softmax(logits: Array) -> Array:
     return powers / powers.sum(1, keepdims=True)
 
 
+def clipped(name: str, most: int = 18) -> str:
+    """A class's name where there is room for so many characters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def pixels(dataset: Any, index: int) -> Array:
     """An image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
     image = np.asarray(dataset[index][0].numpy() if isinstance(dataset[index][0], Tensor) else dataset[index][0])

@@ -45,20 +45,26 @@ class Preprocessing:
     channels: int
 
 
-def load_data(settings: Settings, path: Any) -> tuple[Any, Any]:
-    """(train, test) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is."""
+def load_data(settings: Settings, path: Any, found: Preprocessing | None = None) -> tuple[Any, Any]:
+    """(train, test) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
+
+    found  what a model that is there already takes: a folder's pictures are read in its size and channels, and labelled
+           by the names of its classes
+    """
     name = settings.data
     if name == "digits":
         return data.split_digits(settings.seed)
     if path is None:
         kind, place = ("file", "FILE.npz") if name == "numpy" else ("folder", "DIR")
         raise ValueError(f"{name} is read from a {kind} and nothing is downloaded; say where it is: --path {place}")
+    form = (settings.image_size, 3) if found is None else (found.size, found.channels)
+    classes = found.classes if found is not None and found.classes else None
     readers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
         "mnist": data.load_mnist,
         "fashion": data.load_fashion_mnist,
         "cifar10": data.load_cifar10,
         "numpy": data.load_npz,
-        "folder": lambda root: data.load_folder(root, settings.image_size, seed=settings.seed, skip_broken=True),
+        "folder": lambda root: data.load_folder(root, *form, seed=settings.seed, skip_broken=True, classes=classes),
     }
     return readers[name](path)
 

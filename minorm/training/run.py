@@ -18,35 +18,48 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from minorm import atomic, checkpoint, dtypes, nn, opening, random
 from minorm.distributed import DistributedDataParallel, Group, RankError
+from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
 from minorm.tensor import Tensor
 from minorm.training import building
 from minorm.training.history import LOG, Row, log
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
-from minorm.training.preparing import balanced, labels_of, load_data, loaders, mixed, preprocessing
+from minorm.training.preparing import balanced, folder_of, labels_of, load_data, loaders, mixed, preprocessing
 from minorm.training.score import Score
 from minorm.training.settings import Settings
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 
 
+@documented(
+    {},
+    settings="what to train, and how",
+    out="the folder for checkpoint and log, made if it is not there; None writes nothing",
+    path="where the images are, for all but the digits",
+    device='what to compute on, "cpu" or "cuda"; a checkpoint can go on on another',
+    group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
+    sets="(train, test) datasets, where they were loaded already; None loads them",
+    num_workers="threads that read images ahead; they change no bit",
+)
 class Run:
-    """A new run; `Run.resume` goes on with an old one.
+    """A new run; `Run.resume` goes on with an old one, to the same bits.
 
-    settings  what to train, and how
-    out       the folder for checkpoint and log, made if it is not there; None writes nothing
-    path      where the images are, for all but the digits
-    device    what to compute on, "cpu" or "cuda"; a checkpoint can go on on another
-    group     what the `settings.ranks` ranks of a distributed run talk to each other through
-    sets      (train, test) datasets, where they were loaded already
-    num_workers  threads that read images ahead; they change no bit
+    ValueError where group and settings have another number of ranks.
+
+    Example:
+        >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
+        >>> run = mn.training.Run(mn.training.Settings(epochs=1, batch_size=10), sets=(digits, digits))
+        >>> run.fit()
+        >>> [row["epoch"] for row in run.history]
+        [1]
     """
 
     def __init__(
@@ -106,7 +119,9 @@ class Run:
         if group is not None:
             _check_same_file(file, group)
         run = cls(cls.settings_of(out), out, path, device, group, sets, num_workers)
-        run._check_same_model(file, checkpoint.load_training(file)["model_facts"])
+        saved = checkpoint.load_training(file)
+        run._check_same_model(file, saved["model_facts"])
+        run._check_same_classes(file, saved.get("preprocessing", {}).get("classes"))
         rest = checkpoint.load_training(file, **run._objects())
         random.set_state(rest["random"])
         run.epoch, run.history = rest["epoch"], rest["history"]
@@ -134,9 +149,11 @@ class Run:
                 test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
             except NonFiniteLoss as error:
                 raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
-            for part, score in (("train", train), ("test", test)):
+            for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
                 if not score.images:
-                    raise ValueError(f"no {part} image could be read; expected at least one")
+                    folder = folder_of(images)
+                    why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
+                    raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
             self.epoch += 1
             self.trained_epochs += 1
             self.history.append(
@@ -237,6 +254,14 @@ class Run:
         if facts["classes"] != mine["classes"] or facts["size"] != mine["size"]:
             raise ValueError(f"{file} is of a model for {facts['classes']} classes and images of {facts['size']} "
                              f"pixels; these are {mine['classes']} classes and {mine['size']} pixels")  # fmt: skip
+
+    def _check_same_classes(self, file: str, classes: list[str] | None) -> None:
+        """None: a checkpoint of before their names were written."""
+        mine = self.preprocessing.classes
+        if classes is not None and classes != mine:
+            other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
+            raise ValueError(f"{file} is of a run whose classes have other names: {other[0]!r} where these images have "
+                             f"{other[1]!r}")  # fmt: skip
 
 
 def _check_same_file(file: str, group: Group) -> None:

@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
 from minorm.tensor import Tensor
 
 
+@documented({}, parts="how many ranks share each batch; until `pool` the samples are those of this rank")
 class Score:
-    """What one pass over the data has added up; how fast, too.
-
-        accuracy = right / counted
-
-    parts: how many ranks share each batch; until `pool` the samples are those of this rank.
+    """accuracy = right / counted: what one pass over the data has added up; how fast, too.
 
     Predictions are counted where there is a class to predict: integer targets (N, d1, ...) for logits (N, C, d1, ...),
     so one a sample, or one a pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
+
+    Example:
+        >>> score = mn.training.Score()
+        >>> score.add(mn.tensor(0.5), mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))
+        >>> score.accuracy, score.loss
+        (0.5, 0.5)
     """
 
     def __init__(self, parts: int = 1) -> None:

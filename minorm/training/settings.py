@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from minorm import models
+from minorm.documented import documented
 
 MODEL_FOR = {
     "digits": "digits", "mnist": "lenet", "fashion": "lenet", "cifar10": "resnet20",
@@ -18,35 +19,70 @@ DTYPES = ("float32", "bfloat16")
 USUAL = -1  # of an augmentation: what the data set usually has
 
 
+@documented(
+    {},
+    data='"digits", "mnist", "fashion", "cifar10", "folder" or "numpy"',
+    model='a name of minorm.models, or FILE.py:FUNCTION; "" is the usual one for the data',
+    epochs="how often all images are seen",
+    batch_size="images a batch",
+    lr="the largest learning rate; 0 is the usual one: 0.05 for sgd, 0.003 for adam and adamw",
+    optimizer='"sgd", "adam" or "adamw"',
+    schedule='how the learning rate changes: "constant", "step", "cosine" or "onecycle"',
+    weight_decay="how much of the weights is added to their gradients",
+    label_smoothing="s: a label t becomes (1 - s) * t + s / C",
+    seed="of the weights, the order and the transforms: the same seed gives the same bits",
+    ranks="that share each batch; how many processes carry them decides no bits",
+    image_size="height and width of a folder's images",
+    hflip="the probability that an image is mirrored; -1 is 0, and 0.5 for cifar10",
+    crop_padding="pixels around an image that a window moves in; -1 is 0, and 4 for cifar10",
+    cutout="side of a square without picture",
+    color_jitter="how far brightness, contrast and saturation may leave 1",
+    mixup="alpha of MixUp, 0 for none",
+    cutmix="alpha of CutMix, 0 for none; not both",
+    class_weights='"none", or "balanced", which weighs classes in inverse proportion to their counts',
+    clip_grad="the largest norm of all gradients, 0 for no limit",
+    warmup_epochs="epochs in which the rate rises",
+    accumulate="batches a step",
+    ema="decay of the weights' moving average, 0 for none",
+    early_stopping="epochs without a better score after which it ends, 0 for no end",
+    dtype='of weights and activations, "float32" or "bfloat16"',
+)
 @dataclass(frozen=True)
 class Settings:
-    """The defaults train the digits in a second."""
+    """What to train, and how; the defaults train the digits in a second.
+
+    ValueError for a setting outside its range, which it names.
+
+    Example:
+        >>> mn.training.Settings(optimizer="adam").lr
+        0.003
+    """
 
     data: str = "digits"
-    model: str = ""  # a name, or FILE.py:FUNCTION; "" means the usual one for the data
+    model: str = ""
     epochs: int = 8
     batch_size: int = 64
-    lr: float = 0.0  # 0 means the usual one: 0.05 for sgd, 0.003 for adam and adamw
+    lr: float = 0.0
     optimizer: str = "sgd"
     schedule: str = "onecycle"
     weight_decay: float = 5e-4
     label_smoothing: float = 0.1
     seed: int = 0
-    ranks: int = 1  # that share each batch; how many processes carry them decides no bits
-    image_size: int = 64  # of a folder's images
-    hflip: float = USUAL  # the probability that an image is mirrored; usually 0, 0.5 for cifar10
-    crop_padding: int = USUAL  # pixels around an image that a window moves in; usually 0, 4 for cifar10
-    cutout: int = 0  # side of a square without picture
-    color_jitter: float = 0.0  # how far brightness, contrast and saturation may leave 1
-    mixup: float = 0.0  # alpha, 0 for none
+    ranks: int = 1
+    image_size: int = 64
+    hflip: float = USUAL
+    crop_padding: int = USUAL
+    cutout: int = 0
+    color_jitter: float = 0.0
+    mixup: float = 0.0
     cutmix: float = 0.0
     class_weights: str = "none"
-    clip_grad: float = 0.0  # the largest norm of all gradients, 0 for no limit
+    clip_grad: float = 0.0
     warmup_epochs: int = 0
-    accumulate: int = 1  # batches a step
-    ema: float = 0.0  # decay of the weights' moving average, 0 for none
-    early_stopping: int = 0  # epochs without a better score, 0 for no end
-    dtype: str = "float32"  # of weights and activations
+    accumulate: int = 1
+    ema: float = 0.0
+    early_stopping: int = 0
+    dtype: str = "float32"
 
     def __post_init__(self) -> None:
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")

@@ -13,15 +13,25 @@ from typing import Any
 
 import numpy as np
 
+from minorm.documented import documented
 from minorm.nn import Module
 
 
+@documented({}, model="whose layers with running statistics are followed")
 class BatchNormWatch:
-    """Follows every layer of `model` that has running statistics; call `step()` after each training step.
+    """(mean, var) after each step, of every layer of `model` that has running statistics; call `step()` after each.
 
-    layers          their names
-    running(name)   (mean, var), arrays (steps, C): the running statistics after each step
-    batch(name)     (mean, var), arrays (steps, C): the statistics of that step's batch, in float64
+        layers          their names
+        running(name)   (mean, var), arrays (steps, C): the running statistics after each step
+        batch(name)     (mean, var), arrays (steps, C): the statistics of that step's batch, in float64
+
+    Example:
+        >>> model = nn.BatchNorm1d(1)
+        >>> watch = mn.training.BatchNormWatch(model)
+        >>> y = model(mn.tensor([[1.0], [3.0]]))
+        >>> watch.step()
+        >>> watch.batch(watch.layers[0])[0].round(4).tolist()
+        [[2.0]]
     """
 
     def __init__(self, model: Module) -> None:

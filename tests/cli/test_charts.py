@@ -41,3 +41,10 @@ def test_a_confusion_matrix_has_a_cell_for_each_number(count: int) -> None:
     titles = {node.text for node in root.iter() if node.tag == "title"}
     i, j = np.argwhere(matrix)[0]
     assert f"<class {i}> taken for <class {j}>: {matrix[i, j]:,}" in titles
+
+
+def test_long_names_of_classes_end_in_dots_and_are_whole_where_the_mouse_points() -> None:
+    text = charts.confusion(np.ones((2, 2), int), ["a lorry with a trailer", "exactly 18 letters"])
+    assert text.count(">a lorry with a tr…<") == 2
+    assert text.count(">exactly 18 letters<") == 2
+    assert "a lorry with a trailer taken for exactly 18 letters: 1" in text

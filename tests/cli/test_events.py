@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from minorm import cli
 from minorm.cli import events
+from minorm.training import read_log
 
 
 class Record:
@@ -62,3 +65,18 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     found = {value.tag: event.step for event in EventFileLoader(str(file)).Load() for value in event.summary.value}
     assert found == dict.fromkeys(("learning_rate", "loss/train", "loss/test", "accuracy/train", "accuracy/test"), 1)
+
+
+def test_a_whole_run_is_what_tensorboard_shows(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert cli.main(["train", "--epochs", "3", "--out", str(tmp_path)]) == 0
+    seen, rows = EventAccumulator(str(tmp_path)), read_log(str(tmp_path))
+    seen.Reload()
+    scores = [f"{what}/{part}" for what in ("loss", "accuracy") for part in ("train", "test")]
+    assert sorted(seen.Tags()["scalars"]) == sorted([*scores, "learning_rate"])
+    for tag, column in (("loss/train", "train_loss"), ("accuracy/test", "test_accuracy"), ("learning_rate",) * 2):
+        assert [(event.step, event.value) for event in seen.Scalars(tag)] == [
+            (row["epoch"], np.float32(row[column])) for row in rows
+        ]

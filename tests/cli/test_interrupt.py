@@ -72,6 +72,7 @@ def check_words(text: str, out: Path) -> None:
         assert load_training(out / CHECKPOINT)["epoch"] == int(advice[2])
     elif "nothing was written" in lines[0]:
         assert not (out / CHECKPOINT).exists()
+        assert not (out / BEST).exists()
     if out.exists():
         assert {path.name for path in out.iterdir()} <= {CHECKPOINT, BEST, LOG}
 

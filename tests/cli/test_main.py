@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,26 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         cli.main([command, "--help"])
     assert stop.value.code == 0
     assert f"usage: minorm {command}" in capsys.readouterr().out
+
+
+def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command and, as `labs grade`, what it has below it."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    yield from [] if found else [(name, parser)]
+    for action in found:
+        for word, below in action.choices.items():
+            yield from parsers(below, f"{name} {word}".strip())
+
+
+def test_every_command_that_writes_a_file_takes_o_and_out() -> None:
+    """Those that do not print, or ask for a folder of something."""
+    options = {
+        name: [action.option_strings[:2] for action in parser._actions if {"-o", "--out"} & set(action.option_strings)]
+        for name, parser in parsers(cli._parser())
+    }
+    assert all(found in ([], [["-o", "--out"]]) for found in options.values())
+    printing = {"evaluate", "predict", "conform", "completion", "labs list", "labs check"}
+    assert {name for name, found in options.items() if not found} == printing
 
 
 @pytest.mark.parametrize("name", ["minorm", "minorm.cli"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm import cli
+import minorm as mn
+from minorm import cli, nn
 from minorm.cli import run_report
 from minorm.cli import train as train_command
 from minorm.training.run import BEST, CHECKPOINT, LOG
@@ -137,6 +139,31 @@ def test_the_best_epoch_is_what_evaluate_finds(there: Path, capsys: pytest.Captu
     rows = [line.split(",") for line in (there / "run" / LOG).read_text().splitlines()[1:]]
     assert cli.main(["evaluate", run, "--path", str(there / "images"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == max(float(row[5]) for row in rows)
+
+
+def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by a model that is no run: it says its channels, size and classes."""
+    run = str(there / "run")
+    shutil.copytree(there / "images" / "checks", tmp_path / "images" / "checks")  # alone it would be class 0
+    assert cli.main(["evaluate", run, "--path", str(tmp_path / "images"), "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["images"] == 3
+    assert alone["accuracy"] > 0.5
+    (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
+    text = said(capsys, 1, "evaluate", run, "--path", str(tmp_path / "images"))
+    assert "boxes' is a class that the training images lack; expected bars, checks" in text
+
+
+def test_a_grey_model_is_given_grey_images(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("minorm.onnx")
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2)).eval()
+    file = str(tmp_path / "grey.onnx")
+    onnx.export(model, mn.zeros(2, 1, 12, 12), file, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    assert cli.main(["evaluate", file, "--data", "folder", "--path", str(there / "images"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 6
+    assert cli.main(["predict", file, str(there / "images/checks/01.png")]) == 0
 
 
 def test_a_changed_file_asks_for_one(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,18 +293,6 @@ def test_the_report_shows_everything_and_loads_nothing(there: Path) -> None:
     for name in ("curves.png", "confusion.png"):
         with Image.open(there / "run" / name) as image:
             assert image.size[0] > 300
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in ("train", "predict", "early-stopping", "onecycle"):
-        assert word in script
-    if shell == "bash":
-        ask = 'COMP_WORDS=(minorm train --optimizer a); COMP_CWORD=3; _minorm; echo "${COMPREPLY[@]}"'
-        found = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
-        assert found.stdout.split() == ["adam", "adamw"]
 
 
 def test_few_images_come_in_smaller_batches(there: Path, tmp_path: Path) -> None:

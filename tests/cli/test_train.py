@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,30 @@ def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.Captur
     assert "holds a run already" in message("--epochs", "1", "--out", out)
     text = message("--resume", "--out", out, "--lr", "0.5")
     assert "has lr=0.05, --resume goes on with that; got 0.5" in text
+
+
+def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / BEST).write_bytes(b"of another run")
+    assert train("--epochs", "1", "--out", str(tmp_path)) == 1
+    assert f"{tmp_path} holds the {BEST} of another run; move it away or choose" in capsys.readouterr().err
+    assert (tmp_path / BEST).read_bytes() == b"of another run"
+
+    def cut(run: Run, *_: Any) -> None:
+        assert run.out is not None
+        if left:
+            run.epoch, run.history = 1, [{"epoch": 1, "test_accuracy": 1.0, "test_loss": 0.0}]
+            monkeypatch.setattr("minorm.training.run.log", lambda _: "")
+            run.save(run.out)
+            (Path(run.out) / CHECKPOINT).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "fit", cut)
+    for left, said in ((False, "stopped; nothing was written yet"), (True, f"{BEST} is there, but no")):
+        out = tmp_path / str(left)
+        assert train("--out", str(out)) == 130
+        assert said in capsys.readouterr().err
 
 
 def test_a_loss_that_is_no_number_stops_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,26 @@ def test_the_place_is_that_of_the_batch_handed_out(count: int) -> None:
     assert rest == [labels.tolist() for _, labels in seen]
 
 
+def test_a_step_never_waits_where_reading_is_cheaper() -> None:
+    """While a step computes, the next batch is read, unasked: it is there when the step ends."""
+    read = [threading.Event() for _ in range(6)]
+
+    class Told:
+        def __len__(self) -> int:
+            return len(read)
+
+        def __getitem__(self, i: int) -> Any:
+            read[i].set()
+            return np.float32(i)
+
+    for place, _ in enumerate(DataLoader(Told(), 1, num_workers=2), 1):
+        assert place == len(read) or read[place].wait(5)  # the step, which lasts until the next batch is read
+
+    read = [threading.Event() for _ in range(6)]
+    for place, _ in enumerate(DataLoader(Told(), 1, num_workers=0), 1):  # nobody reads ahead
+        assert place == len(read) or not read[place].is_set()
+
+
 class Failing:
     """A dataset whose 20th sample cannot be read."""
 

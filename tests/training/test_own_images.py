@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,12 @@ def test_folders_that_do_not_fit_are_refused(pictures: str, tmp_path: Path) -> N
             Image.new("RGB", (20, 20)).save(smaller / name / f"{i}.png")
     with pytest.raises(ValueError, match="of a model for 3 classes and images of 16 pixels; these are 2 classes"):
         Run.resume(out, str(smaller))
+    renamed = tmp_path / "renamed"
+    shutil.copytree(pictures, renamed)
+    (renamed / "checks").rename(renamed / "boxes")
+    with pytest.raises(ValueError, match="whose classes have other names: 'checks' where these images have 'boxes'"):
+        Run.resume(out, str(renamed))
     for file in smaller.rglob("*.png"):
         file.write_bytes(b"none")
-    with pytest.raises(ValueError, match="no train image could be read"):
+    with pytest.raises(ValueError, match=r"no train image could be read; .* '.*\.png' is no picture"):
         Run(small(pictures, batch_size=4), None, str(smaller)).fit()

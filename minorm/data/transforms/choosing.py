@@ -10,13 +10,22 @@ from typing import Any
 import numpy as np
 
 from minorm import random
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
 from minorm.data.transforms.base import Generator, ImageTransform, Transform, check_probability
+from minorm.documented import documented
 
 
+@documented(TRANSFORM)
 class Compose(Shown):
-    """One transform after the other: `Compose([RandomCrop(32, padding=4), RandomHorizontalFlip()])`."""
+    """One transform after the other, all with the one generator.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> T.Compose([T.Pad(1), T.CenterCrop(4)])(mn.ones(2, 1, 4, 4)).shape
+        (2, 1, 4, 4)
+    """
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self.transforms = list(transforms)
@@ -32,8 +41,14 @@ class Compose(Shown):
         return _listed("Compose", self.transforms)
 
 
+@documented(TRANSFORM, lambd="f(images) -> images")
 class Lambda(Shown):
-    """A function of the images alone: `Lambda(lambda images: images * 2)`."""
+    """A function of the images alone.
+
+    Example:
+        >>> mn.data.transforms.Lambda(lambda images: images * 2)(mn.ones(1, 1, 1, 1))
+        tensor([[[[2.]]]])
+    """
 
     def __init__(self, lambd: Callable[[Any], Any]) -> None:
         if not callable(lambd):
@@ -45,8 +60,17 @@ class Lambda(Shown):
         return self.lambd(images)
 
 
+@documented(TRANSFORM)
 class RandomApply(ImageTransform):
-    """All transforms in turn on an image with probability p; it keeps its shape."""
+    """All transforms in turn on an image with probability p; it keeps its shape.
+
+    ValueError for a transform that changes the shape.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> T.RandomApply([T.Lambda(lambda images: images * 0)], p=1.0)(mn.ones(1, 1, 1, 2))
+        tensor([[[[0., 0.]]]])
+    """
 
     def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
         self.transforms, self.p = list(transforms), check_probability("RandomApply", p)
@@ -67,8 +91,16 @@ class RandomApply(ImageTransform):
         return _listed("RandomApply", self.transforms, f"p={self.p:g}")
 
 
+@documented(TRANSFORM, p="how likely each transform is; None takes all alike")
 class RandomChoice(ImageTransform):
-    """One of the transforms, drawn for each image, with probabilities p or all alike."""
+    """One of the transforms, drawn for each image.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> choose = T.RandomChoice([T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0)], p=[1, 0])
+        >>> choose(mn.tensor([[[1.0, 2.0]]]))
+        tensor([[[2., 1.]]])
+    """
 
     def __init__(self, transforms: Sequence[Transform], p: Sequence[float] | None = None) -> None:
         self.transforms = list(transforms)

@@ -10,14 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, check_floats, check_probability, interval
+from minorm.documented import documented
 
 GREY = np.array([0.2989, 0.587, 0.114])
 
 
+@documented(
+    TRANSFORM,
+    mean="what is subtracted, one number or one for each channel",
+    std="what is divided by, one number or one for each channel",
+)
 class Normalize(ImageTransform):
-    """(images - mean) / std, with one number for all channels or one a channel."""
+    """y = (images - mean) / std, with one number for all channels or one a channel.
+
+    TypeError for integers, ValueError for another number of channels.
+
+    Example:
+        >>> mn.data.transforms.Normalize(mean=0.5, std=0.25)(mn.tensor([[[0.5, 1.0]]]))
+        tensor([[[0., 2.]]])
+    """
 
     def __init__(
         self, mean: float | Sequence[float], std: float | Sequence[float], inplace: bool = False  # noqa: ARG002
@@ -43,8 +57,16 @@ class Normalize(ImageTransform):
         return f"Normalize(mean={mean}, std={std})"
 
 
+@documented(TRANSFORM, num_output_channels="1, or 3 equal ones")
 class Grayscale(ImageTransform):
-    """Colours as grey, in 1 channel or in 3 equal ones."""
+    """y = 0.2989 red + 0.587 green + 0.114 blue: colours as grey.
+
+    Integers are cut, not rounded, as in torchvision. ValueError unless there are 1 or 3 channels.
+
+    Example:
+        >>> mn.data.transforms.Grayscale()(mn.ones(2, 3, 4, 4)).shape
+        (2, 1, 4, 4)
+    """
 
     def __init__(self, num_output_channels: int = 1) -> None:
         if num_output_channels not in (1, 3):
@@ -56,8 +78,14 @@ class Grayscale(ImageTransform):
         return np.repeat(grey("Grayscale", images), self.num_output_channels, axis=1)
 
 
+@documented(TRANSFORM)
 class RandomGrayscale(ImageTransform):
-    """Each image without its colours with probability p; it keeps its channels."""
+    """Each image without its colours with probability p; it keeps its channels.
+
+    Example:
+        >>> mn.data.transforms.RandomGrayscale(p=1.0)(mn.tensor([[[1.0]], [[0.0]], [[0.0]]])).reshape(-1)
+        tensor([0.2989, 0.2989, 0.2989])
+    """
 
     def __init__(self, p: float = 0.1) -> None:
         self.p = check_probability("RandomGrayscale", p)
@@ -70,6 +98,13 @@ class RandomGrayscale(ImageTransform):
         return found
 
 
+@documented(
+    {},
+    brightness="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
+    contrast="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
+    saturation="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
+    hue="(a, b) within -0.5 to 0.5 that f is drawn from, or d for (-d, d)",
+)
 class ColorJitter(ImageTransform):
     """Brightness, contrast, saturation and hue of each image changed by factors drawn for it, in an order drawn for it.
 
@@ -78,10 +113,11 @@ class ColorJitter(ImageTransform):
         saturation   f * images + (1 - f) * their grey
         hue          turned by f of the circle of colours
 
-    brightness, contrast, saturation  (a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)
-    hue                               (a, b) within -0.5 to 0.5, or d for (-d, d)
+    What leaves 0 to 1 is clipped. Images of one channel have no saturation and no hue. TypeError for integers.
 
-    What leaves 0 to 1 is clipped. Images of one channel have no saturation and no hue.
+    Example:
+        >>> mn.data.transforms.ColorJitter(brightness=(0.5, 0.5))(mn.ones(1, 1, 1, 2))
+        tensor([[[[0.5, 0.5]]]])
     """
 
     def __init__(self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0) -> None:

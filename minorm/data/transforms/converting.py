@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.data.showing import Shown
+from minorm.documented import documented
 from minorm.tensor import Tensor
 
 
@@ -15,6 +16,10 @@ class ToImage(Shown):
     """A picture H x W or H x W x C, an array or what np.asarray takes, as a Tensor C x H x W.
 
     A Tensor, and an array N x C x H x W, are images already, and stay.
+
+    Example:
+        >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape
+        (3, 4, 5)
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
@@ -30,8 +35,16 @@ class ToImage(Shown):
         return Tensor(np.ascontiguousarray(array[None] if array.ndim == 2 else array.transpose(2, 0, 1)))
 
 
+@documented(
+    {}, dtype="the type wanted", scale="True: what fills one integer type, or 0 to 1 in floats, fills the other"
+)
 class ToDtype(Shown):
-    """Images of another type; with scale, what fills one integer type, or 0 to 1 in floats, fills the other."""
+    """Images of another type.
+
+    Example:
+        >>> mn.data.transforms.ToDtype(mn.float32, scale=True)(mn.tensor([[[0, 255]]], dtype=mn.uint8))
+        tensor([[[0., 1.]]])
+    """
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
         self.dtype, self.scale = dtypes.check(dtype), scale
@@ -59,6 +72,10 @@ class ToTensor(Shown):
     """A picture, or a batch, as images of floats: bytes divided by 255 as float32, floats as they are.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
+
+    Example:
+        >>> mn.data.transforms.ToTensor()(mn.full((1, 2, 1), 255, dtype=mn.uint8).numpy())
+        tensor([[[1., 1.]]])
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002

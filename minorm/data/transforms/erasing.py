@@ -7,18 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, check_probability, drawn_sides, interval
+from minorm.documented import documented
 
 
+@documented(
+    TRANSFORM,
+    scale="(a, b), which shares of the image's area the rectangle may have",
+    ratio="(a, b), which heights over widths, drawn evenly on a logarithmic scale",
+    value='what it becomes: a number, one for each channel, or "random" for draws from the normal distribution',
+)
 class RandomErasing(ImageTransform):
     """In each image, with probability p, one rectangle becomes `value`.
 
-    scale  which shares of the image's area it may have
-    ratio  which heights over widths, drawn evenly on a logarithmic scale
-    value  a number, one a channel, or "random": each element from the normal distribution
+    Example:
+        >>> erase = mn.data.transforms.RandomErasing(p=1.0, scale=(0.25, 0.25), ratio=(1.0, 1.0))
+        >>> erase(mn.ones(1, 4, 4)).sum()  # 2 x 2 of 16 are gone
+        tensor(12.)
 
-    Ten rectangles are drawn; if none fits, the image stays. (Zhong et al. 2017, arXiv:1708.04896; as in torchvision.)
+    Zhong et al. 2017, arXiv:1708.04896.
     """
 
     def __init__(

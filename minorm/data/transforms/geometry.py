@@ -7,14 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, check_probability, pair
+from minorm.documented import documented
 
 PADDING_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
 
 
+@documented(TRANSFORM)
 class RandomHorizontalFlip(ImageTransform):
-    """Each image mirrored left to right with probability p."""
+    """Each image mirrored left to right with probability p.
+
+    Example:
+        >>> mn.data.transforms.RandomHorizontalFlip(p=1.0)(mn.tensor([[[1.0, 2.0]]]))
+        tensor([[[2., 1.]]])
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = check_probability("RandomHorizontalFlip", p)
@@ -25,8 +33,15 @@ class RandomHorizontalFlip(ImageTransform):
         return _mirrored(images, images[..., ::-1], chosen)
 
 
+@documented(TRANSFORM)
 class RandomVerticalFlip(ImageTransform):
-    """Each image turned upside down with probability p."""
+    """Each image turned upside down with probability p.
+
+    Example:
+        >>> mn.data.transforms.RandomVerticalFlip(p=1.0)(mn.tensor([[[1.0], [2.0]]]))
+        tensor([[[2.],
+                 [1.]]])
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = check_probability("RandomVerticalFlip", p)
@@ -37,12 +52,13 @@ class RandomVerticalFlip(ImageTransform):
         return _mirrored(images, images[:, :, ::-1], chosen)
 
 
+@documented(TRANSFORM, padding="one number, (left and right, above and below), or (left, above, right, below)")
 class Pad(ImageTransform):
     """Elements around each image.
 
-    padding       one number, (left and right, above and below), or (left, above, right, below)
-    padding_mode  "constant" (`fill`), or copies: "edge" (the outermost), "reflect" (mirrored at it), "symmetric"
-                  (mirrored at the border)
+    Example:
+        >>> mn.data.transforms.Pad((1, 0), fill=9)(mn.tensor([[[1.0, 2.0]]]))
+        tensor([[[9., 1., 2., 9.]]])
     """
 
     def __init__(self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant") -> None:
@@ -59,8 +75,14 @@ class Pad(ImageTransform):
         return padded(images, (above, below), (left, right), self.padding_mode, self.fill)
 
 
+@documented(TRANSFORM)
 class CenterCrop(ImageTransform):
-    """The middle of each image, `size` high and wide; zeros around one that is smaller."""
+    """The middle of each image, `size` high and wide; zeros around one that is smaller.
+
+    Example:
+        >>> mn.data.transforms.CenterCrop(2)(mn.ones(3, 5, 5)).shape
+        (3, 2, 2)
+    """
 
     def __init__(self, size: int | tuple[int, int]) -> None:
         self.size = pair("CenterCrop", "size", size, 1)
@@ -74,11 +96,15 @@ class CenterCrop(ImageTransform):
         return images[:, :, top : top + self.size[0], start : start + self.size[1]].copy()
 
 
+@documented(TRANSFORM, padding="what is added on each side before, one number or (vertical, horizontal)")
 class RandomCrop(ImageTransform):
     """A random window of `size` out of each image, after adding `padding` on each side.
 
-    size, padding       one number, or (vertical, horizontal)
-    fill, padding_mode  what is added, as `Pad` has it; zeros unless told otherwise
+    ValueError for a window that is larger than that.
+
+    Example:
+        >>> mn.data.transforms.RandomCrop(4, padding=1)(mn.ones(2, 3, 4, 4)).shape
+        (2, 3, 4, 4)
     """
 
     def __init__(
@@ -101,10 +127,12 @@ class RandomCrop(ImageTransform):
                              f"are smaller than size {self.size}")  # fmt: skip
         y = generator.integers(0, rows + 1, count)
         x = generator.integers(0, columns + 1, count)
-        cropped = np.empty((*images.shape[:2], height, width), images.dtype)
-        for i, (first, start) in enumerate(zip(y.tolist(), x.tolist(), strict=True)):  # one image fits in the cache
-            around = padded(images[i : i + 1], (top, top), (left, left), self.padding_mode, self.fill)
-            cropped[i] = around[0, :, first : first + height, start : start + width]
+        if self.padding_mode != "constant":
+            images, top, left = padded(images, (top, top), (left, left), self.padding_mode, self.fill), 0, 0
+        cropped = np.full((*images.shape[:2], height, width), self.fill, images.dtype)
+        for i, (first, start) in enumerate(zip((y - top).tolist(), (x - left).tolist(), strict=True)):
+            (to_y, from_y), (to_x, from_x) = map(_overlap, (first, start), self.size, images.shape[2:])
+            cropped[i, :, to_y, to_x] = images[i, :, from_y, from_x]
         return cropped
 
 
@@ -118,6 +146,13 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
     around = np.full((*images.shape[:2], sum(rows) + height, sum(columns) + width), fill, images.dtype)
     around[:, :, rows[0] : rows[0] + height, columns[0] : columns[0] + width] = images
     return around
+
+
+def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
+    """Where a window that starts at `first` lies on an axis: which part of the window, and which part of the axis."""
+    begin = max(first, 0)
+    end = max(begin, min(first + count, length))
+    return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:

@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
+from minorm.documented import documented
 
 
 class InterpolationMode(StrEnum):
-    """How elements between elements are read."""
+    """How elements between elements are read: a text with a name.
+
+    Example:
+        >>> mn.data.transforms.InterpolationMode.BILINEAR == "bilinear"
+        True
+    """
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -22,13 +29,19 @@ class InterpolationMode(StrEnum):
     BICUBIC = "bicubic"
 
 
+@documented(
+    TRANSFORM,
+    size="(height, width), or the shorter side, which keeps the proportions",
+    max_size="the longer side at most, with one size; the shorter one is less then. None is no limit",
+)
 class Resize(ImageTransform):
     """Images of another size.
 
-    size           (height, width), or the shorter side, which keeps the proportions
-    interpolation  "nearest", "nearest-exact", "bilinear" or "bicubic"
-    max_size       the longer side at most, with one size; the shorter one is less then
-    antialias      a wider kernel where an axis shrinks
+    ValueError for a max_size beside two sizes.
+
+    Example:
+        >>> mn.data.transforms.Resize(4)(mn.ones(2, 3, 8, 16)).shape
+        (2, 3, 4, 8)
     """
 
     def __init__(
@@ -63,15 +76,21 @@ class Resize(ImageTransform):
         return (new_short, new_long) if height <= width else (new_long, new_short)
 
 
+@documented(
+    TRANSFORM,
+    scale="(a, b), which shares of the image's area the window may have",
+    ratio="(a, b), which widths over heights, drawn evenly on a logarithmic scale",
+)
 class RandomResizedCrop(ImageTransform):
     """A window of each image, of an area and of proportions drawn for it, resized to `size`.
 
-    size   (height, width), or one number for both
-    scale  which shares of the image's area the window may have
-    ratio  which widths over heights, drawn evenly on a logarithmic scale
+    Ten windows are drawn; if none fits, it is the middle of the image, as much as the ratios allow. As in torchvision.
 
-    Ten windows are drawn; if none fits, it is the middle of the image, as much as the ratios allow. (Szegedy et al.
-    2014, arXiv:1409.4842; as in torchvision.)
+    Example:
+        >>> mn.data.transforms.RandomResizedCrop(4)(mn.ones(2, 3, 8, 16)).shape
+        (2, 3, 4, 4)
+
+    Szegedy et al. 2014, arXiv:1409.4842.
     """
 
     def __init__(

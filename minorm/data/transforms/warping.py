@@ -15,19 +15,25 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
+from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, in_floats, interval
+from minorm.documented import documented
 from minorm.tensor import Tensor
 
 
+@documented(
+    TRANSFORM,
+    interpolation='"nearest" or "bilinear"',
+    expand="True is a ValueError: the images of a batch keep one size",
+)
 class RandomRotation(ImageTransform):
     """Each image turned about its centre by an angle drawn for it, against the clock.
 
-    degrees        (a, b) that the angle is drawn from, or d for (-d, d)
-    interpolation  "nearest" or "bilinear"
-    expand         False: images of a batch keep one size
-    center         (x, y) in pixels from the upper left corner; the middle unless given
-    fill           what stands outside of the image
+    Example:
+        >>> mn.data.transforms.RandomRotation((90, 90))(mn.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[2., 4.],
+                 [1., 3.]]])
     """
 
     def __init__(
@@ -50,15 +56,22 @@ class RandomRotation(ImageTransform):
         return warped(images, maps, np.zeros((len(images), 2)), self.center, self.interpolation, self.fill)
 
 
+@documented(
+    TRANSFORM,
+    interpolation='"nearest" or "bilinear"',
+    translate="the largest shares of width and height that it moves by, whole pixels; None moves nothing",
+    scale="(a, b) that the factor is drawn from; None keeps the size",
+    shear="(a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too",
+)
 class RandomAffine(ImageTransform):
     """Each image turned (with the clock), moved, scaled and sheared by what is drawn for it.
 
-    degrees    (a, b) that the angle is drawn from, or d for (-d, d)
-    translate  the largest shares of width and height that it moves by; whole pixels
-    scale      (a, b) that the factor is drawn from
-    shear      (a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too
+    ValueError for shares outside of 0 to 1.
 
-    The rest as for RandomRotation.
+    Example:
+        >>> mn.data.transforms.RandomAffine((90, 90))(mn.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[3., 1.],
+                 [4., 2.]]])
     """
 
     def __init__(

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
+from minorm.documented import documented
 from minorm.onnx.checking import sandbox, sandbox_worker
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
@@ -19,16 +20,30 @@ from minorm.onnx.graph.errors import VerifyError
 TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, dtypes.bfloat16: 6e-2}
 
 
+@documented(
+    {},
+    checker='"passed", or why it was not asked',
+    runtime='"onnxruntime <version>", or why it was not run',
+    difference="the largest |difference| of an output",
+    relative="that over max(1, max |expected|)",
+    outputs="what the runtime computed; () where nothing was compared",
+    sizes="the shapes of the inputs, where several were compared",
+)
 @dataclass(frozen=True)
 class Report:
-    """What verify found. `difference` is the largest |difference|; `relative` that over max(1, max |expected|)."""
+    """What `verify` found; print it for a line.
 
-    checker: str  # "passed", or why it was not asked
-    runtime: str  # "onnxruntime <version>", or why it was not run
+    Example:
+        >>> print(mn.onnx.Report("passed", "onnxruntime 1.26.0", difference=1e-7))
+        checker: passed; onnxruntime 1.26.0; largest difference 1e-07
+    """
+
+    checker: str
+    runtime: str
     difference: float = 0.0
     relative: float = 0.0
     outputs: tuple[Any, ...] = ()
-    sizes: tuple[str, ...] = ()  # of the inputs, where several were compared
+    sizes: tuple[str, ...] = ()
 
     @property
     def compared(self) -> bool:
@@ -40,6 +55,16 @@ class Report:
         return f"checker: {self.checker}; {self.runtime}; largest difference {self.difference:.3g}{sizes}"
 
 
+@documented(
+    {},
+    model="an onnx.ModelProto, or a path",
+    inputs="arrays or Tensors in the order of the graph's inputs, or by name",
+    expected="what the first outputs should be, arrays or Tensors",
+    tolerance="largest difference allowed over max(1, max |expected|); None goes by type, 1e-4 for float32",
+    training="True: the model is in its training form, and random results (dropout) are not compared",
+    seconds="how long checker and onnxruntime may take, which run in a process of their own",
+    memory="bytes that process may take; None is 4 GiB more than model and inputs need",
+)
 def verify(
     model: onnx.ModelProto | str | os.PathLike[str],
     inputs: Sequence[Any] | Mapping[str, Any],
@@ -50,17 +75,17 @@ def verify(
     seconds: float = sandbox.SECONDS,
     memory: int | None = None,
 ) -> Report:
-    """Check `model`, run it in onnxruntime on `inputs` and compare its first outputs with `expected`.
+    """max |onnxruntime(inputs) - expected| within tolerance: check `model`, run it and compare its first outputs.
 
-    inputs      arrays or Tensors in the order of the graph's inputs, or by name
-    tolerance   largest difference allowed over max(1, max |expected|); default by type, 1e-4 for float32
-    training    the model is in its training form: random results (dropout) are not compared
-    seconds     checker and onnxruntime may take, which run in a process of their own
-    memory      bytes that process may take; default: 4 GiB more than model and inputs need
+    VerifyError where the checker or onnxruntime rejects the model, crashes, hangs or wants too much memory, and with
+    the largest difference where outputs differ. Where onnxruntime is missing, or does not have an operator, the report
+    says so and nothing is compared.
 
-    Raises VerifyError where the checker or onnxruntime rejects the model, crashes, hangs or wants too much memory,
-    and with the largest difference where outputs differ. Where onnxruntime is missing, or does not have an operator,
-    the report says so and nothing is compared.
+    Example:
+        >>> model, x = nn.Linear(2, 3), mn.randn(4, 2)
+        >>> report = mn.onnx.verify(mn.onnx.export(model, x), [x], [model(x).detach()])
+        >>> report.difference < 1e-5
+        True
     """
     if isinstance(model, onnx.ModelProto):
         proto = model

@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.onnx.conversion import describing
 from minorm.onnx.conversion.comparing import against
@@ -29,6 +30,19 @@ from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
 
 
+@documented(
+    {},
+    source="a path, the file's bytes, or an onnx.ModelProto, of any opset",
+    path="a file name, or a binary file; None writes no file",
+    opset_version="7 to the newest",
+    shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
+    "them: for `verify`, and in the file. All other free axes stay free",
+    external_data="True: weights lie in a file of their own beside `path`; False: never; None: those that lie outside "
+    "stay outside",
+    verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
+    "nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so",
+    max_bytes="what the file and its weights may take",
+)
 @checked
 def convert(
     source: Source,
@@ -40,20 +54,20 @@ def convert(
     verify: bool = False,
     max_bytes: int = 2 << 30,
 ) -> onnx.ModelProto:
-    """Write the model in `source` at another opset, 7 to the newest, to `path`; returns it.
-
-    source         a path, the file's bytes, or an onnx.ModelProto, of any opset
-    shapes         lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which
-                   fixes them: for `verify`, and in the file. All other free axes stay free
-    external_data  as in `export`; default: weights that lie outside stay outside
-    verify         run old and new in onnxruntime on random inputs, at three lengths of every free axis, and compare;
-                   nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so
-    max_bytes      what the file and its weights may take
+    """The model in `source` at another opset, written to `path`; returns the onnx.ModelProto.
 
     A node whose operator has the same version at both opsets is copied, the others are changed in place, and one whose
     operator the opset lacks becomes several. Names, order, metadata, functions and the mode of each layer stay.
-    Raises LoadError for a damaged file, ExportError that names all nodes without a form at the opset, VerifyError
-    with the size and the node where old and new differ.
+    LoadError for a damaged file, ExportError that names all nodes without a form at the opset, VerifyError with the
+    size and the node where old and new differ.
+
+    Example:
+        >>> written = mn.onnx.export(nn.GELU(), mn.ones(1, 2), opset_version=20)
+        >>> [node.op_type for node in written.graph.node]
+        ['Gelu']
+        >>> older = mn.onnx.convert(written, opset_version=13)  # which has no Gelu
+        >>> sorted({node.op_type for node in older.graph.node})
+        ['Add', 'Constant', 'Erf', 'Mul']
     """
     if (
         isinstance(opset_version, bool)

@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.nn import Module
 from minorm.onnx.exporting import fusing, verifying
@@ -22,6 +23,35 @@ from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor import Tensor
 
 
+@documented(
+    {},
+    model="an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was. What "
+    "`load` returned is written back, the nodes, names and free axes of its file, and run only where a tensor has "
+    "another shape than there",
+    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for what `load` "
+    "returned, which needs no example",
+    path="a file name, or a binary file; None writes no file",
+    opset_version="7 to the newest; None is 26, which every onnxruntime from 1.25 on runs, or that of the loaded file",
+    training="False writes the inference form whatever mode the model is in. True keeps training behaviour: BatchNorm "
+    "normalizes with the batch's statistics and its updated running statistics are further outputs, named "
+    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in the mode it is in, and "
+    "gives a loaded graph the outputs of its file alone",
+    input_names="names for the inputs; None takes those of forward's parameters, and those of a loaded graph's file",
+    output_names="names for the outputs; None is `output`, or `output_0`, `output_1` ..., or those of a loaded graph's "
+    "file",
+    dynamic_axes='as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}; {} fixes all. None: axis 0 of '
+    "every input that has the length of the first input's axis 0 is free and called `batch`. A free height or width "
+    "is only as free as the operations allow. Of a loaded graph it names free axes; those that it leaves out get the "
+    "example's lengths, and None keeps them as the file has them",
+    external_data="None: weights lie in a file of their own beside `path`, `<path>.data`, if together with the graph "
+    "they exceed the 2 GiB that one file can hold, or lay there when they were loaded. True: always; False: never",
+    fuse_norms="True writes a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, "
+    "where the opset has it; a warning names those that stay as they are, and why",
+    verify="True runs the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free "
+    "axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself says what is "
+    "right at each size; one that it refuses is reported, and another taken. Nothing is written where they differ, or "
+    "where the file declares a length that is not true",
+)
 @checked
 def export(
     model: Callable[..., Any],
@@ -37,39 +67,16 @@ def export(
     fuse_norms: bool = False,
     verify: bool = False,
 ) -> onnx.ModelProto:
-    """Write `model(*args)` as ONNX to `path` (a file name, a binary file, or None for no file); returns the model.
+    """Write `model(*args)` as ONNX to `path`; returns the onnx.ModelProto.
 
-    model          an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was.
-                   What `load` returned is written back, the nodes, names and free axes of its file, and run only
-                   where a tensor has another shape than there
-    args           a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for
-                   what `load` returned, which needs no example
-    opset_version  7 to the newest; default: 26, which every onnxruntime from 1.25 on runs, or that of the loaded
-                   file
-    training       False writes the inference form whatever mode the model is in. True keeps training behaviour:
-                   BatchNorm normalizes with the batch's statistics and its updated running statistics are further
-                   outputs, named `<key>.updated`; frozen layers stay in their inference form. None leaves every
-                   layer in the mode it is in, and gives a loaded graph the outputs of its file alone
-    input_names, output_names
-                   default: the names of forward's parameters; `output`, or `output_0`, `output_1` ... A loaded graph
-                   keeps the names of its file
-    dynamic_axes   as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}. Default: axis 0 of every input
-                   that has the length of the first input's axis 0 is free and called `batch`; {} fixes all.
-                   A free height or width is only as free as the operations allow. Of a loaded graph it names free
-                   axes; those that it leaves out get the example's lengths. Default: as the file has them
-    external_data  None: weights lie in a file of their own beside `path`, `<path>.data`, if together with the graph
-                   they exceed the 2 GiB that one file can hold, or lay there when they were loaded. True: always;
-                   False: never
-    fuse_norms     write a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, where the
-                   opset has it; a warning names those that stay as they are, and why
-    verify         run the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free
-                   axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself
-                   says what is right at each size; one that it refuses is reported, and another taken. Nothing is
-                   written where they differ, or where the file declares a length that is not true
+    Parameters and buffers are initializers under their state_dict keys. BatchNormalization stays itself, never folded
+    into a convolution. ExportError lists everything that cannot be written, VerifyError names the size and the node.
 
-    Parameters and buffers are initializers under their state_dict keys. BatchNormalization stays itself, never
-    folded into a convolution. Raises ExportError that lists everything that cannot be written, VerifyError that names
-    the size and the node.
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> written = mn.onnx.export(model, mn.ones(1, 2))
+        >>> [node.op_type for node in written.graph.node]
+        ['Gemm', 'Relu']
     """
     if isinstance(model, GraphModule) and model.original is not None:
         try:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.documented import documented
+
 
 class ExportError(ValueError):
     """The model cannot be written as ONNX; the message lists every reason at once."""
 
 
+@documented(
+    {},
+    message="what is wrong with the file",
+    unsupported="why, for each node that minorm does not have, under the names of the node's outputs; None is none",
+    cuts="values in front of these, which `load(..., outputs=[...])` can give",
+)
 class LoadError(ValueError):
     """The ONNX file cannot be imported: it is damaged, or needs what minorm does not have; the message says which.
 
-    unsupported    why, for each node that minorm does not have, under the names of the node's outputs
-    cuts           values in front of these, which `load(..., outputs=[...])` can give
+    Example:
+        >>> try:
+        ...     mn.onnx.load(b"no model")
+        ... except mn.onnx.LoadError as error:
+        ...     error.cuts
+        ()
     """
 
     def __init__(

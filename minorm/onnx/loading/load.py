@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx
 
+from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
@@ -23,6 +24,15 @@ from minorm.onnx.loading.weights import Trainable
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 
 
+@documented(
+    {},
+    source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
+    outputs="names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs "
+    "that only that needs. None takes the graph's outputs",
+    max_bytes="what the file, its weights together, or one intermediate result that the file asks for may take",
+    trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
+    "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
+)
 @checked
 def load(
     source: Source,
@@ -30,30 +40,30 @@ def load(
     max_bytes: int = 2 << 30,
     trainable: Trainable = None,
 ) -> GraphModule:
-    """Read an ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
-
-    source     a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path.
-    outputs    names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs
-               that only that needs. Default: the graph's outputs
-    max_bytes  what the file, its weights together, or one intermediate result that the file asks for may take
-    trainable  which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or a
-               function `(name, array) -> bool`. Default: the weights, as far as the file says which these are
+    """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
     `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
     of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is added or multiplied with
     one number a channel. If gradient can reach an output through it, it is a Parameter under its name; other numbers
-    (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names.
-    A GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
+    (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names. A
+    GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
     between them. Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and
     those that were frozen when minorm exported them are so again.
 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
-    Raises LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in
-    `trainable` that matches nothing, or one error that lists every node that minorm does not have, with the values in
-    front of them, to cut the graph there (`error.cuts`). FileNotFoundError and PermissionError name the file;
-    MemoryError where it does not fit.
+    LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in `trainable` that
+    matches nothing, or one error that lists every node that minorm does not have, with the values in front of them, to
+    cut the graph there (`error.cuts`). FileNotFoundError and PermissionError name the file; MemoryError where it does
+    not fit.
+
+    Example:
+        >>> model = nn.Linear(2, 3)
+        >>> loaded = mn.onnx.load(mn.onnx.export(model, mn.ones(1, 2)))
+        >>> x = mn.randn(4, 2)
+        >>> loaded(x).allclose(model(x)), [name for name, _ in loaded.named_parameters()]
+        (True, ['weight', 'bias'])
     """
     return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 

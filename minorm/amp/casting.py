@@ -1,0 +1,177 @@
+"""autocast: each operation gets its inputs in the type that suits it.
+
+    16 bits    matrix products, convolutions, recurrent layers
+    float32    exponentials, logarithms, powers, sums, softmax, losses: what leaves the range of 16 bits, or adds up
+    widest     where the inputs of another operation are of several float types, the widest of these
+    as it is   everything else, normalizations among it: they compute in float32 whatever they read
+
+Only float32 and 16-bit inputs are cast, float64 never. Casts are operations of the graph, so that a float32 parameter
+gets a float32 gradient. PyTorch has one policy for "cuda" and another for "cpu"; this is one for both, and near to the
+former. There normalizations of rows and groups give float32.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+from typing import Any
+
+import numpy as np
+
+from minorm import dtypes, trace
+from minorm.documented import documented
+from minorm.mistakes import Checked, checked
+from minorm.ops import (
+    activation,
+    convolution,
+    ctc,
+    elementary,
+    elementwise,
+    linear,
+    loss,
+    matmul,
+    recurrent,
+    reduction,
+    response,
+)
+
+Type = np.dtype[Any]
+DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
+DEVICE = {"device_type": '"cuda" or "cpu"'}  # what docstrings say of it
+CASTABLE = dtypes.HALVES | {dtypes.float32}
+
+LOWER: frozenset[type] = frozenset(
+    {
+        matmul.MatMul, linear.Linear, convolution.Convolution, convolution.ConvolutionTranspose,
+        *recurrent.Recurrent.__subclasses__(),
+    }
+)  # fmt: skip
+FULL: frozenset[type] = frozenset(
+    {
+        elementwise.Exp, elementwise.Log, elementwise.Pow, elementary.Log1p, elementary.Expm1,
+        activation.Softplus, activation.Softmax, activation.LogSoftmax,
+        reduction.Sum, reduction.Prod, reduction.LogSumExp, reduction.CumSum, reduction.CumProd, response.LpNormalize,
+        loss.CrossEntropy, loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,
+        loss.LogOfProbabilities, ctc.CTC,
+    }
+)  # fmt: skip
+
+
+class _Mode(threading.local):
+    """The 16-bit type by the kind of device; a kind that is not there is left alone."""
+
+    types: dict[str, Type] = {}  # noqa: RUF012  replaced, never changed
+
+
+_mode = _Mode()
+
+
+def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs of an operation as the policy wants them."""
+    lower = _mode.types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
+    if lower is None:
+        return inputs
+    if function in LOWER:
+        wanted = lower
+    elif function in FULL:
+        wanted = dtypes.float32
+    else:
+        return inputs
+    kinds = {x.array.dtype for x in inputs if x is not None}
+    if dtypes.float64 in kinds:
+        return inputs
+    return tuple([x if x is None else _in(x, wanted) for x in inputs])
+
+
+def _in(x: Any, wanted: Type) -> Any:
+    kind = x.array.dtype
+    return elementwise.Cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
+
+
+class autocast(ContextDecorator, Checked):  # noqa: N801  PyTorch's name
+    """Inside, operations get their inputs in the type that suits them; `minorm.amp.casting` lists which.
+
+    Args:
+        device_type (str): "cuda" or "cpu": whose tensors are cast
+        dtype (dtype, default None): float16 or bfloat16; None is float16 on "cuda" and bfloat16 on "cpu"
+        enabled (bool, default True): False leaves the types alone inside, within another autocast too
+        cache_enabled (bool, default None): PyTorch's; nothing is cached here
+
+    A `with` block or a decorator, for the forward pass and the loss; backward() follows the types that forward had,
+    inside or outside. Each thread has its own. An export sees the model as it is without.
+
+    Example:
+        >>> x, layer = mn.ones(2, 3), mn.nn.Linear(3, 4)
+        >>> with mn.autocast("cpu"):
+        ...     y = layer(x)
+        >>> y.dtype, layer.weight.dtype
+        (dtype(bfloat16), dtype('float32'))
+    """
+
+    def __init__(
+        self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
+        if device_type not in DEFAULT:
+            raise ValueError(f"autocast: device_type is {device_type!r}; expected 'cuda' or 'cpu'")
+        kind = DEFAULT[device_type] if dtype is None else dtypes.check(dtype)
+        if enabled and kind not in dtypes.HALVES:
+            raise TypeError(f"autocast: dtype is {kind}; expected float16 or bfloat16")
+        self.device, self.fast_dtype, self.cache_enabled = device_type, kind, cache_enabled
+        self.asked = enabled
+        self.before: list[dict[str, Type]] = []
+
+    def __enter__(self) -> autocast:
+        self.before.append(_mode.types)
+        others = {device: kind for device, kind in _mode.types.items() if device != self.device}
+        _set({**others, self.device: self.fast_dtype} if self.asked else others)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _set(self.before.pop())
+
+    def _recreate_cm(self) -> autocast:
+        return autocast(self.device, self.fast_dtype, self.asked, self.cache_enabled)  # threads may run it at once
+
+
+def _set(types: dict[str, Type]) -> None:
+    _mode.types = types
+    trace.state.cast = _cast if types else None
+
+
+@documented(DEVICE)
+@checked
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """True inside an `autocast` of this kind of device, in this thread.
+
+    Example:
+        >>> with mn.autocast("cpu"):
+        ...     mn.is_autocast_enabled("cpu"), mn.is_autocast_enabled("cuda")
+        (True, False)
+    """
+    return device_type in _mode.types
+
+
+@documented(DEVICE)
+@checked
+def get_autocast_dtype(device_type: str) -> Type:
+    """The 16-bit type of the `autocast` that is open; outside of one, what it would be without `dtype`.
+
+    Example:
+        >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")
+        (dtype(bfloat16), dtype('float16'))
+    """
+    if device_type not in DEFAULT:
+        raise ValueError(f"get_autocast_dtype: device_type is {device_type!r}; expected 'cuda' or 'cpu'")
+    return _mode.types.get(device_type, DEFAULT[device_type])
+
+
+@documented(DEVICE)
+@checked
+def is_autocast_available(device_type: str) -> bool:
+    """True for "cuda" and "cpu".
+
+    Example:
+        >>> mn.is_autocast_available("cpu")
+        True
+    """
+    return device_type in DEFAULT

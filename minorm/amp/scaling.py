@@ -1,0 +1,194 @@
+"""GradScaler: small gradients do not vanish in float16, as the loss is multiplied before backward() and they are
+divided after it.
+
+The factor grows while all gradients are finite; where one is not, the optimizer's step is left out and it shrinks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import devices, dtypes
+from minorm.mistakes import Checked
+
+
+class GradScaler(Checked):
+    """loss * scale before backward(), gradient / scale before the step.
+
+    Args:
+        device (str, default 'cuda'): PyTorch's; the scale is a number of Python's here, for tensors of any device
+        init_scale (float, default 65536.0): the factor at the beginning
+        growth_factor (float, default 2.0): by which it is multiplied after `growth_interval` finite steps
+        backoff_factor (float, default 0.5): by which it is multiplied after a step that was left out
+        growth_interval (int, default 2000): see growth_factor
+        enabled (bool, default True): False passes losses, gradients and steps on as they are
+
+    bfloat16 has float32's range and needs no scaler. One number a step is asked of a GPU: whether all are finite.
+
+    Example:
+        >>> w = mn.nn.Parameter(mn.tensor([1.0]))
+        >>> scaler, optimizer = mn.amp.GradScaler("cpu", init_scale=4.0), mn.optim.SGD([w], lr=0.5)
+        >>> scaler.scale((w * 3).sum()).backward()
+        >>> w.grad
+        tensor([12.])
+        >>> scaler.step(optimizer)  # w - 0.5 * 12 / 4
+        >>> scaler.update()
+        >>> w
+        Parameter containing:
+        tensor([-0.5], requires_grad=True)
+
+    Source: Micikevicius et al. 2017, arXiv:1710.03740.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        if not growth_factor > 1 or not 0 < backoff_factor < 1 or not init_scale > 0 or growth_interval < 1:
+            raise ValueError(
+                f"GradScaler: init_scale={init_scale}, growth_factor={growth_factor}, backoff_factor={backoff_factor}, "
+                f"growth_interval={growth_interval}; expected a scale above 0, growth above 1, backoff from 0 to 1, "
+                "and an interval of at least 1"
+            )
+        self.device, self.asked = device, bool(enabled)
+        self.growth_factor, self.backoff_factor = float(growth_factor), float(backoff_factor)
+        self.growth_interval = growth_interval
+        self._scale, self._growth_tracker = float(init_scale), 0
+        self._finite: dict[int, bool] = {}  # by the id of each optimizer whose gradients are divided already
+        self._stepped: set[int] = set()
+
+    def scale(self, outputs: Any) -> Any:
+        """A Tensor, or a list or tuple of Tensors, times the scale; of 16 bits in float32, which it may leave."""
+        if not self.asked:
+            return outputs
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(output) for output in outputs)
+        wide = outputs.float() if outputs.dtype in dtypes.HALVES else outputs
+        return wide * self._scale
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimizer now, as clipping needs it; `step` does it otherwise.
+
+        RuntimeError the second time before `update()`, and after `step()`.
+        """
+        if not self.asked:
+            return
+        if id(optimizer) in self._stepped:
+            raise RuntimeError("unscale_: step() was called for this optimizer; expected unscale_() before it")
+        if id(optimizer) in self._finite:
+            raise RuntimeError(
+                "unscale_: the gradients of this optimizer are divided already; expected update() between"
+            )
+        self._finite[id(optimizer)] = self._divide(optimizer)
+
+    def _divide(self, optimizer: Any) -> bool:
+        """Divide all gradients by the scale; whether all were finite."""
+        found: Any = None
+        inverse = 1.0 / self._scale
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                array = p.grad.array
+                if array.dtype == dtypes.float16:
+                    raise ValueError(
+                        "GradScaler: a gradient is float16; expected parameters of float32, which autocast leaves so: "
+                        "small gradients divided in float16 would vanish again"
+                    )
+                with devices.on_device_of(array):
+                    array *= array.dtype.type(inverse)
+                    finite = np.isfinite(array).all()
+                    found = finite if found is None else found & finite
+                p.grad.version.count += 1
+        return True if found is None else bool(found)
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """`optimizer.step(*args, **kwargs)` with divided gradients; nothing, and None, where one is not finite."""
+        if not self.asked:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs or args:
+            raise RuntimeError("GradScaler.step: a closure is given; expected none, as its gradients would be scaled")
+        if id(optimizer) in self._stepped:
+            raise RuntimeError("GradScaler.step: called twice for this optimizer; expected update() between")
+        if id(optimizer) not in self._finite:
+            self.unscale_(optimizer)
+        self._stepped.add(id(optimizer))
+        return optimizer.step(**kwargs) if self._finite[id(optimizer)] else None
+
+    def update(self, new_scale: float | None = None) -> None:
+        """Grow or shrink the scale by how the steps since the last update went, or set it."""
+        if not self.asked:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        elif not self._finite:
+            raise RuntimeError("GradScaler.update: no gradients were looked at; expected step() or unscale_() before")
+        elif not all(self._finite.values()):
+            self._scale = _float32(self._scale * self.backoff_factor)
+            self._growth_tracker = 0
+        else:
+            self._growth_tracker += 1
+            if self._growth_tracker == self.growth_interval:
+                self._scale = _float32(self._scale * self.growth_factor)
+                self._growth_tracker = 0
+        self._finite.clear()
+        self._stepped.clear()
+
+    def get_scale(self) -> float:
+        """The factor; 1.0 where enabled=False."""
+        return self._scale if self.asked else 1.0
+
+    def is_enabled(self) -> bool:
+        """What was given as `enabled`."""
+        return self.asked
+
+    def get_growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self.growth_factor
+
+    def get_backoff_factor(self) -> float:
+        """By what it shrinks."""
+        return self.backoff_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many good steps it grows."""
+        return self.growth_interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale and its settings, under PyTorch's names; empty where enabled=False."""
+        if not self.asked:
+            return {}
+        return {
+            "scale": self._scale,
+            "growth_factor": self.growth_factor,
+            "backoff_factor": self.backoff_factor,
+            "growth_interval": self.growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from the state of a scaler, PyTorch's too. Nothing happens where enabled=False."""
+        if not self.asked:
+            return
+        expected = self.state_dict().keys()
+        if missing := expected - state_dict.keys():
+            raise RuntimeError(
+                f"GradScaler.load_state_dict: {', '.join(sorted(missing))} not there; expected the state of an enabled "
+                f"scaler, with {', '.join(expected)}"
+            )
+        self._scale, self._growth_tracker = float(state_dict["scale"]), int(state_dict["_growth_tracker"])
+        self.growth_factor = float(state_dict["growth_factor"])
+        self.backoff_factor = float(state_dict["backoff_factor"])
+        self.growth_interval = int(state_dict["growth_interval"])
+
+
+def _float32(number: float) -> float:
+    """The nearest number of float32, in which PyTorch keeps the scale."""
+    return float(np.float32(number))

@@ -1,0 +1,39 @@
+"""What the arguments mean that Tensors' methods and the functions that make Tensors have: texts for `documented`."""
+
+from __future__ import annotations
+
+OTHER = {
+    "other": "a number, or a Tensor; the two broadcast",
+    "alpha": "what other is multiplied with before",
+}
+
+AXES = {
+    "dim": "an axis or several, negative ones count from the end; None is all",
+    "keepdim": "True keeps the axes with length 1, False drops them",
+    "dtype": "what x is cast to before; None is its own type, int64 for smaller integers",
+}
+
+AXIS = "an axis; negative ones count from the end"
+
+DRAWN = {"generator": "a minorm.Generator, or NumPy's, to draw from; None is the one that minorm.manual_seed sets"}
+
+MADE = {
+    "dtype": "the element type; None is the default float type, float32",
+    "device": 'where it is made, "cpu" or "cuda"; None is the CPU',
+    "requires_grad": "True: backward() should leave a gradient in it",
+    "size": "the length of each axis, as numbers or as one tuple",
+}
+
+MADE_LIKE = MADE | {
+    "input": "a Tensor of the shape wanted",
+    "dtype": "the element type; None is input's",
+    "device": 'where it is made, "cpu" or "cuda"; None is where input is',
+}
+
+MEMORY = {
+    "memory_format": "minorm.channels_last for images whose channels lie last in memory; None keeps the order",
+    "non_blocking": "taken, without effect: a copy is waited for",
+}
+
+DRAW = MADE | DRAWN
+DRAW_LIKE = MADE_LIKE | DRAWN

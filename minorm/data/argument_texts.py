@@ -1,0 +1,35 @@
+"""What the arguments mean that several datasets, samplers and transforms have: texts for `documented`."""
+
+from __future__ import annotations
+
+from minorm.argument_texts import DRAWN
+
+SAMPLER = DRAWN | {
+    "data_source": "the dataset, or anything with a length",
+    "replacement": "True lets an index come again",
+}
+
+PICTURES = {
+    "root": "the folder that holds a folder for each class; a class's own folders are searched too",
+    "image_size": "height and width: the shorter side is scaled to it and the centre cut",
+    "channels": "3 for RGB, 1 for grey",
+    "skip_broken": (
+        "True leaves files out that hold no picture, and remembers them in `broken`; False raises BrokenImage"
+    ),
+}
+
+TRANSFORM = {
+    "transforms": "functions of (images, generator), or of images alone",
+    "p": "the probability that an image is changed, 0 to 1",
+    "size": "height and width, a number for both or two",
+    "inplace": "taken, without effect: the images that come stay as they are",
+    "interpolation": '"nearest", "nearest-exact", "bilinear" or "bicubic"',
+    "antialias": "True takes a wider kernel where an axis shrinks",
+    "fill": "what stands where there is no image",
+    "padding_mode": (
+        '"constant" puts `fill` around; "edge" copies the outermost elements, "reflect" mirrors at them, "symmetric" '
+        "at the border"
+    ),
+    "degrees": "(a, b) that the angle is drawn from, or d for (-d, d)",
+    "center": "(x, y) in pixels from the upper left corner, which stays in its place; None is the middle",
+}
