@@ -30,6 +30,17 @@ def test_the_citation_is_of_this_version() -> None:
     assert found.keys() >= {"message", "title", "type"}
 
 
+def test_the_recipe_is_of_this_version_and_requires_what_the_wheel_does() -> None:
+    text = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    assert re.findall(r'^  version: "(.+)"$', text, re.MULTILINE) == [mn.__version__]
+    assert re.findall(r"^  name: (.+)$", text, re.MULTILINE) == [PROJECT["name"]]
+    (required,) = re.findall(r"^  run:\n((?:    - .+\n)+)", text, re.MULTILINE)
+    assert re.findall(r"- (\S+) (\S+)", required) == [
+        tuple(re.match(r"([\w-]+)(.+)", requirement).groups())  # type: ignore[union-attr]
+        for requirement in PROJECT["dependencies"]
+    ]
+
+
 def test_the_changelog_begins_with_what_is_unreleased() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings[0] == "[Unreleased]"
