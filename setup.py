@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import compileall
 import copy
+import errno
 import os
 import platform
 import shlex
@@ -197,8 +198,9 @@ class BuildKernels(build_ext):
                 return all(
                     subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands
                 )
-            except OSError:
-                return False
+            except OSError as error:
+                # What was linked is for another processor: a cross compiler's, and all that can be known here.
+                return error.errno in (errno.ENOEXEC, 86)  # macOS calls it EBADARCH
 
 
 def level_name(extension: Extension) -> str:

@@ -403,8 +403,8 @@ ENVIRONMENT = {"minorm_ext/__init__.py", "minorm/distributed/launcher.py"}
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:
-    """Two exceptions: minorm_ext/__init__.py respects OpenMP's variables and MINORM_MAX_LEVEL, distributed/launcher.py
-    reads what mpiexec and srun set; each explains them.
+    """Two exceptions: minorm_ext/__init__.py respects OpenMP's variables and its own, distributed/launcher.py reads
+    what mpiexec and srun set; each explains them.
     """
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()

@@ -66,6 +66,18 @@ def test_the_program_of_the_batch_sizes() -> None:
     assert [len(axes.lines) for axes in figure.axes] == [5, 5]
 
 
+def test_the_charts_of_the_speed_show_its_tables() -> None:
+    from benchmarks import charts
+
+    for name, picture in charts.charts(page("benchmarks.md")).items():
+        assert f"](images/{name})" in page("benchmarks.md")
+        written = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8")
+        assert written == picture, "the tables changed: python -m benchmarks.charts"
+        assert len(picture) < 10_000
+    with pytest.raises(ValueError, match="no table in 'A training step' has a column 'best'"):
+        charts.charts(page("benchmarks.md").replace("| best |", "| ratio |"))
+
+
 def totals(runtime: str) -> dict[str, int]:
     """How many cells of docs/conformance.md's table of versions are right, wrong and unsupported."""
     table = re.search(r"^\| operator \|.+?\n\n", page("conformance.md"), re.DOTALL | re.MULTILINE)

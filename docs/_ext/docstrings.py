@@ -1,0 +1,110 @@
+"""Our docstrings as reStructuredText: plain text with `code` in single quotes and indented formulas or examples.
+
+They are written for `help()`. Here an indented block becomes a literal block, and *, | and _ stay what they are. The
+sections that napoleon reads (Args, Raises ...) are left to it.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+SECTION = re.compile(r"(Args|Arguments|Attributes|Example|Examples|Note|Raises|References|Returns|Warning|Yields):$")
+CODE = re.compile(r"(`[^`]+`)")
+BUILTIN = ("bool", "float", "int")  # types; the element types of the same names are others
+MARKUP = re.compile(r"([*|\\]|_(?!\w))")
+ENTRY = re.compile(r"(\w+(?:, \w+)*)(?: {2,}([^\s=].*))?")
+ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+
+
+def to_rst(text: list[str]) -> list[str]:
+    """The lines of a docstring, from which the common indentation is gone, as lines of reStructuredText."""
+    done: list[str] = []
+    lines = list(text)
+    while lines:
+        line = lines.pop(0)
+        if SECTION.match(line):
+            body = []
+            while lines and (lines[0].startswith(" ") or not lines[0]):
+                body.append(lines.pop(0))
+            done += [line, *_section(line, body)]
+        elif table := _table([line, *lines]):
+            done += ["", *table]
+            del lines[: [*lines, ""].index("")]
+        elif line.startswith(" "):
+            block = [line]
+            while lines and (lines[0].startswith(" ") or (not lines[0] and len(lines) > 1 and lines[1][:1] == " ")):
+                block.append(lines.pop(0))
+            done += ["", *_indented(done, block), ""]
+        else:
+            done.append(_plain(line))
+    return done
+
+
+def _table(lines: list[str]) -> list[str]:
+    """Names and, behind two spaces or more, what they are: a list of definitions, if the paragraph is such a table."""
+    rows = textwrap.dedent("\n".join(lines[: [*lines, ""].index("")])).split("\n")
+    entries = [ENTRY.fullmatch(row) for row in rows if not row.startswith(" ")]
+    if not all(entries) or not (entries[0] and entries[0][2]):
+        return []
+    done: list[str] = []
+    for row in rows:
+        if entry := ENTRY.fullmatch(row):
+            done += [f"``{entry[1]}``", *([f"    {_plain(entry[2])}"] if entry[2] else [])]
+        else:
+            done.append(f"    {_plain(row.strip())}")
+    return done
+
+
+def _indented(before: list[str], block: list[str]) -> list[str]:
+    """A formula, a table or a drawing: literally, except the second lines of a list's items."""
+    last = next((line for line in reversed(before) if line), "")
+    if ITEM.match(last) and before[-1]:
+        return [_plain(line) for line in block]
+    return ["::", "", *block]
+
+
+def _section(head: str, body: list[str]) -> list[str]:
+    """The entries of a section; doctests stay as they are."""
+    if head.startswith("Example"):
+        return body
+    entry = re.compile(r"( {4}\*{0,2}\w[\w, *]*(?: \(.*?\))?:)(.*)")
+    done = []
+    for line in body:
+        found = entry.fullmatch(line)
+        done.append(found[1] + _plain(found[2]) if found else _plain(line))
+    return done
+
+
+def _plain(line: str) -> str:
+    """Prose: `code` is literal, and what reStructuredText would take for markup is not."""
+    parts = CODE.split(line)
+    return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
+
+
+def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """autodoc-process-docstring, before napoleon."""
+    lines[:] = to_rst(lines)
+    if what in ("attribute", "property", "data"):
+        lines[:0] = ["..", ""]  # napoleon takes what stands before a colon on the first line for a type
+
+
+def tidy(app: Sphinx, doctree: Any) -> None:
+    """doctree-read: Sphinx writes "name (type) -- text", and takes the type int for minorm.int."""
+    from sphinx.addnodes import pending_xref
+
+    for text in list(doctree.findall(lambda node: node == " -- ")):
+        text.parent.replace(text, type(text)(": "))
+    for link in list(doctree.findall(pending_xref)):
+        if link["reftype"] == "class" and link["reftarget"] in BUILTIN:
+            link.replace_self(link.children)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", process, priority=400)
+    app.connect("doctree-read", tidy)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,142 @@
+"""The directive of docs/api: a package or class, and below it the names that stand here.
+
+    ```{reference} minorm.nn
+    :summary:
+    BatchNorm1d BatchNorm2d
+    ```
+
+Each name gets its docstring. `:same-as: minorm.Tensor` says instead of all of them where the one is that they equal.
+`:summary:` begins with a table of the names; `:members:` adds the methods of classes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+from sphinx.util.docutils import SphinxDirective
+
+HOMES = {  # how pages and docstrings call the packages
+    "mn": "minorm",
+    "minorm": "minorm",
+    "Tensor": "minorm.Tensor",
+    "nn": "minorm.nn",
+    "Module": "minorm.nn.Module",
+    "F": "minorm.functional",
+    "init": "minorm.nn.init",
+    "optim": "minorm.optim",
+    "lr_scheduler": "minorm.optim.lr_scheduler",
+    "autograd": "minorm.autograd",
+    "data": "minorm.data",
+    "transforms": "minorm.data.transforms",
+    "onnx": "minorm.onnx",
+    "training": "minorm.training",
+    "distributed": "minorm.distributed",
+}
+NAME = re.compile(rf"(?P<home>{'|'.join(HOMES)})\.(?P<name>[A-Za-z_][\w.]*)(?:\(.*\))?")
+
+
+def found(path: str) -> Any:
+    """What a full name means: a package, or something in one."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        package, _, name = path.rpartition(".")
+        return getattr(found(package), name)
+
+
+class Reference(SphinxDirective):
+    """The docstrings of some names."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec = {  # noqa: RUF012  docutils' own form
+        "summary": directives.flag,
+        "members": directives.flag,
+        "same-as": directives.unchanged_required,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        """Sphinx' own directives, parsed as if they stood in the page."""
+        where, names = self.arguments[0], " ".join(self.content).split()
+        lines = ["````{eval-rst}"]
+        if "summary" in self.options:
+            lines += [f".. currentmodule:: {where}", "", ".. autosummary::", ""]
+            lines += [f"   {name}" for name in names] + [""]
+        for name in names:
+            lines += [*(self._same(where, name) if "same-as" in self.options else self._documented(where, name)), ""]
+        return self.parse_text_to_nodes("\n".join([*lines, "````"]))
+
+    def _documented(self, where: str, name: str) -> Iterator[str]:
+        parent = found(where)
+        value, path = inspect.getattr_static(parent, name, None), f"{where}.{name}"
+        if value is None or not inspect.isclass(parent):
+            value = getattr(parent, name)
+        if inspect.isclass(parent):
+            kind = "property" if isinstance(value, property) else "method" if callable(value) else "attribute"
+        elif inspect.isclass(value) and value.__module__.startswith("minorm"):
+            kind = "exception" if issubclass(value, BaseException) else "class"
+        else:
+            kind = "function" if inspect.isroutine(value) else "data"  # NumPy's classes are data here
+        if kind == "data":
+            yield from (f".. py:data:: {path}", f"   :value: {value!r}")
+            return
+        yield f".. auto{kind}:: {path}"
+        if kind in ("class", "exception") and "members" in self.options:
+            yield "   :members:"
+
+    def _same(self, where: str, name: str) -> Iterator[str]:
+        other, value = f"{self.options['same-as']}.{name}", getattr(found(where), name)
+        kind = "class" if inspect.isclass(value) else "function"
+        shown = str(_untyped(value)).replace("(self", "(input", 1) if kind == "function" else ""
+        yield from (f".. py:{kind}:: {where}.{name}{shown}", "", f"   :py:obj:`{other}`")
+
+
+def _untyped(value: Any) -> inspect.Signature:
+    signature = inspect.signature(value)
+    return signature.replace(
+        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()],
+        return_annotation=signature.empty,
+    )
+
+
+def signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, given: str | None, returns: str | None
+) -> tuple[str, str] | None:
+    """autodoc-process-signature: of a class what `inspect` says; autodoc would show __new__'s (*args, **kwargs)."""
+    if what == "class" and given and value.__module__.startswith("minorm"):
+        return str(_untyped(value)), ""
+    return None
+
+
+class Named(SphinxTransform):
+    """`nn.BatchNorm2d` in a page or a docstring leads to its place in the reference, if it has one."""
+
+    default_priority = 400
+
+    def apply(self, **kwargs: Any) -> None:
+        """Every literal that is a public name becomes a reference."""
+        for literal in list(self.document.findall(nodes.literal)):
+            match = NAME.fullmatch(literal.astext())
+            if match and not isinstance(literal.parent, nodes.reference | nodes.title | addnodes.pending_xref):
+                target = f"{HOMES[match['home']]}.{match['name']}"
+                link = addnodes.pending_xref(
+                    "", literal.deepcopy(), refdomain="py", reftype="obj", reftarget=target, refexplicit=True
+                )
+                link["refdoc"] = self.env.docname
+                literal.replace_self(link)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("reference", Reference)
+    app.add_transform(Named)
+    app.connect("autodoc-process-signature", signature)
+    return {"parallel_read_safe": True}
