@@ -28,6 +28,7 @@ from minorm.data.order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
+from minorm.data.turns import Turns
 from minorm.documented import documented
 from minorm.mistakes import Checked
 
@@ -141,7 +142,8 @@ class DataLoader(Checked):
 
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         chosen = enumerate(itertools.islice(self.order.epoch(self.seed, epoch), first, None), first)
-        tasks = (functools.partial(self._read, positions, epoch, index) for index, positions in chosen)
+        turns = Turns() if self.num_workers else None
+        tasks = (functools.partial(self._read, positions, epoch, index, turns) for index, positions in chosen)
         with contextlib.closing(self._results(tasks)) as batches:
             for index, batch in enumerate(batches, first):
                 self._place = (epoch, index + 1)
@@ -157,8 +159,9 @@ class DataLoader(Checked):
         depth = workers * (self.prefetch_factor or PREFETCH)
         yield from ahead(tasks, workers, depth, self.timeout, self.worker_init_fn)
 
-    def _read(self, chosen: Any, epoch: int, index: int) -> Any:
-        return self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
+    def _read(self, chosen: Any, epoch: int, index: int, turns: Turns | None) -> Any:
+        with contextlib.nullcontext() if turns is None else turns.of(1 if self.order.single else len(chosen)):
+            return self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
 
     def _sample(self, chosen: Any) -> Any:
         return chosen if self.order.streams else self.dataset[int(chosen)]
