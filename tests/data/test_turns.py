@@ -26,7 +26,7 @@ def most_at_once(held: Turns) -> int:
 
     def read() -> None:
         nonlocal inside, most
-        with held.of(10):
+        with held.turn(), held.of(10):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -73,7 +73,7 @@ def test_who_waits_goes_on_with_the_others_when_turns_are_given_up() -> None:
     held = Turns()
 
     def read() -> None:
-        with held.of(100):
+        with held.turn(), held.of(100):
             time.sleep(0.2)
 
     start = time.monotonic()
@@ -88,7 +88,7 @@ def test_who_waits_goes_on_with_the_others_when_turns_are_given_up() -> None:
 def test_an_error_lets_the_next_one_in() -> None:
     held = Turns()
     held.taken = True
-    with pytest.raises(LookupError), held.of(1):
+    with pytest.raises(LookupError), held.turn(), held.of(1):
         raise LookupError
-    with held.of(1):
+    with held.turn(), held.of(1):
         pass
