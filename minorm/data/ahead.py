@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -17,12 +18,18 @@ Task = Callable[[], Any]
 
 
 def ahead(
-    tasks: Iterator[Task], workers: int, depth: int, timeout: float = 0, start: Callable[[int], Any] | None = None
+    tasks: Iterator[Task],
+    workers: int,
+    depth: int,
+    timeout: float = 0,
+    start: Callable[[int], Any] | None = None,
+    turn: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Iterator[Any]:
     """What the tasks return, in their order; `depth` of them are begun before they are asked for.
 
     timeout  seconds to wait for one, at most; 0 for no limit
     start    called as start(worker) in each thread before its first task
+    turn     `with turn()` is around each task, its fetching included
 
     An exception in a task comes when its turn does, and ends it all, as does closing this generator: what is under way
     is not waited for.
@@ -31,7 +38,7 @@ def ahead(
     over = threading.Event()
     for worker in range(workers):
         name = f"DataLoader-{worker}"
-        threading.Thread(target=_work, args=(jobs, over, worker, start), name=name, daemon=True).start()
+        threading.Thread(target=_work, args=(jobs, over, worker, start, turn), name=name, daemon=True).start()
     pending: deque[Future[Any]] = deque()
     try:
         for task in islice(tasks, depth):
@@ -62,7 +69,9 @@ def _result(future: Future[Any], timeout: float) -> Any:
         raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
 
 
-def _work(jobs: Any, over: threading.Event, worker: int, start: Callable[[int], Any] | None) -> None:
+def _work(
+    jobs: Any, over: threading.Event, worker: int, start: Callable[[int], Any] | None, turn: Callable[[], Any]
+) -> None:
     """One thread: task after task until there are no more."""
     failure = None
     try:
@@ -70,12 +79,15 @@ def _work(jobs: Any, over: threading.Event, worker: int, start: Callable[[int], 
             start(worker)
     except BaseException as error:  # noqa: BLE001  it is told where somebody listens
         failure = error
-    while (job := jobs.get()) is not None and not over.is_set():
-        task, future = job
-        try:
-            if failure is not None:
-                raise failure
-            future.set_result(task())
-        except BaseException as error:  # noqa: BLE001  raised again where the result is asked for
-            future.set_exception(error)
-        del job, task, future  # no batch stays alive in a thread that waits
+    while True:
+        with turn():
+            if (job := jobs.get()) is None or over.is_set():
+                return
+            task, future = job
+            try:
+                if failure is not None:
+                    raise failure
+                future.set_result(task())
+            except BaseException as error:  # noqa: BLE001  raised again where the result is asked for
+                future.set_exception(error)
+            del job, task, future  # no batch stays alive in a thread that waits

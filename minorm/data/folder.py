@@ -19,7 +19,6 @@ from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.pictures import ENDINGS, BrokenImage, read_image
 from minorm.data.showing import Shown
-from minorm.data.turns import Turns
 from minorm.documented import documented
 
 TRAIN, VAL = "train", "val"
@@ -68,7 +67,6 @@ class ImageFolder(Shown):
         self.files, self.labels = _listed(self.root, found, self.classes)
         self.broken: dict[str, str] = {}
         self._lock = threading.Lock()  # batches are read in threads
-        self._turns = Turns()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -88,17 +86,16 @@ class ImageFolder(Shown):
         """The pictures at these positions, without the broken ones where those are skipped."""
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
         kept: list[int] = []
-        with self._turns.of(len(indices)):
-            for row, index in enumerate(indices.tolist()):
-                try:
-                    np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
-                except (BrokenImage, OSError) as error:
-                    if not self.skip_broken:
-                        raise
-                    with self._lock:
-                        self.broken[self.path(index)] = str(error)
-                    continue
-                kept.append(row)
+        for row, index in enumerate(indices.tolist()):
+            try:
+                np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
+            except (BrokenImage, OSError) as error:
+                if not self.skip_broken:
+                    raise
+                with self._lock:
+                    self.broken[self.path(index)] = str(error)
+                continue
+            kept.append(row)
         return images[: len(kept)], self.labels[indices[kept]]
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:

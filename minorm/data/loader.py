@@ -28,6 +28,7 @@ from minorm.data.order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
+from minorm.data.turns import Turns
 from minorm.documented import documented
 from minorm.mistakes import Checked
 
@@ -120,6 +121,7 @@ class DataLoader(Checked):
         if seed is None and draws:
             seed = int(random.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
+        self._short = True  # whether samples are, as far as is known (turns.py)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
         self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
 
@@ -141,24 +143,27 @@ class DataLoader(Checked):
 
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         chosen = enumerate(itertools.islice(self.order.epoch(self.seed, epoch), first, None), first)
-        tasks = (functools.partial(self._read, positions, epoch, index) for index, positions in chosen)
-        with contextlib.closing(self._results(tasks)) as batches:
+        turns = Turns(self._short) if self.num_workers else None
+        tasks = (functools.partial(self._read, positions, epoch, index, turns) for index, positions in chosen)
+        with contextlib.closing(self._results(tasks, turns)) as batches:
             for index, batch in enumerate(batches, first):
                 self._place = (epoch, index + 1)
+                self._short = turns is None or turns.taken
                 yield batch
         self._place = (epoch + 1, 0)
 
-    def _results(self, tasks: Iterator[Callable[[], Any]]) -> Generator[Any, None, None]:
+    def _results(self, tasks: Iterator[Callable[[], Any]], turns: Turns | None) -> Generator[Any, None, None]:
         """What the tasks return, in their order; with workers they are done ahead."""
-        if self.num_workers == 0:
+        if turns is None:
             yield from (task() for task in tasks)
             return
         workers = int(self.num_workers)
         depth = workers * (self.prefetch_factor or PREFETCH)
-        yield from ahead(tasks, workers, depth, self.timeout, self.worker_init_fn)
+        yield from ahead(tasks, workers, depth, self.timeout, self.worker_init_fn, turns.turn)
 
-    def _read(self, chosen: Any, epoch: int, index: int) -> Any:
-        return self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
+    def _read(self, chosen: Any, epoch: int, index: int, turns: Turns | None) -> Any:
+        with contextlib.nullcontext() if turns is None else turns.of(1 if self.order.single else len(chosen)):
+            return self._single(chosen) if self.order.single else self._batch(chosen, epoch, index)
 
     def _sample(self, chosen: Any) -> Any:
         return chosen if self.order.streams else self.dataset[int(chosen)]

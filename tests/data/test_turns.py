@@ -26,7 +26,7 @@ def most_at_once(held: Turns) -> int:
 
     def read() -> None:
         nonlocal inside, most
-        with held.of(10):
+        with held.turn(), held.of(10):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -68,10 +68,27 @@ def test_long_samples_and_those_that_wait_are_read_together() -> None:
     assert most_at_once(held) == 3
 
 
+def test_who_waits_goes_on_with_the_others_when_turns_are_given_up() -> None:
+    """The first batch waits for a disk: the seven that stand behind it are read together."""
+    held = Turns()
+
+    def read() -> None:
+        with held.turn(), held.of(100):
+            time.sleep(0.2)
+
+    start = time.monotonic()
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - start < 8 * 0.2
+
+
 def test_an_error_lets_the_next_one_in() -> None:
     held = Turns()
     held.taken = True
-    with pytest.raises(LookupError), held.of(1):
+    with pytest.raises(LookupError), held.turn(), held.of(1):
         raise LookupError
-    with held.of(1):
+    with held.turn(), held.of(1):
         pass
