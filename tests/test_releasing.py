@@ -47,13 +47,13 @@ def test_the_changelog_begins_with_what_is_unreleased() -> None:
     assert len(headings) == len(set(headings))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:tests|minorm)/[\w./]+)`", STEPS))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:tests|minorm|recipe|\.github)/[\w./]+)`", STEPS))))
 def test_what_the_steps_name_is_there(name: str) -> None:
     assert (ROOT / name).exists()
 
 
 def test_the_steps_are_numbered_and_the_sdist_has_the_files() -> None:
-    assert re.findall(r"^(\d)\. \*\*", STEPS, re.MULTILINE) == list("1234567")
+    assert re.findall(r"^(\d)\. \*\*", STEPS, re.MULTILINE) == list("12345678")
     manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
     assert {"CITATION.cff", "RELEASING.md"} <= set(re.findall(r"[\w.]+", manifest))
 
