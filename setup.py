@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import compileall
 import copy
+import errno
 import os
 import platform
 import shlex
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -45,6 +47,12 @@ LEVELS = {
     "v3": ["-march=x86-64-v3"],
     "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
+
+# Flags to compile and to link by. Apple's clang knows OpenMP when it is asked in this way, and brings no library of it:
+# CFLAGS has to say where Homebrew's libomp lies (pyproject.toml, tool.cibuildwheel.macos).
+OPENMP = [(["-fopenmp"], ["-fopenmp"])]
+if sys.platform == "darwin":
+    OPENMP.append((["-Xpreprocessor", "-fopenmp"], ["-lomp"]))
 
 # What is compiled once: machine.pyx finds out what the processor can do, and memory.pyx computes nothing.
 BASELINE_ONLY = {"machine", "memory"}
@@ -128,16 +136,22 @@ class BuildKernels(build_ext):
     def build_extensions(self) -> None:  # noqa: D102
         # Called once the compiler object exists, which is the first moment to ask it anything.
         self.require_compiler()
-        openmp = ["-fopenmp"] if self.compiles(OPENMP_PROGRAM, ["-fopenmp"], run=True) else []
+        openmp, library = next(
+            (way for way in OPENMP if self.compiles(OPENMP_PROGRAM, [*way[0], *way[1]], run=True)), ([], [])
+        )
         levels = [level for level in LEVELS if level == "baseline" or (X86 and self.compiles(C_PROGRAM, LEVELS[level]))]
         print(f"minorm: kernels for {', '.join(levels)}; {'OpenMP' if openmp else 'no OpenMP, so serial'}")
 
         self.extensions = [extension for extension in self.extensions if level_name(extension) in levels]
+        if not self.compiles(C_PROGRAM, LEVELS["baseline"]):  # they spare gcc some work; clang does not know them all
+            for extension in self.extensions:
+                if level_name(extension) == "baseline":
+                    extension.extra_compile_args = list(FLAGS)
         translated = translate({extension.sources[0] for extension in self.extensions}, self.force, self.parallel)
         for extension in self.extensions:
             extension.sources = [translated[extension.sources[0]]]
             extension.extra_compile_args += openmp
-            extension.extra_link_args += openmp
+            extension.extra_link_args += library
             if module_name(extension) == "machine":
                 extension.define_macros.append(("MINORM_LEVELS", f'"{" ".join(levels)}"'))
                 extension.define_macros += [("MINORM_OPENMP", "1")] if openmp else []
@@ -184,8 +198,9 @@ class BuildKernels(build_ext):
                 return all(
                     subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands
                 )
-            except OSError:
-                return False
+            except OSError as error:
+                # What was linked is for another processor: a cross compiler's, and all that can be known here.
+                return error.errno in (errno.ENOEXEC, 86)  # macOS calls it EBADARCH
 
 
 def level_name(extension: Extension) -> str:
@@ -209,6 +224,9 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
         nthreads=min(workers, len(modules)) if len(modules) > 1 else 0,
         force=force,
         language_level=3,
+        # What a module keeps of its own is set while it is imported, or has a lock (runtime/memory.pyx): Python without
+        # a GIL need not switch one on for us. Of no meaning to others.
+        compiler_directives={"freethreading_compatible": True},
         quiet=True,
     )
     return dict(zip(sorted(sources), (module.sources[0] for module in done), strict=True))

@@ -17,7 +17,13 @@ import importlib
 from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from minorm import autograd, cuda, functional, nn, optim
+from minorm import installed
+
+try:
+    from minorm import autograd, cuda, functional, nn, optim
+except ImportError as error:
+    installed.explain(error)
+    raise
 from minorm.autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from minorm.config import __version__, get_num_threads, set_num_threads, show_config
 from minorm.creation import (
@@ -331,11 +337,15 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """A module, or one of the few functions, that is imported when first asked for."""
-    if name in _MODULES or name in _LATER.values():
-        return importlib.import_module(f"minorm.{name}")
-    if name in _LATER:
-        found = globals()[name] = getattr(importlib.import_module(f"minorm.{_LATER[name]}"), name)
-        return found
+    try:
+        if name in _MODULES or name in _LATER.values():
+            return importlib.import_module(f"minorm.{name}")
+        if name in _LATER:
+            found = globals()[name] = getattr(importlib.import_module(f"minorm.{_LATER[name]}"), name)
+            return found
+    except ImportError as error:
+        installed.explain(error)
+        raise
     raise AttributeError(f"module 'minorm' has no attribute {name!r}")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import minorm_ext
-from minorm import devices, driver
+from minorm import devices, driver, installed
 from minorm.documented import documented
 from minorm.kernels.cpu import memory
 from minorm.mistakes import checked
@@ -47,7 +47,8 @@ def set_num_threads(n: int) -> None:
 
 def environment() -> dict[str, str]:
     """The variables by which a process that is started with an environment of its own computes as this one does."""
-    return {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
+    level = {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
+    return {**level, **({} if minorm_ext.WINOGRAD else {"MINORM_WINOGRAD": "0"})}
 
 
 @documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
@@ -72,9 +73,10 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
 
 
 def _facts() -> dict[str, Any]:
-    openmp = minorm_ext.openmp()
+    openmp, conflict = minorm_ext.openmp(), installed.conflict()
     return {
         "minorm": __version__,
+        **({"conflict": conflict} if conflict else {}),
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "numpy": np.__version__,
         "kernels": minorm_ext.levels()[-1],

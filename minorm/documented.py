@@ -4,15 +4,17 @@
     def local_response_norm(x, size, alpha=1e-4): ...
 
 `documented` puts a section `Args:` before the docstring's example: each argument of the signature, its type, its
-default and its text. So a default is never out of date, and an argument without a text is an error of the import.
+default and its text. So a default is never out of date, and an argument without a text is an error: of a function's at
+once, of a class's when its docstring is read.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from types import UnionType
+import sys
+from collections.abc import Callable, Mapping
+from types import FunctionType, UnionType
 from typing import Any, TypeVar
 
 WIDTH = 112  # of a line; help() indents by 4 or 8
@@ -21,30 +23,64 @@ DocumentedClass = TypeVar("DocumentedClass", bound=type)
 
 
 def documented(
-    shared: Mapping[str, str], /, *, base: Callable[..., Any] | None = None, shape: str = "", **own: str
+    shared: Mapping[str, str],
+    /,
+    *,
+    base: Callable[..., Any] | None = None,
+    shape: str = "",
+    words: Mapping[str, str] | None = None,
+    **own: str,
 ) -> Callable[[Documented], Documented]:
     """Decorate a public function or class so that its docstring describes each argument, by `own` or by `shared`.
 
-    base: a class or function whose docstring goes on where this one ends, for those that differ in the shape of x
-    alone; `{name}` stands there for the name of this one, and `{shape}` for an example's shape of x.
+    base: a class or function whose docstring goes on where this one ends, for those that differ in the axes of x
+    alone; `{name}` stands there for the name of this one, `{shape}` for an example's shape of x, and `{key}` for each
+    key of `words`.
     """
 
     def fill(public: Documented) -> Documented:
-        if public.__doc__ is None:  # python -OO
-            return public
+        texts = _texts[public] = {**shared, **own} if own else shared
         text = public.__doc__
-        if base is not None:
-            about = _dedented(base.__doc__ or "").replace("{name}", public.__name__).replace("{shape}", shape)
-            text = f"{_dedented(text)}\n\n{about}"
-        texts = {**shared, **own}
-        entries = [_entry(*found, texts[found[0]]) for found in _arguments(public)]
-        if entries or base is not None:
-            head, example, rest = _dedented(text).partition("\n\nExample:\n")
+        if text is None:  # python -OO
+            return public
+
+        def complete() -> str:
+            whole = text
+            if base is not None:
+                about = _dedented(base.__doc__ or "")
+                for key, word in {"name": public.__name__, "shape": shape, **(words or {})}.items():
+                    about = about.replace(f"{{{key}}}", word)
+                whole = f"{_dedented(text)}\n\n" + "\n\n".join([_fitted(part) for part in about.split("\n\n")])
+            entries = [_entry(*found, texts[found[0]]) for found in _arguments(public)]
+            if not entries and base is None:
+                return whole
+            head, example, rest = _dedented(whole).partition("\n\nExample:\n")
             section = ["", "Args:", *entries] if entries else []
-            public.__doc__ = "\n".join([head, *section]) + example + rest
+            return "\n".join([head, *section]) + example + rest
+
+        public.__doc__ = _WhenRead(complete) if isinstance(public, type) else complete()  # type: ignore[assignment]
         return public
 
     return fill
+
+
+class _WhenRead:
+    """The docstring of a class, put together when somebody reads it: `import minorm` need not wait."""
+
+    def __init__(self, complete: Callable[[], str]) -> None:
+        self.complete, self.text = complete, ""
+
+    def __get__(self, instance: object, owner: type | None = None) -> str:
+        self.text = self.text or self.complete()
+        return self.text
+
+
+_texts: dict[Callable[..., Any], Mapping[str, str]] = {}
+
+
+def arguments_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The texts of a documented function's arguments, for the layer that hands its own on to it."""
+    return dict(_texts[function])
 
 
 def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClass], DocumentedClass]:
@@ -54,15 +90,18 @@ def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClas
     """
 
     def fill(cls: DocumentedClass) -> DocumentedClass:
+        if sys.flags.optimize > 1:  # python -OO
+            return cls
         own: dict[str, dict[str, str]] = {}
         for key, text in shared.items():
             method, dot, argument = key.partition(".")
             if dot:
                 own.setdefault(method, {})[argument] = text
         for name, found in vars(cls).items():
-            public = inspect.isfunction(found) and found.__name__ == name and not name.startswith("_")
-            if public and "\nArgs:\n" not in (found.__doc__ or ""):
-                documented({**shared, **own.get(name, {})})(found)
+            if name.startswith("_") or not isinstance(found, FunctionType) or found.__name__ != name:
+                continue
+            if found.__code__.co_varnames[1:] and "\nArgs:\n" not in (found.__doc__ or ""):
+                documented({**shared, **own[name]} if name in own else shared)(found)
         return cls
 
     return fill
@@ -82,25 +121,36 @@ def _dedented(text: str) -> str:
     return body.replace(newline + indent, "\n").strip()
 
 
-def _arguments(public: Callable[..., Any]) -> Iterator[tuple[str, Any, str | None, str]]:
+def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
     """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
-    function: Any = public.__init__ if isinstance(public, type) else public
+    function: Any = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    code, types, values = function.__code__, function.__annotations__, function.__defaults__ or ()
+    code, types = function.__code__, function.__annotations__
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    defaults = dict(zip(names[count - len(values) : count], values, strict=True)) | (function.__kwdefaults__ or {})
-    starred = bool(code.co_flags & inspect.CO_VARARGS)
-    order = [(name, "") for name in names[:count]]
-    order += [(names[stop], "*")] if starred else []
-    order += [(name, "") for name in names[count:stop]]
-    order += [(names[stop + starred], "**")] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    for name, stars in order:
-        if name not in ("self", "cls"):
-            kind, default = types.get(name, _NONE), defaults.get(name, _NONE)
-            if kind not in _BUILT_IN:
-                kind = _spelled(kind, function.__globals__)
-            yield name, kind, None if default is _NONE else getattr(default, "__name__", repr(default)), stars
+    defaults = dict(
+        zip(names[count - len(function.__defaults__ or ()) : count], function.__defaults__ or (), strict=True)
+    )
+    defaults.update(function.__kwdefaults__ or {})
+    starred, named = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
+    order = names[:count]
+    if starred or named or stop > count:
+        last = stop + bool(starred)
+        order += names[stop:last] + names[count:stop] + (names[last : last + 1] if named else ())
+    found = []
+    for name in order:
+        if name in ("self", "cls"):
+            continue
+        kind = types.get(name, _NONE)
+        if kind not in _BUILT_IN:
+            kind = _spelled(kind, function.__globals__)
+        default = None
+        if name in defaults:
+            default = getattr(defaults[name], "__name__", None) or repr(defaults[name])
+        place = names.index(name)
+        stars = "" if place < stop else "*" if starred and place == stop else "**"
+        found.append((name, kind, default, stars))
+    return found
 
 
 _BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "int | None", "float | None"}
@@ -111,7 +161,12 @@ def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
     if not isinstance(kind, str):
         return kind
     found = [(word, names.get(word)) for word in kind.split(" | ")]
-    return " | ".join(str(alias) if isinstance(alias, UnionType) else word for word, alias in found)
+    return " | ".join(_bare(alias) if isinstance(alias, UnionType) else word for word, alias in found)
+
+
+def _bare(alias: UnionType) -> str:
+    """`int | Sequence[int]`, without the modules."""
+    return str(alias).replace("collections.abc.", "").replace("minorm.tensor.", "")
 
 
 @functools.cache
@@ -124,8 +179,20 @@ def _entry(name: str, kind: Any, default: str | None, stars: str, text: str) -> 
     start = f"    {stars}{name}{described}:"
     if len(start) + len(text) < WIDTH:
         return f"{start} {text}"
-    lines = [start]
-    while len(text) > WIDTH - 8 and (end := text.rfind(" ", 0, WIDTH - 7)) > 0:
-        lines.append(f"        {text[:end]}")
+    return f"{start}\n{_wrapped(text, 8)}"
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """The text on lines of its own."""
+    lines, margin = [], " " * indent
+    while len(text) > WIDTH - indent and (end := text.rfind(" ", 0, WIDTH - indent + 1)) > 0:
+        lines.append(f"{margin}{text[:end]}")
         text = text[end + 1 :]
-    return "\n".join([*lines, f"        {text}"])
+    return "\n".join([*lines, f"{margin}{text}"])
+
+
+def _fitted(paragraph: str) -> str:
+    """Prose that words have made too wide for a line, wrapped anew."""
+    lines = paragraph.split("\n")
+    wide = not paragraph.startswith((" ", "Example:")) and max(map(len, lines)) > WIDTH + 4
+    return _wrapped(" ".join(lines), 0) if wide else paragraph

@@ -40,12 +40,13 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
     source = tensor.creator or tensor
     key = id(source), tensor.output_index
-    if key not in registered:
-        registered[key] = {}
+    fresh: dict[int, Hook] = {}
+    own = registered.setdefault(key, fresh)  # one step: two threads may be here, and neither hook may be lost
+    if own is fresh:
         weakref.finalize(source, registered.pop, key, None).atexit = False
     number = next(_numbers)
-    registered[key][number] = hook
-    return RemovableHandle(registered[key], number)
+    own[number] = hook
+    return RemovableHandle(own, number)
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:

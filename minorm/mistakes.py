@@ -19,27 +19,39 @@ Self = TypeVar("Self", bound="Checked")
 # A call that does not fit the signature
 
 
+def signature(public: Callable[..., Any]) -> inspect.Signature:
+    """`inspect.signature`, and of a class that of its `__init__`.
+
+    Early releases of Python 3.11 (Debian 12 has 3.11.2) prefer the `__new__` of any base; that of Checked takes all.
+    """
+    init: Any = getattr(public, "__init__", None)
+    if not isinstance(public, type) or init is object.__init__:
+        return inspect.signature(public)
+    found = inspect.signature(init)
+    return found.replace(parameters=list(found.parameters.values())[1:])
+
+
 def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> TypeError | None:
     """What is wrong with the call `function(*args, **kwargs)`, in words; None where its arguments fit.
 
     A call that does not fit never began, so a TypeError that `function` itself raised is not taken for one.
     """
-    signature = inspect.signature(function)
+    expected = signature(function)
     try:
-        signature.bind(*args, **kwargs)
+        expected.bind(*args, **kwargs)
     except TypeError as error:
         reason = str(error)
     else:
         return None
-    accepted = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    accepted = [p for p in expected.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     names = [p.name for p in accepted]
     unknown = next((key for key in kwargs if key not in names), None)
-    if unknown is None or any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-        return TypeError(f"{name}: {reason}; expected {name}{_shown(signature)}")
+    if unknown is None or any(p.kind is p.VAR_KEYWORD for p in expected.parameters.values()):
+        return TypeError(f"{name}: {reason}; expected {name}{_shown(expected)}")
     import difflib  # only a mistake needs it, and `import minorm` should be quick
 
     near = [name for name in names if name.startswith(unknown)] or difflib.get_close_matches(unknown, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"expected {name}{_shown(signature)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"expected {name}{_shown(expected)}"
     return TypeError(f"{name}: there is no argument {unknown!r}; {hint}")
 
 

@@ -4,7 +4,8 @@ Every `.pyx` below this folder is compiled three times on x86-64: into `baseline
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
 a wheel built on one machine runs at full speed on another. Two are compiled once, into `baseline`: `machine`, which is
 asked first, and `memory`, which computes nothing.
-`MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes.
+`MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes;
+`MINORM_WINOGRAD=0` lets all convolutions be direct sums.
 
 Kernels take their number of threads as an argument; the number itself lives in `machine`. At first it is the number of
 processors that this process may use, or OMP_NUM_THREADS where that is less; from `set_num_threads` on it is that one.
@@ -78,6 +79,10 @@ _levels = (
     if MAX_LEVEL is None
     else tuple(level for level in _supported if LEVELS.index(level) <= LEVELS.index(MAX_LEVEL))
 )
+_winograd = os.environ.get("MINORM_WINOGRAD", "1")
+if _winograd not in ("0", "1"):
+    raise ValueError(f"minorm: MINORM_WINOGRAD={_winograd!r} in the environment; expected 0 or 1")
+WINOGRAD = _winograd == "1"
 
 
 def levels() -> tuple[str, ...]:

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "argument_texts": NOTHING,
     "deprecation": NOTHING,
     "driver": NOTHING,
+    "installed": NOTHING,
     "devices": {"driver"},
     "startup": NOTHING,
     "nest": NOTHING,
@@ -104,7 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,
     "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
-    "config": {"devices", "driver", "kernels", "minorm_ext"},
+    "config": {"devices", "driver", "installed", "kernels", "minorm_ext"},
     "onnx": {
         "devices",
         "nn",
@@ -402,8 +403,8 @@ ENVIRONMENT = {"minorm_ext/__init__.py", "minorm/distributed/launcher.py"}
 
 
 def test_no_print_and_no_environment_variable_in_the_library() -> None:
-    """Two exceptions: minorm_ext/__init__.py respects OpenMP's variables and MINORM_MAX_LEVEL, distributed/launcher.py
-    reads what mpiexec and srun set; each explains them.
+    """Two exceptions: minorm_ext/__init__.py respects OpenMP's variables and its own, distributed/launcher.py reads
+    what mpiexec and srun set; each explains them.
     """
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()

@@ -163,6 +163,19 @@ def test_a_compiler_that_does_not_know_a_level(project: Path) -> None:
     assert ask(project, "minorm_ext.baseline.machine.built_levels()") == "('baseline', 'v3')"
 
 
+@pytest.mark.skipif(not X86, reason="one level, without flags of its own, here")
+def test_a_compiler_that_does_not_know_what_spares_gcc_work(project: Path) -> None:
+    """As clang: "-fvect-cost-model=dynamic" is an error there."""
+    result = build(project, cc=compiler_without(project, "-fvect-cost-model=*"))
+    assert result.returncode == 0, result.stdout
+    assert sorted(compiled(project)) == sorted(["baseline.machine", *(f"{level}.toy" for level in LEVELS)])
+
+
+def test_modules_declare_that_they_need_no_global_lock(project: Path) -> None:
+    assert build(project, "--only", "machine").returncode == 0
+    assert "Py_MOD_GIL_NOT_USED" in (project / "build" / "cython" / "minorm_ext" / "runtime" / "machine.c").read_text()
+
+
 def test_without_a_compiler(project: Path) -> None:
     last = sentence(build(project, cc="no-such-cc"))
     assert "the C compiler `no-such-cc` is missing or does not work" in last

@@ -8,6 +8,8 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from enum import Enum
 from importlib import import_module
@@ -19,7 +21,7 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import nn
-from minorm.documented import documented
+from minorm.documented import arguments_of, documented
 from tests import public_names
 
 MODULES = (  # of minorm.functional
@@ -59,6 +61,12 @@ OTHERS: dict[str, Callable[..., Any]] = {
     and callable(found := resolved(name))
     and (getattr(found, "__module__", None) or "").startswith("minorm")
     and found not in PUBLIC.values()
+}
+# What minorm.nn has beside the normalizations: all else that it shows, and its modules init, utils ...
+NN: dict[str, Callable[..., Any]] = {
+    name.removeprefix("minorm."): found
+    for name in public_names.listed()
+    if name.startswith("minorm.nn.") and callable(found := resolved(name)) and found not in PUBLIC.values()
 }
 LAZY = {name: found for name, found in PUBLIC.items() if name.startswith("nn.Lazy")}
 UNDESCRIBED: set[str] = set()  # of OTHERS, those that are still to be done
@@ -107,8 +115,10 @@ def missing(public: Callable[..., Any]) -> list[str]:
     return wrong + [f"{name} is no argument" for name in found]
 
 
-def test_all_normalizations_are_looked_at() -> None:
+def test_all_normalizations_and_all_of_nn_are_looked_at() -> None:
     assert len(PUBLIC) >= 24 + 12
+    assert len(NN) > 200
+    assert {"nn.Conv2d", "nn.init.eye_", "nn.utils.rnn.pack_sequence", "nn.Module.to"} <= set(NN)
     assert {"nn.BatchNorm2d", "nn.TLU", "nn.SyncBatchNorm", "nn.LazyBatchNorm1d", "F.normalize"} <= set(PUBLIC)
 
 
@@ -145,6 +155,13 @@ def test_others_describe_every_argument_with_its_default(name: str) -> None:
 def test_others_have_examples_that_run(name: str) -> None:
     count = run_examples(name, OTHERS[name])
     assert count or len(arguments(OTHERS[name])) < 2 or name in UNDESCRIBED
+
+
+@pytest.mark.parametrize("name", NN)
+def test_each_name_of_nn_is_described(name: str) -> None:
+    assert not missing(NN[name])
+    assert run_examples(name, NN[name]) or (name.startswith("nn.Module.") and len(arguments(NN[name])) < 2)
+    assert not re.search(r"the same over|\{[a-z]\w+\}", inspect.getdoc(NN[name]) or "")
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LAZY)))
@@ -192,3 +209,41 @@ def test_without_docstrings_there_is_nothing_to_add_to() -> None:
 
     assert documented({})(function) is function
     assert function.__doc__ is None
+
+
+def test_a_family_shares_what_its_words_do_not_tell_apart() -> None:
+    class Base:
+        """x is ({form}), ONNX {name}."""
+
+    @documented({"size": "of the window"}, base=Base, words={"form": "N, C, " + "L" * 200})
+    class Pool1d(Base):
+        """y = max x."""
+
+        def __init__(self, size: int) -> None: ...
+
+    text = inspect.getdoc(Pool1d) or ""
+    assert not missing(Pool1d)
+    assert text.startswith("y = max x.\n\nx is (N, C,\nL")  # a line that became too long is broken
+    assert "ONNX Pool1d." in text
+    assert Pool1d(2).__doc__ == text
+    assert arguments_of(Pool1d) == {"size": "of the window"}
+
+
+def test_a_class_without_a_text_is_an_error_when_it_is_read() -> None:
+    @documented({})
+    class Pool:
+        """y = max x."""
+
+        def __init__(self, size: int) -> None: ...
+
+    with pytest.raises(KeyError, match="size"):
+        inspect.getdoc(Pool)
+
+
+def test_names_for_several_types_are_spelled_out() -> None:
+    assert "kernel_size (int | Sequence[int]):" in (inspect.getdoc(nn.Conv2d) or "")
+
+
+def test_everything_can_be_imported_without_docstrings() -> None:
+    code = "import minorm as mn; [getattr(part, name) for part in (mn, mn.nn, mn.functional) for name in dir(part)]"
+    subprocess.run([sys.executable, "-OO", "-c", code], check=True, timeout=120)

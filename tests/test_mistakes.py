@@ -367,3 +367,12 @@ def test_numpys_axis_where_tensors_are_joined() -> None:
     assert mn.stack([x, x], axis=1).shape == (2, 2, 1, 3)
     with pytest.raises(TypeError, match="cat: there is no argument 'axes'"):
         mn.cat([x, x], axes=1)  # type: ignore[call-arg]
+
+
+def test_the_signature_of_a_class_is_that_of_its_init() -> None:
+    """Python 3.11.2 says (*args, **kwargs) for a class whose base has a __new__."""
+    assert list(mistakes.signature(nn.Linear).parameters)[:3] == ["in_features", "out_features", "bias"]
+    assert list(mistakes.signature(nn.BatchNorm2d).parameters)[:2] == ["num_features", "eps"]
+    assert "self" in str(inspect.signature(nn.Linear.__init__))
+    assert list(mistakes.signature(mn.device).parameters) == ["type", "index"]
+    assert list(mistakes.signature(F.relu).parameters) == list(inspect.signature(F.relu).parameters)

@@ -11,7 +11,26 @@ import sys
 from collections.abc import Sequence
 
 import minorm
-from minorm.cli import check, completion, conform, convert, demo, doctor, evaluate, export, labs, plot, predict, train
+from minorm import installed
+
+try:  # with another project's minorm/__init__.py in the place of ours, this is where it shows
+    from minorm.cli import (
+        check,
+        completion,
+        conform,
+        convert,
+        demo,
+        doctor,
+        evaluate,
+        export,
+        labs,
+        plot,
+        predict,
+        train,
+    )
+except ImportError as error:
+    installed.explain(error)
+    raise
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.startup import INTERRUPTED, startup
 
@@ -20,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     startup.begun = True
     args = _parser().parse_args(argv)
+    if said := installed.conflict():
+        print(f"minorm: {said}", file=sys.stderr)
     try:
         startup.ready = True
         return int(args.run(args))

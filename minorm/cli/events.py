@@ -13,15 +13,17 @@ class Events:
     """Writes each row's numbers as loss/train, loss/test, accuracy/train, accuracy/test and learning_rate."""
 
     def __init__(self, folder: str) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        self._writer = EventFileWriter(folder)
+        self._folder = folder
+        self._writer: Any = None  # until the first epoch is done, and the run's folder there
 
     def add(self, row: Row) -> None:
         """One epoch."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+        if self._writer is None:
+            self._writer = EventFileWriter(self._folder)
         values = [
             Summary.Value(tag=_tag(name), simple_value=row[name])
             for name in COLUMNS
@@ -32,7 +34,8 @@ class Events:
 
     def close(self) -> None:
         """Write what is still in memory."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def events(folder: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.mistakes import Checked
+from minorm.mistakes import Checked, signature
 from minorm.tensor import Tensor
 
 LONG = 60  # characters of a setting, at most
@@ -20,7 +20,7 @@ class Shown(Checked):
     """Base: a subclass keeps its arguments under their own names."""
 
     def __repr__(self) -> str:
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        names = [name for name in signature(type(self)).parameters if hasattr(self, name)]
         said = [f"{name}={brief(getattr(self, name))}" for name in names if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(said)})"
 

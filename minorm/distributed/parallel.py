@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class DistributedDataParallel(Module):
     def __init__(self, module: Module, group: Group) -> None:
         super().__init__()
         self.module, self.group = module, group
+        self._sync, self._unsent = True, False  # whether gradients are added up; whether some wait to be
         for layer in module.modules():
             if isinstance(layer, SyncBatchNorm) and layer.process_group is None:
                 layer.process_group = group
@@ -62,6 +64,17 @@ class DistributedDataParallel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes of this rank's part."""
         return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """`backward` leaves each rank its own gradients, and the next one outside adds up all of them: one message for
+        the micro-batches of a step. `zero_grad` comes before the first.
+        """
+        before, self._sync = self._sync, False
+        try:
+            yield
+        finally:
+            self._sync = before
 
     def backward(self, loss: Tensor, count: int) -> Tensor:
         """The gradients of the whole batch's mean loss in every parameter's `grad`; returns that loss.
@@ -80,11 +93,14 @@ class DistributedDataParallel(Module):
             return loss.detach()
         total, whole = self._roll_call(loss, count)
         parameters = [p for p in self.module.parameters() if p.requires_grad]
-        before = [p.grad for p in parameters]
-        for p in parameters:
+        mine = self._unsent or not self._sync  # what grad holds is this rank's alone
+        before = [None if mine else p.grad for p in parameters]
+        for p in () if mine else parameters:
             p.grad = None
         loss.backward(Tensor(devices.to_device(np.asarray(count / max(1, total), loss.dtype), loss.device)))
-        self._reduce(parameters)
+        self._unsent = not self._sync
+        if self._sync:
+            self._reduce(parameters)
         for p, earlier in zip(parameters, before, strict=True):
             if earlier is not None:
                 p.grad = earlier if p.grad is None else earlier + p.grad

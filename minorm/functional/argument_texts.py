@@ -1,6 +1,27 @@
-"""What the arguments mean that several functions have: texts for `documented`, one dictionary a family."""
+"""What the arguments mean that several functions or layers have: texts for `documented`, one dictionary a family."""
 
 from __future__ import annotations
+
+PLACE = {
+    "device": 'where parameters and buffers are, "cpu" or "cuda"; None is the CPU',
+    "dtype": "the float type of parameters and buffers; None is the default type, float32",
+}
+
+# What differs where one, two and three axes share a docstring
+AXES = {
+    1: {"form": "C, L", "new": "L'", "kernel": "3", "full": "8", "half": "4", "double": "16"},
+    2: {"form": "C, H, W", "new": "H', W'", "kernel": "3, 3", "full": "8, 8", "half": "4, 4", "double": "16, 16"},
+    3: {
+        "form": "C, D, H, W",
+        "new": "D', H', W'",
+        "kernel": "3, 3, 3",
+        "full": "8, 8, 8",
+        "half": "4, 4, 4",
+        "double": "16, 16, 16",
+    },
+}
+
+# Of functions, and of the layers that call them
 
 ELEMENTWISE = {
     "x": "any shape, floats",

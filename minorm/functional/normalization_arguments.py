@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from minorm.functional.argument_texts import PLACE
+
 ARGUMENTS = {
     "running_mean": "(C), the mean of each channel over the batches so far; None where none is kept",
     "running_var": "(C), the variance of each channel over the batches so far; None where none is kept",
@@ -57,7 +59,9 @@ LRN = {
 
 CHANNELS = "C, the length of axis 1 of x"
 
-LAYER = ARGUMENTS | {
+LAYER = {
+    **ARGUMENTS,
+    **PLACE,
     "num_features": (
         "C, the length of axis 1 of x; or a shape (C, *positions), for statistics and parameters of every position, "
         "taken over N alone (spatial=0 of ONNX BatchNormalization 7)"
@@ -72,6 +76,4 @@ LAYER = ARGUMENTS | {
     ),
     "elementwise_affine": "True learns parameters of shape normalized_shape; False has none",
     "bias": "False leaves the bias out and keeps the weight",
-    "device": 'where parameters and buffers are, "cpu" or "cuda"; None is the CPU',
-    "dtype": "the float type of parameters and buffers; None is the default type, float32",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minorm import dtypes, trace
-from minorm.methods.choosing import inside, put_along
+from minorm.methods.putting import inside, put_along
 from minorm.ops import scatter as ops
 from minorm.tensor import Tensor
 

@@ -1,7 +1,9 @@
 """PyTorch's further names of a Tensor, one file a family; most are one line over what the Tensor can do already.
 
-pointwise.py   functions of each element, arithmetic by name, comparisons
-choosing.py    some of the elements, by place or by a mask; elements put at places
+pointwise.py   functions of each element, arithmetic by name
+comparing.py   comparisons and logic by name
+choosing.py    some of the elements, by place or by a mask; other axes
+putting.py     elements put at places
 ordering.py    sort, topk, unique, median, quantile, counts
 folding.py     products, norms, running sums along an axis
 products.py    products of vectors and matrices
@@ -20,6 +22,7 @@ from minorm.methods.folding import Folding
 from minorm.methods.ordering import Ordering
 from minorm.methods.pointwise import Pointwise
 from minorm.methods.products import Products
+from minorm.methods.putting import Putting
 from minorm.mistakes import numpys_methods
 from minorm.shapes import TensorT
 
@@ -28,6 +31,7 @@ from minorm.shapes import TensorT
 class Methods(
     Pointwise[TensorT],
     Choosing[TensorT],
+    Putting[TensorT],
     Ordering[TensorT],
     Folding[TensorT],
     Products[TensorT],

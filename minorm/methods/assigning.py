@@ -16,6 +16,7 @@ from minorm.methods.choosing import Choosing
 from minorm.methods.folding import Folding
 from minorm.methods.pointwise import Pointwise
 from minorm.methods.products import Products
+from minorm.methods.putting import Putting
 from minorm.operators import Operators
 from minorm.shapes import TensorT
 
@@ -147,11 +148,11 @@ class Assigning(InPlace, Generic[TensorT]):
 
     tril_ = in_place(Choosing.tril)
     triu_ = in_place(Choosing.triu)
-    scatter_ = in_place(Choosing.scatter)
-    scatter_add_ = in_place(Choosing.scatter_add)
-    index_add_ = in_place(Choosing.index_add)
-    index_copy_ = in_place(Choosing.index_copy)
-    index_fill_ = in_place(Choosing.index_fill)
+    scatter_ = in_place(Putting.scatter)
+    scatter_add_ = in_place(Putting.scatter_add)
+    index_add_ = in_place(Putting.index_add)
+    index_copy_ = in_place(Putting.index_copy)
+    index_fill_ = in_place(Putting.index_fill)
 
     cumsum_ = in_place(Folding.cumsum)
     cumprod_ = in_place(Folding.cumprod)

@@ -1,13 +1,14 @@
-"""Functions of each element; arithmetic, comparisons and logic by name. Arguments are PyTorch's."""
+"""Functions of each element, and arithmetic by name. Arguments are PyTorch's."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Generic
 
-from minorm import devices, dtypes
+from minorm import dtypes
 from minorm.argument_texts import AXES, OTHER
 from minorm.documented import documented_methods
+from minorm.methods.comparing import Comparing
 from minorm.methods.kinds import Kinds
 from minorm.operators import as_float
 from minorm.ops import activation, elementary, elementwise, stepwise
@@ -33,15 +34,12 @@ ARGUMENTS = (
         "nan": "what stands for NaN",
         "posinf": "what stands for infinity; None is the largest number of x's type",
         "neginf": "what stands for minus infinity; None is the least number of x's type",
-        "mask": "a bool Tensor that broadcasts to x",
-        "masked_fill.value": "a number, or a Tensor without axes",
-        "condition": "a bool Tensor that broadcasts",
     }
 )
 
 
 @documented_methods(ARGUMENTS)
-class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
+class Pointwise(Comparing[TensorT], Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
     """What computes each element from those at its place."""
 
     __slots__ = ()
@@ -312,107 +310,6 @@ class Pointwise(Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
         x = x.masked_fill(x.isnan(), nan)
         x = x.masked_fill(x == float("inf"), largest if posinf is None else posinf)
         return x.masked_fill(x == float("-inf"), -largest if neginf is None else neginf)
-
-    # Comparisons and logic
-
-    def eq(self, other: Any) -> TensorT:
-        """x == other, element by element."""
-        return self == other
-
-    def ne(self, other: Any) -> TensorT:
-        """x != other, element by element."""
-        return self != other
-
-    def lt(self, other: Any) -> TensorT:
-        """x < other, element by element."""
-        return self < other
-
-    def le(self, other: Any) -> TensorT:
-        """x <= other, element by element."""
-        return self <= other
-
-    def gt(self, other: Any) -> TensorT:
-        """x > other, element by element."""
-        return self > other
-
-    def ge(self, other: Any) -> TensorT:
-        """x >= other, element by element."""
-        return self >= other
-
-    greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
-
-    def bitwise_not(self) -> TensorT:
-        """~x of bools or integers, bit by bit."""
-        return ~self
-
-    def bitwise_and(self, other: Any) -> TensorT:
-        """x & other of bools or integers, bit by bit."""
-        return self & other
-
-    def bitwise_or(self, other: Any) -> TensorT:
-        """x | other of bools or integers, bit by bit."""
-        return self | other
-
-    def bitwise_xor(self, other: Any) -> TensorT:
-        """x ^ other of bools or integers, bit by bit."""
-        return self ^ other
-
-    def logical_not(self) -> TensorT:
-        """True where x is 0."""
-        if self.array.dtype == dtypes.bool:
-            return stepwise.Stepwise.apply(self, step="logical_not")
-        return self == 0
-
-    def logical_and(self, other: Any) -> TensorT:
-        """True where neither is 0."""
-        return _true(self) & _true(other)
-
-    def logical_or(self, other: Any) -> TensorT:
-        """True where one is not 0."""
-        return _true(self) | _true(other)
-
-    def logical_xor(self, other: Any) -> TensorT:
-        """True where one is 0 and the other is not."""
-        return _true(self) ^ _true(other)
-
-    def masked_fill(self, mask: Any, value: Any) -> TensorT:
-        """`value` where the mask is True, and x elsewhere.
-
-        TypeError for a mask that is not bool, and for a value that x's type cannot hold.
-
-        Example:
-            >>> x = mn.tensor([1.0, -2.0])
-            >>> x.masked_fill(x < 0, 0.0)
-            tensor([1., 0.])
-        """
-        filled: Any = value
-        if not hasattr(value, "from_array"):
-            if value != value and not dtypes.is_float(self.array.dtype):
-                raise TypeError(
-                    f"masked_fill: value is {value}, x is {self.array.dtype}; expected a number of x's type"
-                )
-            filled = self.from_array(devices.scalar(value, self.array.dtype, self.array))
-        if getattr(mask, "dtype", None) != dtypes.bool:
-            raise TypeError(f"masked_fill: mask is {getattr(mask, 'dtype', type(mask).__name__)}; expected bool")
-        if filled.ndim:
-            raise ValueError(f"masked_fill: value has shape {filled.shape}; expected a number or a 0-d tensor")
-        if dtypes.is_float(filled.dtype) > dtypes.is_float(self.array.dtype):
-            raise TypeError(f"masked_fill: value is {filled.dtype}, x is {self.array.dtype}; expected x's type")
-        return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
-
-    def where(self, condition: Any, other: Any) -> TensorT:
-        """The elements of x where the condition holds, `other` elsewhere; all three broadcast.
-
-        Example:
-            >>> x = mn.tensor([1.0, -2.0])
-            >>> x.where(x > 0, 0.0)
-            tensor([1., 0.])
-        """
-        return elementwise.Where.apply(condition, *operands("where", self, other))
-
-
-def _true(x: Any) -> Any:
-    return x if getattr(x, "dtype", None) == dtypes.bool else x != 0
 
 
 def _cast(x: Any, dtype: Any) -> Any:

@@ -103,7 +103,8 @@ LATER = {
     "rearranging": (
         "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d"
     ),
-    "recurrent": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
+    "recurrent": "GRU LSTM RNN RNNBase",
+    "recurrent_cells": "GRUCell LSTMCell RNNCell RNNCellBase",
     "smooth": "CELU GLU LogSigmoid Mish SELU Softmax2d Softmin Softsign Tanhshrink",
     "transformer": (
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
@@ -183,7 +184,8 @@ if TYPE_CHECKING:
         UpsamplingBilinear2d,
         UpsamplingNearest2d,
     )
-    from minorm.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+    from minorm.nn.recurrent import GRU, LSTM, RNN, RNNBase
+    from minorm.nn.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
     from minorm.nn.smooth import CELU, GLU, SELU, LogSigmoid, Mish, Softmax2d, Softmin, Softsign, Tanhshrink
     from minorm.nn.summarizing import summary
     from minorm.nn.transformer import (

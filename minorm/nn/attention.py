@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.documented import documented
+from minorm.functional.argument_texts import PLACE
 from minorm.functional.attention import attention_weights, joined_masks, scaled_dot_product_attention
 from minorm.functional.dropout import dropout
 from minorm.functional.linear import linear
@@ -20,12 +22,44 @@ from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
 
 
+@documented(
+    PLACE,
+    embed_dim="how many features query and y have",
+    num_heads="h, how many attentions there are side by side, each in embed_dim / h of the features",
+    dropout="the probability that a weight becomes 0, in training; 0 to 1",
+    bias="False leaves the biases of all projections out",
+    add_bias_kv="True appends a learned key and value, bias_k and bias_v, to those given",
+    add_zero_attn="True appends a key and a value of zeros",
+    kdim="how many features key has; None is embed_dim",
+    vdim="how many features value has; None is embed_dim",
+    batch_first="True takes and gives (batch, length, features) for (length, batch, features)",
+)
 class MultiheadAttention(Module):
-    """y = concat(head_1 ... head_h) @ out_proj, head_i = attention(q W_i, k W_i, v W_i); Vaswani et al. 2017.
+    """y = concat(head_1 ... head_h) @ out_proj, head_i = softmax(Q K^T / sqrt(d)) V, of parts of the projected inputs.
 
-    query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); (N, L, ...) with batch_first; without N, too.
-    in_proj_weight (3 * embed_dim, embed_dim) holds the three projections where kdim and vdim are embed_dim; else they
-    are q_proj_weight, k_proj_weight, v_proj_weight. add_bias_kv appends a learned key and value, add_zero_attn zeros.
+    layer(query, key, value) gives (y, weights): each element of query looks at all of key, and takes a mean of
+    value.
+
+        query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); (N, L, ...) with batch_first; without N, too
+        y        query's shape
+        weights  (N, L, S), the mean of the heads', or (N, heads, L, S) with average_attn_weights=False; None with
+                 need_weights=False
+
+    key_padding_mask (N, S) and attn_mask (L, S) or (N * heads, L, S) hold bools, True where nobody may look, or
+    numbers to add; is_causal says that attn_mask is the causal one, which must be given.
+
+    Learned are in_proj_weight (3 * embed_dim, embed_dim), or with other kdim and vdim q_proj_weight, k_proj_weight
+    and v_proj_weight, in_proj_bias (3 * embed_dim), and the Linear out_proj; weights start by xavier_uniform_,
+    biases as 0. ValueError for an embed_dim that num_heads does not divide.
+
+    Example:
+        >>> layer = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
+        >>> x = mn.randn(4, 5, 8)
+        >>> y, weights = layer(x, x, x)
+        >>> y.shape, weights.shape
+        ((4, 5, 8), (4, 5, 5))
+
+    Written to ONNX as MatMul 13 and Softmax 13; Vaswani et al. 2017, arXiv:1706.03762.
     """
 
     def __init__(

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from minorm.documented import documented_methods
 from minorm.mistakes import Checked
+from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Buffer, Parameter
 from minorm.tensor import Tensor
 
@@ -18,6 +20,7 @@ PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is
 BUFFERS = (BUFFER, LOCAL_BUFFER)
 
 
+@documented_methods(METHODS)
 class Attributes(Checked):
     """The part of Module that files attributes by kind."""
 
@@ -28,7 +31,14 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter; None keeps the name for an absent one (a layer without bias)."""
+        """Add a parameter; None keeps the name for an absent one (a layer without bias).
+
+        Example:
+            >>> layer = nn.Module()
+            >>> layer.register_parameter("scale", nn.Parameter(mn.ones(3)))
+            >>> layer.scale.shape
+            (3,)
+        """
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"register_parameter: {type(self).__name__}.{name} got {_kind_of(param)}; expected an nn.Parameter "
@@ -37,7 +47,14 @@ class Attributes(Checked):
         self._register(name, param, PARAMETER, "register_parameter")
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor that is state but is not trained; `persistent=False` keeps it out of state_dict."""
+        """Add a Tensor that is state but is not trained.
+
+        Example:
+            >>> layer = nn.Module()
+            >>> layer.register_buffer("steps", mn.zeros(1), persistent=False)
+            >>> list(layer.state_dict())
+            []
+        """
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"register_buffer: {type(self).__name__}.{name} got {_kind_of(tensor)}; expected a Tensor or None; "
@@ -46,7 +63,14 @@ class Attributes(Checked):
         self._register(name, tensor, BUFFER if persistent else LOCAL_BUFFER, "register_buffer")
 
     def add_module(self, name: str, module: Attributes | None) -> None:
-        """Add a child module under a name that need not be a Python identifier ("0", "block-1")."""
+        """Add a child module under a name that need not be a Python identifier ("0", "block-1").
+
+        Example:
+            >>> model = nn.Module()
+            >>> model.add_module("block-1", nn.Linear(4, 2))
+            >>> list(model.state_dict())
+            ['block-1.weight', 'block-1.bias']
+        """
         if module is not None and not isinstance(module, Attributes):
             raise TypeError(
                 f"add_module: {type(self).__name__}.{name} got {_kind_of(module)}; expected an nn.Module or None"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from minorm.documented import documented
 from minorm.nn.module import Module
 
 
@@ -68,11 +69,21 @@ class _Numbered(Module):
         return self
 
 
+@documented({}, args="the layers in their order, or one dict of names and layers")
 class Sequential(_Numbered):
     """y = last(... second(first(x))): layers one after the other.
 
-    `Sequential(a, b)` names them "0", "1"; `Sequential({"conv": a, "act": b})` takes the names of the dict.
-    Indexing gives a layer, slicing gives a Sequential of the same layers.
+    Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. Indexing
+    gives a layer, slicing a Sequential of the same layers; append, extend, insert, del and assignment are a list's.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> model(mn.randn(3, 4)).shape
+        (3, 2)
+        >>> model[0]
+        Linear(in_features=4, out_features=8, bias=True)
+        >>> len(model[:2])
+        2
     """
 
     def __init__(self, *args: Any) -> None:
@@ -95,8 +106,25 @@ class Sequential(_Numbered):
         return x
 
 
+@documented({}, modules="the modules in their order, a list or what else can be looped over")
 class ModuleList(_Numbered):
-    """A list of modules that the parent knows of; has no forward of its own."""
+    """A list of modules whose parameters are the parent's: a plain list would hide them. It has no forward of its own.
+
+    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment are a list's.
+
+    Example:
+        >>> class Net(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.steps = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        ...
+        ...     def forward(self, x):
+        ...         for step in self.steps:
+        ...             x = x + step(x)
+        ...         return x
+        >>> len(list(Net().parameters()))
+        6
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
@@ -107,8 +135,19 @@ class ModuleList(_Numbered):
         raise NotImplementedError("ModuleList has no forward; loop over it, or use nn.Sequential")
 
 
+@documented({}, modules="names and modules; None is none")
 class ModuleDict(Module):
-    """A dict of modules that the parent knows of; has no forward of its own."""
+    """A dict of modules whose parameters are the parent's: a plain dict would hide them. It has no forward of its own.
+
+    Reading, assignment, del, `in`, keys, values, items and update are a dict's; the order is that of assignment.
+
+    Example:
+        >>> heads = nn.ModuleDict({"age": nn.Linear(8, 1), "kind": nn.Linear(8, 5)})
+        >>> heads["kind"](mn.randn(3, 8)).shape
+        (3, 5)
+        >>> list(heads)
+        ['age', 'kind']
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()

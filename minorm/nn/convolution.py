@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
+from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -20,6 +23,40 @@ from minorm.tensor import Tensor
 
 Size = int | Sequence[int]
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+LAYER = {
+    **CONVOLUTION,
+    **PLACE,
+    "in_channels": "C, the length of axis 1 of x",
+    "out_channels": "how many channels y has, each with weights of its own",
+    "kernel_size": "the lengths of the window over x, an int for all axes or one int an axis",
+    "padding": (
+        'how many elements are put around x on both sides, an int for all axes or one int an axis; or a word: "valid" '
+        'is none, "same" gives y the lengths of x (for stride 1; of an odd sum the larger part goes to the end)'
+    ),
+    "groups": (
+        "into how many convolutions side by side the channels are split; it divides in_channels and out_channels. "
+        "groups=in_channels is the depthwise convolution"
+    ),
+    "bias": "False leaves the bias out, as before a normalization",
+    "padding_mode": (
+        'what the padding is: "zeros", or elements of x: "reflect" mirrors them at the edge, "replicate" repeats the '
+        'outermost, "circular" takes those of the other end'
+    ),
+}
+TRANSPOSED = {
+    **LAYER,
+    **F_TRANSPOSED,
+    "bias": "False leaves the bias out",
+    "padding": "how many elements are cut off at both ends of y, an int for all axes or one int an axis",
+    "groups": LAYER["groups"].partition(". ")[0],
+    "padding_mode": '"zeros", for PyTorch\'s sake: there is no other',
+}
+
+
+def _words(axes: int, kind: str = "") -> dict[str, str]:
+    """For the docstring of a layer of so many axes."""
+    lengths = ("KD", "KH", "KW")[-axes:] if axes > 1 else ("K",)
+    return {**AXES[axes], "kernel_lengths": ", ".join(lengths), "function": f"F.conv{kind}{axes}d"}
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
@@ -125,6 +162,25 @@ class _Conv(Module):
 
 
 class _Forward(_Conv):
+    """s, d and p are stride, dilation and padding of the axis, and x is 0 outside. x is (N, {form}), C = in_channels,
+    or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
+
+        floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
+
+    weight (out_channels, in_channels / groups, {kernel_lengths}) and bias (out_channels) are learned; both start
+    uniform on +-1 / sqrt(fan_in), fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes
+    that do not fit, TypeError for another float type. See `{function}`.
+
+    Example:
+        >>> layer = nn.{name}(3, 6, 3, padding=1)
+        >>> layer(mn.randn(2, 3, {full})).shape
+        (2, 6, {full})
+        >>> layer.weight.shape
+        (6, 3, {kernel})
+
+    ONNX Conv 22; LeCun et al. 1989.
+    """
+
     def __init__(
         self,
         in_channels: int,
@@ -144,31 +200,50 @@ class _Forward(_Conv):
         )
 
 
+@documented(LAYER, base=_Forward, words=_words(1))
 class Conv1d(_Forward):
-    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding].
-
-    x (N, C, L). padding="same" keeps L.
-    """
+    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, s i + d k - p]."""
 
     axes = 1
     function = staticmethod(F.conv1d)
 
 
+@documented(LAYER, base=_Forward, words=_words(2))
 class Conv2d(_Forward):
-    """The same over two axes: x (N, C, H, W). kernel_size and the others are an int, or one for each axis."""
+    """y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] * x[n, c, s i + d k - p, s j + d l - p]."""
 
     axes = 2
     function = staticmethod(F.conv2d)
 
 
+@documented(LAYER, base=_Forward, words=_words(3))
 class Conv3d(_Forward):
-    """The same over three axes: x (N, C, D, H, W)."""
+    """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...]."""
 
     axes = 3
     function = staticmethod(F.conv3d)
 
 
 class _Transposed(_Conv):
+    """s, d and p are stride, dilation and padding of the axis: this is what a convolution does to the gradient of its
+    output, so it leads from its output's shape back to its input's. x is (N, {form}), C = in_channels, or one sample
+    ({form}); y is (N, out_channels, {new}), and a length n becomes
+
+        (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    layer(x, output_size) takes the lengths themselves instead of output_padding. weight (in_channels, out_channels /
+    groups, {kernel_lengths}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
+    out_channels / groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another
+    float type. See `{function}`.
+
+    Example:
+        >>> layer = nn.{name}(3, 6, 2, stride=2)
+        >>> layer(mn.randn(2, 3, {full})).shape
+        (2, 6, {double})
+
+    ONNX ConvTranspose 22; Zeiler et al. 2010.
+    """
+
     transposed = True
 
     def __init__(
@@ -210,22 +285,25 @@ class _Transposed(_Conv):
         return extra
 
 
+@documented(TRANSPOSED, base=_Transposed, words=_words(1, "_transpose"))
 class ConvTranspose1d(_Transposed):
-    """The transpose of Conv1d, the map of its input gradient: x (N, in, L) -> (N, out, (L - 1) * stride + ...)."""
+    """y[n, o, s i + d k - p] += weight[c, o, k] * x[n, c, i] for all c, i, k; y starts as bias[o]."""
 
     axes = 1
     function = staticmethod(F.conv_transpose1d)
 
 
+@documented(TRANSPOSED, base=_Transposed, words=_words(2, "_transpose"))
 class ConvTranspose2d(_Transposed):
-    """The same over two axes: x (N, C, H, W)."""
+    """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all; y starts as bias[o]."""
 
     axes = 2
     function = staticmethod(F.conv_transpose2d)
 
 
+@documented(TRANSPOSED, base=_Transposed, words=_words(3, "_transpose"))
 class ConvTranspose3d(_Transposed):
-    """The same over three axes: x (N, C, D, H, W)."""
+    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all; y starts as bias[o]."""
 
     axes = 3
     function = staticmethod(F.conv_transpose3d)

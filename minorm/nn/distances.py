@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from minorm.documented import arguments_of, documented
 from minorm.functional import distances as F
 from minorm.nn.options import Options
 
 
+@documented(arguments_of(F.cosine_similarity))
 class CosineSimilarity(Options):
-    """x1 . x2 / (|x1| |x2|) along axis `dim`"""
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the two, along axis `dim`: 1 for one direction, 0
+    across.
+
+    x1 and x2 broadcast to one shape; y has it without axis `dim`.
+
+    Example:
+        >>> nn.CosineSimilarity()(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
+        tensor([0.6])
+
+    Written to ONNX by its formula.
+    """
 
     function = staticmethod(F.cosine_similarity)
 
@@ -15,8 +27,18 @@ class CosineSimilarity(Options):
         super().__init__(dim=dim, eps=eps)
 
 
+@documented(arguments_of(F.pairwise_distance))
 class PairwiseDistance(Options):
-    """(sum |x1 - x2 + eps|^p)^(1/p) along the last axis"""
+    """y = (sum |x1 - x2 + eps|^p)^(1/p), the distance of two vectors, along the last axis.
+
+    x1 and x2 are (..., M) and broadcast; y is (...), or (..., 1) with keepdim.
+
+    Example:
+        >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))
+        tensor([5.])
+
+    Written to ONNX by its formula.
+    """
 
     function = staticmethod(F.pairwise_distance)
 

@@ -17,7 +17,7 @@ from minorm.autograd import is_grad_enabled
 from minorm.ops.crossing import Crossing
 from minorm.tensor import Tensor
 
-_numbers = itertools.count()
+_numbers = itertools.count(1)
 BEFORE, AFTER, BACKWARD = "before", "after", "backward"
 
 
@@ -43,25 +43,30 @@ def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool
     if not callable(hook):
         raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
     own, number = hooks.setdefault(when, {}), next(_numbers)
-    entries = [(number, (hook, options)), *own.items()] if first else [*own.items(), (number, (hook, options))]
-    own.clear()
-    own.update(entries)
+    number = -number if first else number
+    own[number] = hook, options  # one step: a thread that runs the module meanwhile sees all the others
     return RemovableHandle(own, number)
+
+
+def _in_order(hooks: dict[str, dict[int, Any]], when: str) -> list[Any]:
+    """The hooks by their numbers: those that asked to be first have negative ones, the latest the lowest."""
+    own = hooks.get(when)
+    return [entry for _, entry in sorted(own.copy().items())] if own else []
 
 
 def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """forward between the hooks."""
-    for hook, options in list(hooks.get(BEFORE, {}).values()):
+    for hook, options in _in_order(hooks, BEFORE):
         result = hook(module, args, kwargs) if options["with_kwargs"] else hook(module, args)
         if options["with_kwargs"] and result is not None:
             args, kwargs = result
         elif result is not None:
             args = result if isinstance(result, tuple) else (result,)
-    watch = Watch(module, list(hooks.get(BACKWARD, {}).values())) if hooks.get(BACKWARD) and is_grad_enabled() else None
+    watch = Watch(module, _in_order(hooks, BACKWARD)) if hooks.get(BACKWARD) and is_grad_enabled() else None
     if watch is not None:
         args = watch.entering(args)
     result = module.forward(*args, **kwargs)
-    for hook, options in list(hooks.get(AFTER, {}).values()):
+    for hook, options in _in_order(hooks, AFTER):
         changed = hook(module, args, kwargs, result) if options["with_kwargs"] else hook(module, args, result)
         result = result if changed is None else changed
     return result if watch is None else watch.leaving(result)

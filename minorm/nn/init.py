@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, random
+from minorm.documented import documented
 from minorm.tensor import Tensor
+
+ARGUMENTS = {
+    "tensor": "what is written into, a Parameter too",
+    "generator": "where draws come from, an mn.Generator; None is minorm's own, which `mn.manual_seed` sets",
+    "gain": "a factor; `calculate_gain` gives that of an activation",
+    "mode": '"fan_in" keeps the size of what flows forward, "fan_out" that of the gradients',
+    "nonlinearity": "what comes after the weights, for the gain: see `calculate_gain`",
+}
+SLOPE = "the slope below 0, for leaky_relu"
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
@@ -28,35 +38,82 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
+@documented(ARGUMENTS, val="what every element becomes")
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Every element is `val`."""
+    """tensor[...] = val, in place. Returns the tensor.
+
+    Example:
+        >>> nn.init.constant_(mn.empty(2), 0.5)
+        tensor([0.5, 0.5])
+    """
     return _fill(tensor, float(val))
 
 
+@documented(ARGUMENTS)
 def zeros_(tensor: Tensor) -> Tensor:
-    """Every element is 0."""
+    """tensor[...] = 0, in place. Returns the tensor.
+
+    Example:
+        >>> nn.init.zeros_(mn.empty(2))
+        tensor([0., 0.])
+    """
     return _fill(tensor, 0.0)
 
 
+@documented(ARGUMENTS)
 def ones_(tensor: Tensor) -> Tensor:
-    """Every element is 1."""
+    """tensor[...] = 1, in place. Returns the tensor.
+
+    Example:
+        >>> nn.init.ones_(mn.empty(2))
+        tensor([1., 1.])
+    """
     return _fill(tensor, 1.0)
 
 
+@documented(ARGUMENTS, a="the lower end", b="the upper end")
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the uniform distribution on [a, b)."""
+    """Draws from the uniform distribution on [a, b), in place. Returns the tensor.
+
+    Example:
+        >>> x = nn.init.uniform_(mn.empty(1000), -2.0, 2.0)
+        >>> (x.abs() <= 2).all().item()
+        True
+    """
     return _fill(tensor, random.source(generator).uniform(a, b, tensor.shape))
 
 
+@documented(ARGUMENTS, mean="its mean", std="its standard deviation")
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the normal distribution."""
+    """Draws from the normal distribution, in place. Returns the tensor.
+
+    Example:
+        >>> x = nn.init.normal_(mn.empty(10000), mean=5.0)
+        >>> abs(x.mean().item() - 5) < 0.1
+        True
+    """
     return _fill(tensor, random.source(generator).normal(mean, std, tensor.shape))
 
 
+@documented(
+    ARGUMENTS,
+    mean="of the normal distribution",
+    std="its standard deviation",
+    a="the smallest draw",
+    b="the largest draw",
+)
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Draws from the normal distribution, each one outside [a, b] drawn again."""
+    """Draws from the normal distribution, each one outside [a, b] drawn again, in place. Returns the tensor.
+
+    ValueError for an [a, b] that is empty, or that the distribution does not reach.
+
+    Example:
+        >>> x = nn.init.trunc_normal_(mn.empty(1000), a=-1.0, b=1.0)
+        >>> (x.abs() <= 1).all().item()
+        True
+    """
     if not a < b or mean + 8 * std < a or mean - 8 * std > b:
         raise ValueError(
             f"trunc_normal_: [a, b] is [{a}, {b}]; expected an interval that mean={mean}, std={std} reaches"
@@ -70,8 +127,19 @@ def trunc_normal_(
     return _fill(tensor, values)
 
 
+@documented({}, nonlinearity="the activation behind the weights", param="the slope of leaky_relu; None is 0.01")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor for the standard deviation of weights that feed this activation."""
+    """gain = 1 / the root of what an activation leaves of the second moment: sqrt(2) for ReLU, which leaves half.
+
+    Weights with standard deviation gain / sqrt(fan_in) keep the size of what flows through the layers. linear, conv
+    and sigmoid have gain 1, tanh 5 / 3, leaky_relu sqrt(2 / (1 + slope^2)), selu 3 / 4. ValueError for other words.
+
+    Example:
+        >>> nn.init.calculate_gain("tanh")
+        1.6666666666666667
+
+    He et al. 2015, arXiv:1502.01852.
+    """
     if nonlinearity in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "sigmoid"):
         return 1.0
     if nonlinearity == "tanh":
@@ -105,41 +173,94 @@ def _fan(tensor: Tensor, mode: str) -> int:
     return fans(tensor)[mode == "fan_out"]
 
 
+@documented(ARGUMENTS, a=SLOPE)
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform on (-b, b) with b = gain * sqrt(3 / fan). Source: He et al. 2015, arXiv:1502.01852."""
+    """Uniform on (-b, b), b = gain * sqrt(3 / fan), in place: what flows through ReLU layers keeps its size.
+
+    Returns the tensor. ValueError for fewer than two axes.
+
+    Example:
+        >>> w = nn.init.kaiming_uniform_(mn.empty(8, 6), nonlinearity="relu")
+        >>> (w.abs() <= 1).all().item()  # sqrt(2) * sqrt(3 / 6)
+        True
+
+    He et al. 2015, arXiv:1502.01852.
+    """
     fan = _fan(tensor, mode)
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan) if fan else 0.0
     return uniform_(tensor, -bound, bound, generator)
 
 
+@documented(ARGUMENTS, a=SLOPE)
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with standard deviation gain / sqrt(fan). Source: He et al. 2015, arXiv:1502.01852."""
+    """Normal with standard deviation gain / sqrt(fan), in place: what flows through ReLU layers keeps its size.
+
+    Returns the tensor. ValueError for fewer than two axes.
+
+    Example:
+        >>> w = nn.init.kaiming_normal_(mn.empty(200, 50), nonlinearity="relu")
+        >>> abs(w.std().item() - 0.2) < 0.02  # sqrt(2 / 50)
+        True
+
+    He et al. 2015, arXiv:1502.01852.
+    """
     fan = _fan(tensor, mode)
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0, generator)
 
 
+@documented(ARGUMENTS)
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform on (-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)). Source: Glorot and Bengio 2010."""
+    """Uniform on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)), in place: between forward's fan and backward's.
+
+    Returns the tensor. ValueError for fewer than two axes.
+
+    Example:
+        >>> w = nn.init.xavier_uniform_(mn.empty(4, 2))
+        >>> (w.abs() <= 1).all().item()  # sqrt(6 / 6)
+        True
+
+    Glorot and Bengio 2010.
+    """
     total = sum(fans(tensor))
     bound = gain * math.sqrt(6.0 / total) if total else 0.0
     return uniform_(tensor, -bound, bound, generator)
 
 
+@documented(ARGUMENTS)
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)). Source: Glorot and Bengio 2010."""
+    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)), in place: between forward's fan and
+    backward's.
+
+    Returns the tensor. ValueError for fewer than two axes.
+
+    Example:
+        >>> w = nn.init.xavier_normal_(mn.empty(150, 50))
+        >>> abs(w.std().item() - 0.1) < 0.01  # sqrt(2 / 200)
+        True
+
+    Glorot and Bengio 2010.
+    """
     total = sum(fans(tensor))
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / total) if total else 0.0, generator)
 
 
+@documented(ARGUMENTS)
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """gain * Q with Q Q^T = 1 or Q^T Q = 1, of the tensor seen as (out, the rest): drawn evenly from all such.
+    """gain * Q, Q Q^T = 1 or Q^T Q = 1, of the tensor seen as (out, the rest), in place: drawn evenly from all such.
 
-    Q is what Gram and Schmidt make of normal draws, each vector cleared of those before it twice. Source: Saxe et al.
-    2013, arXiv:1312.6120.
+    Such a weight keeps the length of what it multiplies. Q is what Gram and Schmidt make of normal draws, each
+    vector cleared of those before it twice. Returns the tensor. ValueError for fewer than two axes.
+
+    Example:
+        >>> w = nn.init.orthogonal_(mn.empty(2, 5))
+        >>> ((w @ w.T - mn.eye(2)).abs() < 1e-5).all().item()
+        True
+
+    Saxe, McClelland and Ganguli 2013, arXiv:1312.6120.
     """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: tensor has shape {tensor.shape}; expected at least 2 dimensions (out, in, ...)")
@@ -155,15 +276,38 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     return _fill(tensor, gain * found.reshape(tensor.shape))
 
 
+@documented(ARGUMENTS)
 def eye_(tensor: Tensor) -> Tensor:
-    """1 on the diagonal of a matrix, 0 elsewhere."""
+    """1 on the diagonal, 0 elsewhere, in place: a Linear layer that passes its input on. Returns the tensor.
+
+    ValueError unless the tensor has two axes.
+
+    Example:
+        >>> nn.init.eye_(mn.empty(2, 3))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     if tensor.ndim != 2:
         raise ValueError(f"eye_: tensor has shape {tensor.shape}; expected a matrix")
     return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
+@documented(ARGUMENTS, groups="the groups of the convolution")
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The weight (out, in, *kernel) of a convolution that passes its inputs on, as many as there are outputs."""
+    """The weight (out, in / groups, *kernel) of a convolution that passes its channels on, in place. Returns the
+    tensor.
+
+    Output channel i of each group is its input channel i, 0 where there is none. ValueError for other than 3 to 5
+    axes, and for groups that do not divide out.
+
+    Example:
+        >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)
+        >>> with mn.no_grad():
+        ...     w = nn.init.dirac_(conv.weight)
+        >>> x = mn.randn(1, 2, 5)
+        >>> (conv(x) == x).all().item()
+        True
+    """
     if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
         raise ValueError(f"dirac_: tensor has shape {tensor.shape} with groups={groups}; expected (out, in, *kernel), "
                          "and groups that divide out")  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.documented import documented
+from minorm.functional.argument_texts import AXES
 from minorm.mistakes import not_a_tensor
 from minorm.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from minorm.nn.linear import Linear
@@ -54,10 +55,8 @@ class _Lazy(Module):
         return self(*args, **kwargs)
 
 
-_GIVEN = {
-    "args": "the arguments of the layer that it becomes, after num_features",
-    "kwargs": "the same by name",
-}
+def _given(after: str) -> dict[str, str]:
+    return {"args": f"the arguments of the layer that it becomes, after {after}", "kwargs": "the same by name"}
 
 
 class _LazyNorm(_Lazy):
@@ -73,85 +72,116 @@ class _LazyNorm(_Lazy):
     """
 
 
+class _LazyConv(_Lazy):
+    """Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
+    arguments and ONNX operator are those of the layer that it becomes.
+
+    Example:
+        >>> layer = nn.{name}(6, 3)
+        >>> layer(mn.randn(2, 3, {full})).shape[:2]
+        (2, 6)
+        >>> layer.in_channels
+        3
+    """
+
+
+@documented(_given("in_features"))
 class LazyLinear(_Lazy):
-    """Linear whose in_features the first input tells; the other arguments are Linear's."""
+    """Linear whose in_features the first input tells: the length of its last axis.
+
+    Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
+    arguments and ONNX operator are Linear's.
+
+    Example:
+        >>> layer = nn.LazyLinear(2)
+        >>> layer(mn.randn(8, 3)).shape
+        (8, 2)
+        >>> layer
+        Linear(in_features=3, out_features=2, bias=True)
+    """
 
     becomes = Linear
     axis = -1
 
 
-class LazyConv1d(_Lazy):
-    """Conv1d whose in_channels the first input tells; the other arguments are Conv1d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
+class LazyConv1d(_LazyConv):
+    """Conv1d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = Conv1d
 
 
-class LazyConv2d(_Lazy):
-    """Conv2d whose in_channels the first input tells; the other arguments are Conv2d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
+class LazyConv2d(_LazyConv):
+    """Conv2d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = Conv2d
 
 
-class LazyConv3d(_Lazy):
-    """Conv3d whose in_channels the first input tells; the other arguments are Conv3d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
+class LazyConv3d(_LazyConv):
+    """Conv3d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = Conv3d
 
 
-class LazyConvTranspose1d(_Lazy):
-    """ConvTranspose1d whose in_channels the first input tells; the other arguments are ConvTranspose1d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
+class LazyConvTranspose1d(_LazyConv):
+    """ConvTranspose1d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_Lazy):
-    """ConvTranspose2d whose in_channels the first input tells; the other arguments are ConvTranspose2d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
+class LazyConvTranspose2d(_LazyConv):
+    """ConvTranspose2d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_Lazy):
-    """ConvTranspose3d whose in_channels the first input tells; the other arguments are ConvTranspose3d's."""
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
+class LazyConvTranspose3d(_LazyConv):
+    """ConvTranspose3d whose in_channels the first input tells: the length of its axis 1."""
 
     becomes = ConvTranspose3d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
 class LazyBatchNorm1d(_LazyNorm):
     """BatchNorm1d whose num_features the first input tells."""
 
     becomes = BatchNorm1d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
 class LazyBatchNorm2d(_LazyNorm):
     """BatchNorm2d whose num_features the first input tells."""
 
     becomes = BatchNorm2d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
 class LazyBatchNorm3d(_LazyNorm):
     """BatchNorm3d whose num_features the first input tells."""
 
     becomes = BatchNorm3d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
 class LazyInstanceNorm1d(_LazyNorm):
     """InstanceNorm1d whose num_features the first input tells."""
 
     becomes = InstanceNorm1d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
 class LazyInstanceNorm2d(_LazyNorm):
     """InstanceNorm2d whose num_features the first input tells."""
 
     becomes = InstanceNorm2d
 
 
-@documented(_GIVEN, base=_LazyNorm, shape="8, 3, 5, 5, 5")
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
 class LazyInstanceNorm3d(_LazyNorm):
     """InstanceNorm3d whose num_features the first input tells."""
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import minorm.functional as F
+from minorm.documented import documented
+from minorm.functional.argument_texts import PLACE
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
 from minorm.nn.module import Module
@@ -13,10 +15,24 @@ from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
 
 
+@documented(
+    PLACE, in_features="the length of the last axis of x", out_features="that of y", bias="False leaves the bias out"
+)
 class Linear(Module):
-    """y = x @ weight.T + bias, on the last axis of x: (..., in_features) -> (..., out_features).
+    """y = x @ weight.T + bias, on the last axis: every feature of y is a weighted sum of those of x.
 
-    weight (out_features, in_features) and bias (out_features) start uniform on +-1 / sqrt(in_features).
+    x is (..., in_features), y (..., out_features) and of x's type. weight (out_features, in_features) and bias
+    (out_features) are learned; both start uniform on +-1 / sqrt(in_features). ValueError for another length of the
+    last axis, TypeError for another float type.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> layer(mn.randn(8, 3)).shape
+        (8, 2)
+        >>> layer.weight.shape, layer.bias.shape
+        ((2, 3), (2,))
+
+    ONNX Gemm 13; for more than two axes MatMul 13 and Add 14.
     """
 
     def __init__(
@@ -42,8 +58,20 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+@documented({}, args="taken, without effect", kwargs="taken, without effect")
 class Identity(Module):
-    """y = x, whatever arguments it is built with: a place holder for a layer that is left out."""
+    """y = x, whatever arguments it is built with: a place holder for a layer that is left out.
+
+    x is anything.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+        >>> model[1] = nn.Identity()  # instead of the ReLU
+        >>> model(mn.randn(8, 3)).shape
+        (8, 3)
+
+    ONNX Identity 25.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         super().__init__()
@@ -53,8 +81,18 @@ class Identity(Module):
         return x
 
 
+@documented({}, start_dim="the first axis of those", end_dim="the last one, included; negative from the end")
 class Flatten(Module):
-    """Axes start_dim to end_dim, both included, become one: (N, C, H, W) -> (N, C * H * W) by default."""
+    """y = x with the axes start_dim to end_dim as one: (N, C, H, W) becomes (N, C * H * W) by default.
+
+    The elements keep their order, and nothing is copied where x lies in memory in that order.
+
+    Example:
+        >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
+        (8, 48)
+
+    ONNX Reshape 25.
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -71,8 +109,23 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
+@documented(
+    {},
+    dim="the axis that is split, negative from the end",
+    unflattened_size="the lengths of the new axes; -1 is what is left",
+)
 class Unflatten(Module):
-    """Axis `dim` becomes several of the sizes `unflattened_size`, one of which may be -1."""
+    """y = x with axis `dim` split into several: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
+
+    The elements keep their order. IndexError where x has no axis `dim`, ValueError where the sizes do not multiply
+    to its length.
+
+    Example:
+        >>> nn.Unflatten(1, (3, 4, 4))(mn.randn(8, 48)).shape
+        (8, 3, 4, 4)
+
+    ONNX Reshape 25.
+    """
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

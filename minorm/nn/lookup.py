@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.documented import arguments_of, documented
 from minorm.functional import lookup as F
+from minorm.functional.argument_texts import PLACE
 from minorm.functional.linear import bilinear
 from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
+
+LAYER = {
+    **PLACE,
+    "num_embeddings": "how many rows the table has: the words of a vocabulary",
+    "embedding_dim": "how many numbers a row has",
+    "_weight": "the table to begin with, (num_embeddings, embedding_dim); None draws it. See `from_pretrained`",
+    "_freeze": "True does not train the table",
+}
 
 
 class _Table(Module):
@@ -49,10 +59,22 @@ class _Table(Module):
         )
 
 
+@documented(LAYER | arguments_of(F.embedding))
 class Embedding(_Table):
-    """y = weight[input]: integers of any shape, one row of embedding_dim numbers for each; see `F.embedding`.
+    """y = weight[input]: a row of learned numbers for each word of a vocabulary.
 
-    weight (num_embeddings, embedding_dim) starts from the standard normal distribution.
+    input holds integers of any shape (*), y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is
+    learned and starts from the standard normal distribution. IndexError for a number outside the table, TypeError
+    for numbers that are no integers.
+
+    Example:
+        >>> layer = nn.Embedding(10, 3)
+        >>> layer(mn.tensor([[1, 2, 2], [4, 0, 9]])).shape
+        (2, 3, 3)
+        >>> layer.weight.shape
+        (10, 3)
+
+    ONNX Gather 13.
     """
 
     def __init__(
@@ -95,8 +117,23 @@ class Embedding(_Table):
         return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
+@documented(LAYER | arguments_of(F.embedding_bag))
 class EmbeddingBag(_Table):
-    """The sum, the mean or the maximum of the rows of each bag of integers; see `F.embedding_bag`."""
+    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: words of a text as one vector.
+
+    layer(input, offsets, per_sample_weights): input holds integers, (bags, n), or all bags one after the other,
+    (total), and offsets where each begins; per_sample_weights is a factor for each, for mode "sum". y is (bags,
+    embedding_dim), zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the
+    standard normal distribution. IndexError for a number outside the table, ValueError for offsets that do not
+    rise.
+
+    Example:
+        >>> layer = nn.EmbeddingBag(10, 3)
+        >>> layer(mn.tensor([1, 2, 2, 4]), mn.tensor([0, 3])).shape  # bags of three and of one
+        (2, 3)
+
+    Written to ONNX as Gather 13 and ReduceSum 13.
+    """
 
     def __init__(
         self,
@@ -143,10 +180,25 @@ class EmbeddingBag(_Table):
         return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
 
+@documented(
+    PLACE,
+    in1_features="the length of the last axis of input1",
+    in2_features="the length of the last axis of input2",
+    out_features="the length of the last axis of y",
+    bias="False leaves the bias out",
+)
 class Bilinear(Module):
-    """y[o] = input1 @ weight[o] @ input2 + bias[o]: (..., in1) and (..., in2) -> (..., out).
+    """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: products of each feature with each.
 
-    weight (out, in1, in2) and bias (out) start uniform on +-1 / sqrt(in1).
+    layer(input1, input2), of shapes (..., in1_features) and (..., in2_features); y is (..., out_features). weight
+    (out_features, in1_features, in2_features) and bias (out_features) are learned; both start uniform on +-1 /
+    sqrt(in1_features). ValueError for shapes that do not fit.
+
+    Example:
+        >>> nn.Bilinear(3, 4, 2)(mn.randn(8, 3), mn.randn(8, 4)).shape
+        (8, 2)
+
+    ONNX MatMul 13, Mul 14, ReduceSum 13 and Add 14.
     """
 
     def __init__(

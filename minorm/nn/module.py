@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from minorm import devices, dtypes
+from minorm.documented import documented_methods
 from minorm.nn import hooks
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
+from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
 from minorm.tensor import Tensor
@@ -20,19 +22,27 @@ Self = TypeVar("Self", bound="Module")
 EXTRA = "_extra_state"
 
 
+@documented_methods(METHODS)
 class Module(Attributes):
-    """Base of all layers and models: assign parameters and layers as attributes, write `forward`.
+    """y = forward(x), of a tree of layers: the base of all layers and models.
 
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.fc = nn.Linear(64, 10)
+    Assign parameters and layers as attributes, and write `forward`. `training` is what `train()` and `eval()` set.
+    `frozen` is what `freeze()` and `unfreeze()` set: a frozen module computes as in evaluation whatever `train()`
+    says.
 
-            def forward(self, x):
-                return self.fc(x)
-
-    `training` is what `train()` and `eval()` set. `frozen` is what `freeze()` and `unfreeze()` set: a frozen module
-    computes as in evaluation mode whatever `train()` says.
+    Example:
+        >>> class Net(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.fc = nn.Linear(64, 10)
+        ...
+        ...     def forward(self, x):
+        ...         return self.fc(x)
+        >>> net = Net()
+        >>> net(mn.randn(8, 64)).shape
+        (8, 10)
+        >>> [name for name, _ in net.named_parameters()]
+        ['fc.weight', 'fc.bias']
     """
 
     training: bool = True  #: What `train()` and `eval()` set.
@@ -45,7 +55,12 @@ class Module(Attributes):
         self.__dict__["frozen"] = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass writes its own."""
+        """What the module computes; every subclass writes its own, and layer(x) calls it between the hooks.
+
+        Example:
+            >>> nn.Linear(4, 2).forward(mn.randn(3, 4)).shape
+            (3, 2)
+        """
         raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,25 +75,45 @@ class Module(Attributes):
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> hooks.RemovableHandle:
-        """hook(module, args, output) after every `forward`; with_kwargs: hook(module, args, kwargs, output).
+        """Call hook(module, args, output) after every `forward`; what it returns, unless None, replaces the output.
 
-        What it returns, unless it is None, is the output from then on.
+        The handle's `remove()` takes the hook away.
+
+        Example:
+            >>> layer = nn.Linear(4, 2)
+            >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
+            >>> y = layer(mn.randn(3, 4))
+            (3, 2)
+            >>> handle.remove()
         """
         return hooks.register(self._own_hooks(), hooks.AFTER, hook, prepend, with_kwargs=with_kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> hooks.RemovableHandle:
-        """hook(module, args) before every `forward`; what it returns, unless None, are the arguments from then on.
+        """Call hook(module, args) before every `forward`; what it returns, unless None, replaces the arguments.
 
-        with_kwargs: hook(module, args, kwargs), which returns both.
+        With with_kwargs it is hook(module, args, kwargs), and returns both.
+
+        Example:
+            >>> layer = nn.Linear(4, 2)
+            >>> handle = layer.register_forward_pre_hook(lambda module, args: (args[0] * 0,))
+            >>> (layer(mn.randn(3, 4)) == layer.bias).all().item()
+            True
+            >>> handle.remove()
         """
         return hooks.register(self._own_hooks(), hooks.BEFORE, hook, prepend, with_kwargs=with_kwargs)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.RemovableHandle:
-        """hook(module, grad_input, grad_output) once the gradients of the inputs are known; it may return others.
+        """Call hook(module, grad_input, grad_output) in backward; what it returns, unless None, replaces grad_input.
 
         Both are tuples, None where there is no gradient.
+
+        Example:
+            >>> layer = nn.Linear(4, 2)
+            >>> handle = layer.register_full_backward_hook(lambda module, into, out: print(out[0].shape))
+            >>> layer(mn.randn(3, 4)).sum().backward()
+            (3, 2)
         """
         return hooks.register(self._own_hooks(), hooks.BACKWARD, hook, prepend)
 
@@ -116,7 +151,12 @@ class Module(Attributes):
                 yield _join(path, name), value
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """All parameters with their state_dict keys; one that is shared appears once, under its first name."""
+        """All parameters with their state_dict keys; one that is shared appears once, under its first name.
+
+        Example:
+            >>> [name for name, _ in nn.Sequential(nn.Linear(4, 2)).named_parameters(prefix="model")]
+            ['model.0.weight', 'model.0.bias']
+        """
         yield from _once(self._named(prefix, recurse, PARAMETER))
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -125,7 +165,12 @@ class Module(Attributes):
             yield parameter
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with their state_dict keys, saved or not, each once."""
+        """All buffers with their state_dict keys, saved or not, each once.
+
+        Example:
+            >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(4)).named_buffers()]
+            ['0.running_mean', '0.running_var', '0.num_batches_tracked']
+        """
         yield from _once(self._named(prefix, recurse, *BUFFERS))
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -177,12 +222,17 @@ class Module(Attributes):
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state; write it beside get_extra_state")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
-        """Copy the state (Tensors, NumPy arrays, or whatever np.asarray takes) into the parameters and buffers.
+        """Copy a state into the parameters and buffers; a ValueError lists all that does not fit, and changes nothing.
 
-        assign=True takes the arrays themselves, whose type may then be another one.
+        Problems are missing keys, unexpected keys, other shapes and other types. The result lists the keys that were
+        missing and unexpected.
 
-        All problems (missing keys, unexpected keys, other shapes, other types) come in one ValueError, and then
-        nothing has changed. `strict=False` accepts missing and unexpected keys and reports them in the result.
+        Example:
+            >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
+            >>> b.load_state_dict(a.state_dict())
+            <All keys matched successfully>
+            >>> (a.weight == b.weight).all().item()
+            True
         """
         own = self.state_dict()
         ignored = {_join(path, key) for path, module in self._named_modules("") for key in module.ignored_keys}
@@ -257,7 +307,11 @@ class Module(Attributes):
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        non_blocking and memory_format are PyTorch's: parameters keep their order in memory.
+        TypeError for a type that is no float's.
+
+        Example:
+            >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
+            dtype('float64')
         """
         for value in args:
             if devices.is_device(value):

@@ -5,18 +5,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from minorm.documented import documented
+from minorm.functional.argument_texts import AXES
 from minorm.functional.padding import pad
 from minorm.functional.windows import ints
 from minorm.nn.module import Module
 from minorm.tensor import Tensor
 
 Sides = int | Sequence[int]
+ARGUMENTS = {
+    "padding": (
+        "how many elements are put on every side; or (before, after) for the last axis, then for the one before it and "
+        "so on. A negative number cuts elements away"
+    ),
+}
+
+
+def _described(rank: int, given: str, shown: str, onnx: str, **own: str) -> Callable[[type[_Pad]], type[_Pad]]:
+    """The docstring of a layer that is made as `name(given)`; `shown` is what it makes of 1, 2, 3."""
+    words = {"given": given, "shown": shown, "onnx": onnx, "lengths": ", 3" * rank, "row": str(5 ** (rank - 1) // 2)}
+    return documented(ARGUMENTS, base=_Pad, words={**AXES[rank], **words}, **own)
 
 
 class _Pad(Module):
+    """x is (N, {form}), or one sample ({form}); each length of y is that of x plus before and after.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0, 3.0]).expand(1{lengths})
+        >>> y = nn.{name}({given})(x)
+        >>> y.flatten(0, -2)[{row}]  # a row in the middle
+        tensor({shown})
+
+    {onnx}
+    """
+
     mode: ClassVar[str]
     rank: ClassVar[int]
     value: float = 0.0
@@ -40,8 +65,9 @@ class _Pad(Module):
         return str(self.padding)
 
 
+@_described(1, "1, 7.0", "[7., 1., 2., 3., 7.]", "ONNX Pad 25.", value="what is put there")
 class ConstantPad1d(_Pad):
-    """`value` around the last axis; negative widths cut elements away."""
+    """y = x with `value` around the last axis."""
 
     mode, rank = "constant", 1
 
@@ -54,8 +80,9 @@ class ConstantPad1d(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
+@_described(2, "1, 7.0", "[7., 1., 2., 3., 7.]", "ONNX Pad 25.", value="what is put there")
 class ConstantPad2d(_Pad):
-    """`value` around the last two axes; negative widths cut elements away."""
+    """y = x with `value` around the last two axes."""
 
     mode, rank = "constant", 2
 
@@ -68,8 +95,9 @@ class ConstantPad2d(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
+@_described(3, "1, 7.0", "[7., 1., 2., 3., 7.]", "ONNX Pad 25.", value="what is put there")
 class ConstantPad3d(_Pad):
-    """`value` around the last three axes; negative widths cut elements away."""
+    """y = x with `value` around the last three axes."""
 
     mode, rank = "constant", 3
 
@@ -82,73 +110,85 @@ class ConstantPad3d(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
+@_described(1, "1", "[0., 1., 2., 3., 0.]", "ONNX Pad 25.")
 class ZeroPad1d(_Pad):
-    """Zeros around the last axis."""
+    """y = x with zeros around the last axis."""
 
     mode, rank = "constant", 1
 
 
+@_described(2, "1", "[0., 1., 2., 3., 0.]", "ONNX Pad 25.")
 class ZeroPad2d(_Pad):
-    """Zeros around the last two axes."""
+    """y = x with zeros around the last two axes."""
 
     mode, rank = "constant", 2
 
 
+@_described(3, "1", "[0., 1., 2., 3., 0.]", "ONNX Pad 25.")
 class ZeroPad3d(_Pad):
-    """Zeros around the last three axes."""
+    """y = x with zeros around the last three axes."""
 
     mode, rank = "constant", 3
 
 
+@_described(1, "1", "[2., 1., 2., 3., 2.]", "ONNX Gather 13.")
 class ReflectionPad1d(_Pad):
-    """The elements mirrored at the first and the last one, around the last axis."""
+    """y = x with its elements mirrored at the first and the last one, around the last axis."""
 
     mode, rank = "reflect", 1
 
 
+@_described(2, "1", "[2., 1., 2., 3., 2.]", "ONNX Gather 13.")
 class ReflectionPad2d(_Pad):
-    """The elements mirrored at the first and the last one, around the last two axes."""
+    """y = x with its elements mirrored at the first and the last one, around the last two axes."""
 
     mode, rank = "reflect", 2
 
 
+@_described(3, "1", "[2., 1., 2., 3., 2.]", "ONNX Gather 13.")
 class ReflectionPad3d(_Pad):
-    """The elements mirrored at the first and the last one, around the last three axes."""
+    """y = x with its elements mirrored at the first and the last one, around the last three axes."""
 
     mode, rank = "reflect", 3
 
 
+@_described(1, "1", "[1., 1., 2., 3., 3.]", "ONNX Gather 13.")
 class ReplicationPad1d(_Pad):
-    """The outermost elements again, around the last axis."""
+    """y = x with its outermost elements again, around the last axis."""
 
     mode, rank = "replicate", 1
 
 
+@_described(2, "1", "[1., 1., 2., 3., 3.]", "ONNX Gather 13.")
 class ReplicationPad2d(_Pad):
-    """The outermost elements again, around the last two axes."""
+    """y = x with its outermost elements again, around the last two axes."""
 
     mode, rank = "replicate", 2
 
 
+@_described(3, "1", "[1., 1., 2., 3., 3.]", "ONNX Gather 13.")
 class ReplicationPad3d(_Pad):
-    """The outermost elements again, around the last three axes."""
+    """y = x with its outermost elements again, around the last three axes."""
 
     mode, rank = "replicate", 3
 
 
+@_described(1, "1", "[3., 1., 2., 3., 1.]", "ONNX Gather 13.")
 class CircularPad1d(_Pad):
-    """The elements of the other end, around the last axis."""
+    """y = x as if it went on from its beginning, around the last axis."""
 
     mode, rank = "circular", 1
 
 
+@_described(2, "1", "[3., 1., 2., 3., 1.]", "ONNX Gather 13.")
 class CircularPad2d(_Pad):
-    """The elements of the other end, around the last two axes."""
+    """y = x as if it went on from its beginning, around the last two axes."""
 
     mode, rank = "circular", 2
 
 
+@_described(3, "1", "[3., 1., 2., 3., 1.]", "ONNX Gather 13.")
 class CircularPad3d(_Pad):
-    """The elements of the other end, around the last three axes."""
+    """y = x as if it went on from its beginning, around the last three axes."""
 
     mode, rank = "circular", 3

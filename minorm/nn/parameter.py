@@ -7,15 +7,29 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes
+from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import is_foreign, not_a_tensor
 from minorm.tensor import Tensor
 
 
+@documented(
+    {},
+    data="a Tensor or an array, whose memory is shared, not copied; numbers and lists become float32",
+    requires_grad="False keeps it from being trained",
+)
 class Parameter(Tensor):
-    """A Tensor that requires grad by default and that a Module registers when it is assigned to an attribute.
+    """A Tensor that is learned: it requires grad, and a Module registers it when it is assigned to an attribute.
 
-    `data`: a Tensor or an array; the memory is shared, not copied. Python numbers and lists become float32.
+    TypeError for data that are not floats and require grad.
+
+    Example:
+        >>> layer = nn.Module()
+        >>> layer.scale = nn.Parameter(mn.ones(3))
+        >>> list(layer.state_dict())
+        ['scale']
+        >>> layer.scale.requires_grad
+        True
     """
 
     __slots__ = ()
@@ -39,10 +53,21 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+@documented(
+    {},
+    data="a Tensor or an array, whose memory is shared, not copied",
+    persistent="False keeps it out of the state_dict",
+)
 class Buffer(Tensor):
-    """A Tensor that a Module registers as a buffer when it is assigned to an attribute; persistent=False: not saved.
+    """A Tensor that is kept but not learned: a Module registers it as a buffer when it is assigned to an attribute.
 
-    `data`: a Tensor or an array; the memory is shared, not copied.
+    It goes where the model goes (`to`), and into the state_dict.
+
+    Example:
+        >>> layer = nn.Module()
+        >>> layer.mean = nn.Buffer(mn.zeros(3))
+        >>> list(layer.state_dict()), list(layer.parameters())
+        (['mean'], [])
     """
 
     __slots__ = ("persistent",)

@@ -7,13 +7,23 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from minorm.documented import documented
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
 from minorm.tensor import Tensor
 
 
+@documented({}, values="Tensors or other values, in their order; None is none")
 class ParameterList(Module):
-    """Parameters by number. A Tensor that is put in becomes a Parameter; anything else stays what it is."""
+    """A list of parameters that are the parent's too: a plain list would hide them. It has no forward of its own.
+
+    A Tensor that is put in becomes a Parameter; anything else stays what it is. The names are "0", "1" ...
+
+    Example:
+        >>> scales = nn.ParameterList([mn.ones(3), mn.zeros(2)])
+        >>> [name for name, _ in scales.named_parameters()]
+        ['0', '1']
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -62,8 +72,18 @@ class ParameterList(Module):
         raise NotImplementedError("ParameterList has no forward; loop over it")
 
 
+@documented({}, parameters="names and values, a dict or pairs; a plain dict's in the order of the names. None is none")
 class ParameterDict(Module):
-    """Parameters by name. A Tensor that is put in becomes a Parameter; anything else stays what it is."""
+    """A dict of parameters that are the parent's too: a plain dict would hide them. It has no forward of its own.
+
+    A Tensor that is put in becomes a Parameter; anything else stays what it is.
+
+    Example:
+        >>> scales = nn.ParameterDict({"left": mn.ones(3)})
+        >>> scales["right"] = mn.zeros(3)
+        >>> [name for name, _ in scales.named_parameters()]
+        ['left', 'right']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.documented import arguments_of, documented
 from minorm.functional import piecewise as F
+from minorm.functional.argument_texts import PLACE
 from minorm.nn.module import Module
 from minorm.nn.options import Options, Random
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
 
 
+@documented(PLACE, num_parameters="1, or C, the length of axis 1 of x", init="what each slope starts as")
 class PReLU(Module):
-    """x where x > 0, else weight * x; weight is learned: one number, or one for each channel. He et al. 2015."""
+    """y = x where x > 0, else weight * x: a LeakyReLU that learns its slopes.
+
+    x has any shape, y has x's shape and type. weight (num_parameters) starts as `init`: one number for all, or one
+    for each channel, axis 1 of x. Keep it out of weight decay, which would pull it towards ReLU.
+
+    Example:
+        >>> layer = nn.PReLU(3)
+        >>> layer(mn.randn(2, 3, 4)).shape
+        (2, 3, 4)
+        >>> layer.weight.shape
+        (3,)
+
+    ONNX PRelu 16; He et al. 2015, arXiv:1502.01852.
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -34,8 +50,18 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
+@documented(arguments_of(F.hardtanh))
 class Hardtanh(Options):
-    """min(max(x, min_val), max_val)"""
+    """y = min(max(x, min_val), max_val): tanh out of straight pieces.
+
+    x has any shape, y has x's shape and type. The slope is 0 from the bounds on.
+
+    Example:
+        >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
+        tensor([-1. ,  0.5])
+
+    Written to ONNX by its formula; Collobert 2004.
+    """
 
     function = staticmethod(F.hardtanh)
     shown = "min_val max_val"
@@ -44,8 +70,18 @@ class Hardtanh(Options):
         super().__init__(min_val=min_val, max_val=max_val, inplace=inplace)
 
 
+@documented(arguments_of(F.threshold))
 class Threshold(Options):
-    """x where x > threshold, else value"""
+    """y = x where x > threshold, else value.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Threshold(0.1, 20.0)(mn.tensor([-2.0, 0.5]))
+        tensor([20. ,  0.5])
+
+    Written to ONNX by its formula.
+    """
 
     function = staticmethod(F.threshold)
     shown = "threshold value"
@@ -54,8 +90,18 @@ class Threshold(Options):
         super().__init__(threshold=threshold, value=value, inplace=inplace)
 
 
+@documented(arguments_of(F.hardshrink))
 class Hardshrink(Options):
-    """x where |x| > lambd, else 0"""
+    """y = x where |x| > lambd, else 0.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Hardshrink()(mn.tensor([-2.0, 0.5]))
+        tensor([-2.,  0.])
+
+    Written to ONNX by its formula.
+    """
 
     function = staticmethod(F.hardshrink)
 
@@ -67,8 +113,18 @@ class Hardshrink(Options):
         return str(self.options()["lambd"])
 
 
+@documented(arguments_of(F.softshrink))
 class Softshrink(Options):
-    """x moved by lambd towards 0, and 0 where |x| <= lambd"""
+    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: x moved towards 0.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Softshrink()(mn.tensor([-2.0, 0.5]))
+        tensor([-1.5,  0. ])
+
+    Written to ONNX by its formula; Donoho 1995.
+    """
 
     function = staticmethod(F.softshrink)
 
@@ -80,8 +136,18 @@ class Softshrink(Options):
         return str(self.options()["lambd"])
 
 
+@documented(arguments_of(F.rrelu))
 class RReLU(Random):
-    """x where x > 0, else a * x; a is drawn from lower to upper in training, their mean in evaluation"""
+    """y = x where x > 0, else a * x, a drawn between lower and upper for each element.
+
+    x has any shape, y has x's shape and type. In evaluation, and where it is frozen, a is (lower + upper) / 2.
+
+    Example:
+        >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))
+        tensor([-0.4,  0.5])
+
+    ONNX LeakyRelu 16, as in evaluation; Xu et al. 2015, arXiv:1505.00853.
+    """
 
     function = staticmethod(F.rrelu)
     shown = "lower upper"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import minorm.functional as F
+from minorm.documented import arguments_of, documented
+from minorm.functional.argument_texts import AXES
 from minorm.nn.module import Module
 from minorm.tensor import Tensor
 
@@ -13,6 +15,21 @@ Size = int | Sequence[int]
 
 
 class _MaxPool(Module):
+    """s, d and p are stride, dilation and padding of the axis; padding never wins, NaN always does. x is (N, {form}),
+    or one sample ({form}); y is (N, C, {new}), and a length n becomes
+
+        floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
+
+    or, with ceil_mode, the quotient rounded up. With return_indices the result is (y, indices), what MaxUnpool takes.
+    ValueError, when it is called, for windows that do not fit. See `F.max_pool2d`.
+
+    Example:
+        >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
+        (2, 3, {half})
+
+    ONNX MaxPool 22.
+    """
+
     function: ClassVar[Callable[..., Any]]
 
     def __init__(
@@ -43,31 +60,44 @@ class _MaxPool(Module):
         )
 
 
+@documented(arguments_of(F.max_pool1d), base=_MaxPool, words=AXES[1])
 class MaxPool1d(_MaxPool):
-    """The largest element of each window of kernel_size: x (N, C, L); stride defaults to kernel_size."""
+    """y[n, c, i] = max over k of x[n, c, s i + d k - p]."""
 
     function = staticmethod(F.max_pool1d)
 
 
+@documented(arguments_of(F.max_pool2d), base=_MaxPool, words=AXES[2])
 class MaxPool2d(_MaxPool):
-    """The same over two axes: x (N, C, H, W)."""
+    """y[n, c, i, j] = max over k, l of x[n, c, s i + d k - p, s j + d l - p]."""
 
     function = staticmethod(F.max_pool2d)
 
 
+@documented(arguments_of(F.max_pool3d), base=_MaxPool, words=AXES[3])
 class MaxPool3d(_MaxPool):
-    """The same over three axes: x (N, C, D, H, W)."""
+    """y[n, c, h, i, j] = max over m, k, l of x[n, c, s h + d m - p, s i + d k - p, s j + d l - p]."""
 
     function = staticmethod(F.max_pool3d)
 
 
-class AvgPool1d(Module):
-    """The mean of each window of kernel_size: x (N, C, L); stride defaults to kernel_size.
+class _AvgPool(Module):
+    """s and p are stride and padding of the axis. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a
+    length n becomes
 
-    count_include_pad: whether the zeros of the padding count in the mean.
+        floor((n + 2 * padding - kernel_size) / stride) + 1
+
+    or, with ceil_mode, the quotient rounded up. ValueError, when it is called, for windows that do not fit, TypeError
+    for integers. See `F.avg_pool2d`.
+
+    Example:
+        >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
+        (2, 3, {half})
+
+    ONNX AveragePool 22.
     """
 
-    function: ClassVar[Callable[..., Any]] = staticmethod(F.avg_pool1d)
+    function: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -90,7 +120,14 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _AvgPoolNd(AvgPool1d):
+@documented(arguments_of(F.avg_pool1d), base=_AvgPool, words=AXES[1])
+class AvgPool1d(_AvgPool):
+    """y[n, c, i] = mean over k of x[n, c, s i + k - p]."""
+
+    function = staticmethod(F.avg_pool1d)
+
+
+class _AvgPoolNd(_AvgPool):
     def __init__(
         self,
         kernel_size: Size,
@@ -116,22 +153,33 @@ class _AvgPoolNd(AvgPool1d):
         )
 
 
+@documented(arguments_of(F.avg_pool2d), base=_AvgPool, words=AXES[2])
 class AvgPool2d(_AvgPoolNd):
-    """The same over two axes: x (N, C, H, W); divisor_override divides the sum by another number."""
+    """y[n, c, i, j] = mean over k, l of x[n, c, s i + k - p, s j + l - p]."""
 
     function = staticmethod(F.avg_pool2d)
 
 
+@documented(arguments_of(F.avg_pool3d), base=_AvgPool, words=AXES[3])
 class AvgPool3d(_AvgPoolNd):
-    """The same over three axes: x (N, C, D, H, W)."""
+    """y[n, c, h, i, j] = mean over m, k, l of x[n, c, s h + m - p, s i + k - p, s j + l - p]."""
 
     function = staticmethod(F.avg_pool3d)
 
 
-class AdaptiveAvgPool1d(Module):
-    """Means over windows chosen so that the result has `output_size` elements: x (N, C, L) -> (N, C, output_size)."""
+class _AdaptiveAvgPool(Module):
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size), whatever the lengths of x: so a classifier
+    takes images of any size. output_size=1 is the global mean. ValueError for an axis of length 0, TypeError for
+    integers.
 
-    function: ClassVar[Callable[..., Any]] = staticmethod(F.adaptive_avg_pool1d)
+    Example:
+        >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
+        (2, 3, {half})
+
+    ONNX GlobalAveragePool 22 for output_size=1, AveragePool 22 where the parts are equal, else MatMul 13.
+    """
+
+    function: ClassVar[Callable[..., Any]]
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
@@ -146,7 +194,15 @@ class AdaptiveAvgPool1d(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool2d(AdaptiveAvgPool1d):
-    """The same over two axes: x (N, C, H, W); output_size is an int, or two, of which None keeps the input's."""
+@documented(arguments_of(F.adaptive_avg_pool1d), base=_AdaptiveAvgPool, words=AXES[1])
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]: L' parts of the axis."""
+
+    function = staticmethod(F.adaptive_avg_pool1d)
+
+
+@documented(arguments_of(F.adaptive_avg_pool2d), base=_AdaptiveAvgPool, words=AXES[2])
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and columns as rows."""
 
     function = staticmethod(F.adaptive_avg_pool2d)

@@ -1,19 +1,13 @@
-"""RNN, LSTM, GRU: layers with PyTorch's names and weights over minorm.functional.recurrent, where the formulas stand.
-
-    input    (steps, batch, in), (batch, steps, in) with batch_first, (steps, in), or a PackedSequence
-    output   the same with directions * hidden features: the last layer's state after each step
-    h_n, c_n (num_layers * directions, batch, hidden): the last states, whatever batch_first says
-
-For layer k and, with a suffix _reverse, for the other direction: weight_ih_lk (gates * hidden, in), weight_hh_lk (gates
-* hidden, hidden), bias_ih_lk and bias_hh_lk (gates * hidden). All start uniform on +-1 / sqrt(hidden).
-"""
+"""RNN, LSTM, GRU: layers with PyTorch's names and weights over minorm.functional.recurrent."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar
 
+from minorm.documented import documented
 from minorm.functional import recurrent as F
+from minorm.functional.argument_texts import PLACE
 from minorm.functional.dropout import check_probability, dropout
 from minorm.joining import cat, stack
 from minorm.mistakes import not_a_tensor
@@ -24,10 +18,48 @@ from minorm.nn.utils.rnn import PackedSequence, pack_padded, padded
 from minorm.tensor import Tensor
 
 RELU = F.Gate("Relu")
+ARGUMENTS = {
+    **PLACE,
+    "input_size": "how many features each step of the input has",
+    "hidden_size": "how many features the state has",
+    "num_layers": "how many layers lie on each other, each reading the output of the one before",
+    "nonlinearity": '"tanh" or "relu"',
+    "bias": "False leaves all biases out",
+    "batch_first": "True takes and gives (batch, steps, features) for (steps, batch, features), but not for states",
+    "dropout": "the probability of a 0 in the output of each layer but the last, in training; 0 to 1",
+    "bidirectional": "True reads each sequence from its end as well, by weights of its own, and joins the features",
+    "proj_size": "0: ONNX has no projection, nor has minorm; put a Linear behind the layer",
+}
+# Of what differs in the docstrings of the three, and of their cells
+KINDS = {
+    "RNN": {"hx": "h", "last": "h_n", "each": "", "gates": "", "rows": "", "source": "Elman 1990"},
+    "GRU": {
+        "hx": "h",
+        "last": "h_n",
+        "each": "",
+        "gates": "3 * ",
+        "rows": ", rows for r, z, n in this order",
+        "source": "Cho et al. 2014, arXiv:1406.1078",
+    },
+    "LSTM": {
+        "hx": "(h, c)",
+        "last": "(h_n, c_n)",
+        "each": "each ",
+        "gates": "4 * ",
+        "rows": ", rows for i, f, g, o in this order",
+        "source": "Hochreiter and Schmidhuber 1997",
+    },
+}
 
 
+@documented(ARGUMENTS)
 class RNNBase(Module):
-    """What the three share: a subclass says how many gates it has, and runs one layer in `_layer`."""
+    """h' = f(x, h): what RNN, GRU and LSTM share, a state that each step changes. A subclass says how.
+
+    Example:
+        >>> isinstance(nn.GRU(3, 5), nn.RNNBase)
+        True
+    """
 
     gates: ClassVar[int] = 1
     mode: str = "RNN"
@@ -96,7 +128,7 @@ class RNNBase(Module):
                              f"with {self.input_size} features")  # fmt: skip
         single = input.ndim == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
-        states = [state.unsqueeze(1) if single else state for state in _parts(hx)]
+        states = [state.unsqueeze(1) if single else state for state in parts(hx)]
         y, last = self._run(x, states, None)
         if single:
             return y.squeeze(1), self._joined([state.squeeze(1) for state in last])
@@ -105,7 +137,7 @@ class RNNBase(Module):
     def _packed(self, packed: PackedSequence, hx: Any) -> Any:
         x, lengths = padded(packed)
         order, back = packed.sorted_indices, packed.unsorted_indices
-        states = [state if order is None else state[:, order] for state in _parts(hx)]
+        states = [state if order is None else state[:, order] for state in parts(hx)]
         y, last = self._run(x, states, lengths)
         last = [state if back is None else state[:, back] for state in last]
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
@@ -131,6 +163,25 @@ class RNNBase(Module):
         return x, [cat(parts) for parts in zip(*found, strict=True)]
 
     def _layer(self, x: Tensor, states: list[Tensor], *weights: Any, **options: Any) -> tuple[Tensor, ...]:
+        """layer(input, hx) gives (output, {last}). I is input_size, H hidden_size, D = 2 if bidirectional, else 1:
+
+            input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
+            hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None is 0
+            output   (steps, batch, D * H) ..., as input: the last layer's h after each step
+
+        and {last}, the state after the last step, shaped as hx. Learned are, for each layer k, weight_ih_lk
+        ({gates}H, I), from the second layer on ({gates}H, D * H), weight_hh_lk ({gates}H, H), bias_ih_lk and
+        bias_hh_lk ({gates}H){rows}; those of the other direction end in _reverse. All start uniform on
+        +-1 / sqrt(H). ValueError for shapes that do not fit.
+
+        Example:
+            >>> layer = nn.{name}(3, 5, num_layers=2)
+            >>> output, {last} = layer(mn.randn(7, 4, 3))  # 7 steps of 4 sequences
+            >>> output.shape, h_n.shape
+            ((7, 4, 5), (2, 4, 5))
+
+        ONNX {name} 22; {source}.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no _layer")
 
     def _joined(self, states: list[Tensor]) -> Any:
@@ -143,8 +194,9 @@ class RNNBase(Module):
         return text + "".join(f", {n}={getattr(self, n)}" for n, value in usual if getattr(self, n) != value)
 
 
+@documented(ARGUMENTS, base=RNNBase._layer, words=KINDS["RNN"])
 class RNN(RNNBase):
-    """h' = tanh(W x + b + R h + b), or relu, step by step; see the module for shapes and weights."""
+    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh) at each step, or relu."""
 
     def __init__(
         self,
@@ -171,8 +223,14 @@ class RNN(RNNBase):
         return F.rnn(x, states[0] if states else None, *weights, activations=relu, **options)
 
 
+@documented(ARGUMENTS, base=RNNBase._layer, words=KINDS["GRU"])
 class GRU(RNNBase):
-    """r, z = sigmoid(W x + b + R h + b); n = tanh(W x + b + r * (R h + b)); h' = (1 - z) n + z h."""
+    """h' = (1 - z) * n + z * h at each step, with a candidate n and gates r and z between 0 and 1:
+
+        r, z = sigmoid(W x + b + R h + b')        n = tanh(W x + b + r * (R h + b'))
+
+    W, b, R, b' are weight_ih, bias_ih, weight_hh, bias_hh.
+    """
 
     gates = 3
     mode = "GRU"
@@ -181,8 +239,14 @@ class GRU(RNNBase):
         return F.gru(x, states[0] if states else None, *weights, **options)
 
 
+@documented(ARGUMENTS, base=RNNBase._layer, words=KINDS["LSTM"])
 class LSTM(RNNBase):
-    """i, f, o = sigmoid(W x + b + R h + b); g = tanh(...); c' = f c + i g; h' = o tanh(c'). hx is (h, c)."""
+    """c' = f * c + i * g, h' = o * tanh(c') at each step, with a candidate g and gates i, f and o between 0 and 1:
+
+        i, f, o = sigmoid(W x + b + R h + b')        g = tanh(W x + b + R h + b')
+
+    W, b, R, b' are weight_ih, bias_ih, weight_hh, bias_hh.
+    """
 
     gates = 4
     mode = "LSTM"
@@ -194,97 +258,6 @@ class LSTM(RNNBase):
         return tuple(states)
 
 
-class RNNCellBase(Module):
-    """One step of a recurrent layer: weight_ih, weight_hh, bias_ih, bias_hh as for the layer, without a suffix."""
-
-    gates: ClassVar[int] = 1
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__()
-        check_sizes(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = self.gates * hidden_size
-        self.weight_ih = uninitialized((rows, input_size), dtype, device)
-        self.weight_hh = uninitialized((rows, hidden_size), dtype, device)
-        for name in ("bias_ih", "bias_hh"):
-            self.register_parameter(name, uninitialized((rows,), dtype, device) if bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw all weights anew."""
-        bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
-
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """(batch, in) or (in), and the state before, zeros if None -> the state after"""
-        if not isinstance(input, Tensor):
-            raise not_a_tensor(type(self).__name__, "input", input)
-        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
-            raise ValueError(f"{type(self).__name__}: input has shape {input.shape}; expected (batch, in) or (in), "
-                             f"with {self.input_size} features")  # fmt: skip
-        x = input.reshape(1, -1, self.input_size)
-        states = [state.reshape(1, -1, self.hidden_size) for state in _parts(hx)]
-        weights = [w.unsqueeze(0) for w in (self.weight_ih, self.weight_hh)]
-        bias = cat([self.bias_ih, self.bias_hh]).unsqueeze(0) if self.bias else None
-        last = self._step(x, states, *weights, bias)
-        found = tuple(state.squeeze(0) if input.ndim == 2 else state.reshape(self.hidden_size) for state in last)
-        return found if len(found) > 1 else found[0]
-
-    def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        raise NotImplementedError(f"{type(self).__name__} has no _step")
-
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else f", bias={self.bias}")
-
-
-class RNNCell(RNNCellBase):
-    """h' = tanh(W x + b + R h + b), or relu."""
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNNCell: nonlinearity is {nonlinearity!r}; expected 'tanh' or 'relu'")
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = nonlinearity
-
-    def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        relu = [(RELU,)] if self.nonlinearity == "relu" else None
-        return F.rnn(x, states[0] if states else None, *weights, activations=relu)[1:]
-
-    def extra_repr(self) -> str:
-        """The sizes, and what is not usual."""
-        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
-
-
-class GRUCell(RNNCellBase):
-    """One step of `GRU`."""
-
-    gates = 3
-
-    def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        return F.gru(x, states[0] if states else None, *weights)[1:]
-
-
-class LSTMCell(RNNCellBase):
-    """One step of `LSTM`: hx and the result are pairs (h, c)."""
-
-    gates = 4
-
-    def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        return F.lstm(x, (states[0], states[1]) if states else None, *weights)[1:]
-
-
-def _parts(hx: Any) -> list[Tensor]:
+def parts(hx: Any) -> list[Tensor]:
     """The states before the first step; none for zeros."""
     return [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)

@@ -10,6 +10,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import no_grad
+from minorm.documented import documented
 from minorm.nn.module import Module
 from minorm.tensor import Tensor
 
@@ -48,13 +49,28 @@ class Summary:
         return "\n".join(text)
 
 
+@documented(
+    {},
+    model="the Module",
+    input_size="its shape, or a list of shapes, with the batch axis",
+    dtype="the type of the zeros",
+)
 def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float32) -> Summary:
-    """Run the model once on zeros of this size, batch axis included, and say what each layer does.
-
-    input_size  a shape, or a list of shapes for several inputs
+    """A model as a table: run it once on zeros of this size, and say what each layer does, a line each, in their
+    order.
 
     The model runs in evaluation mode and keeps its own. Multiplications are those of Linear and convolution layers;
-    "norm over" are the axes over which a normalization takes its mean and variance.
+    "norm over" are the axes over which a normalization takes its mean and variance. Returns a Summary, which prints
+    as the table; `rows` and the sums are its attributes.
+
+    Example:
+        >>> nn.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4))
+        layer       output shape  parameters  multiplications  norm over
+        ----------------------------------------------------------------
+        0 (Linear)  (1, 8)                40               32
+        1 (ReLU)    (1, 8)                 0                0
+        ----------------------------------------------------------------
+        parameters: 40, trained: 40; multiplications: 32
     """
     shapes = [tuple(s) for s in input_size] if isinstance(input_size[0], (tuple, list)) else [tuple(input_size)]
     device = next((p.device for p in model.parameters()), "cpu")

@@ -17,6 +17,8 @@ import numpy as np
 
 import minorm.functional as F
 from minorm import dtypes
+from minorm.documented import documented
+from minorm.functional.argument_texts import PLACE
 from minorm.nn import init
 from minorm.nn.attention import MultiheadAttention
 from minorm.nn.container import ModuleList
@@ -28,6 +30,20 @@ from minorm.tensor import Tensor
 
 Activation = str | Callable[[Tensor], Tensor]
 Mask = Tensor | None
+ARGUMENTS = {
+    **PLACE,
+    "d_model": "how many features each element has",
+    "nhead": "how many heads each attention has; it must divide d_model",
+    "dim_feedforward": "how many features there are between linear1 and linear2",
+    "dropout": "the probability of a 0 in the attentions' weights and behind each part, in training",
+    "activation": 'between linear1 and linear2: "relu", "gelu", or a function of a Tensor',
+    "layer_norm_eps": "the eps of the norms",
+    "batch_first": "True takes and gives (batch, length, features) for (length, batch, features)",
+    "norm_first": "True normalizes what goes into each part, False what comes out of it",
+    "bias": "False leaves the biases of Linear layers and norms out",
+    "num_layers": "how many copies",
+    "norm": "a layer for what comes out at the end; None is none",
+}
 
 
 class _Layer(Module):
@@ -73,8 +89,23 @@ class _Layer(Module):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
+@documented(ARGUMENTS)
 class TransformerEncoderLayer(_Layer):
-    """Self-attention, then linear2(activation(linear1(x))): (S, N, d_model), or (N, S, d_model) with batch_first."""
+    """y = norm2(x + linear2(activation(linear1(x)))) of x = norm1(src + self_attn(src)): attention, then two Linear
+    layers.
+
+    With norm_first, x + part(norm(x)) stands in the place of norm(x + part(x)). layer(src, src_mask,
+    src_key_padding_mask, is_causal): src is (S, N, d_model), (N, S, d_model) with batch_first, or (S, d_model), and
+    y is like it. The masks are those of MultiheadAttention: True where nobody may look, or numbers to add. Learned
+    is what is in self_attn, linear1, linear2, norm1 and norm2.
+
+    Example:
+        >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+        >>> layer(mn.randn(4, 5, 8)).shape
+        (4, 5, 8)
+
+    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    """
 
     attentions = ("self_attn",)
 
@@ -90,8 +121,25 @@ class TransformerEncoderLayer(_Layer):
         return self._step(2, self._step(1, src, attend), self._ff_block)
 
 
+@documented(ARGUMENTS)
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the memory of the encoder, then the two Linear layers."""
+    """y = norm3(x + linear2(activation(linear1(x)))), where x has looked at its like, then at an encoder's memory:
+
+        x = norm1(tgt + self_attn(tgt))
+        x = norm2(x + multihead_attn(x, memory))
+
+    With norm_first, x + part(norm(x)) stands in the place of norm(x + part(x)). layer(tgt, memory, tgt_mask,
+    memory_mask, tgt_key_padding_mask, memory_key_padding_mask): tgt is (T, N, d_model), memory (S, N, d_model),
+    with batch_first (N, T, d_model) ..., or without N; y is like tgt. The masks are those of MultiheadAttention.
+    Learned is what is in the two attentions, linear1, linear2 and three norms.
+
+    Example:
+        >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
+        >>> layer(mn.randn(4, 3, 8), memory=mn.randn(4, 5, 8)).shape
+        (4, 3, 8)
+
+    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    """
 
     attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention
@@ -121,8 +169,25 @@ class TransformerDecoderLayer(_Layer):
         return self._step(3, x, self._ff_block)
 
 
+@documented(
+    ARGUMENTS,
+    encoder_layer="the layer that is copied, such as a TransformerEncoderLayer",
+    enable_nested_tensor="taken, without effect: there are no nested tensors here",
+    mask_check="taken, without effect",
+)
 class TransformerEncoder(Module):
-    """num_layers copies of a TransformerEncoderLayer, one after the other, and a norm at the end."""
+    """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, each with weights of its own.
+
+    encoder(src, mask, src_key_padding_mask, is_causal) takes and gives what the layer does. The copies start with
+    the same weights.
+
+    Example:
+        >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+        >>> nn.TransformerEncoder(layer, num_layers=3)(mn.randn(4, 5, 8)).shape
+        (4, 5, 8)
+
+    Vaswani et al. 2017, arXiv:1706.03762.
+    """
 
     def __init__(
         self,
@@ -146,8 +211,20 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
+@documented(ARGUMENTS, decoder_layer="the layer that is copied, such as a TransformerDecoderLayer")
 class TransformerDecoder(Module):
-    """num_layers copies of a TransformerDecoderLayer, one after the other, and a norm at the end."""
+    """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, one after the other, each with its
+    weights.
+
+    decoder(tgt, memory, ...) takes and gives what the layer does. The copies start with the same weights.
+
+    Example:
+        >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
+        >>> nn.TransformerDecoder(layer, num_layers=3)(mn.randn(4, 3, 8), mn.randn(4, 5, 8)).shape
+        (4, 3, 8)
+
+    Vaswani et al. 2017, arXiv:1706.03762.
+    """
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -172,8 +249,29 @@ class TransformerDecoder(Module):
         return tgt if self.norm is None else self.norm(tgt)
 
 
+@documented(
+    ARGUMENTS,
+    num_encoder_layers="how many layers the encoder has",
+    num_decoder_layers="how many layers the decoder has",
+    custom_encoder="what is called in the place of the encoder; None is a TransformerEncoder",
+    custom_decoder="what is called in the place of the decoder; None is a TransformerDecoder",
+)
 class Transformer(Module):
-    """An encoder that reads src, and a decoder that reads tgt and what the encoder made of src."""
+    """y = decoder(tgt, encoder(src)): what was read in one language, written in another.
+
+    model(src, tgt, src_mask, tgt_mask, ...): src is (S, N, d_model), tgt (T, N, d_model), with batch_first (N, S,
+    d_model) ..., or without N; y is like tgt. The masks are those of MultiheadAttention;
+    `generate_square_subsequent_mask` gives the one that hides later elements of tgt. Embedding, positions and the
+    last Linear are the user's. Learned is what is in encoder and decoder; matrices start by xavier_uniform_.
+
+    Example:
+        >>> model = nn.Transformer(8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
+        >>> later = model.generate_square_subsequent_mask(3)
+        >>> model(mn.randn(4, 5, 8), mn.randn(4, 3, 8), tgt_mask=later).shape
+        (4, 3, 8)
+
+    Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
+    """
 
     def __init__(
         self,

@@ -10,12 +10,18 @@ from minorm.optim.optimizer import Optimizer
 from minorm.optim.sgd import SGD
 
 # What is loaded when it is asked for, by the module that has it.
-LATER = {"elementwise": "Adagrad Adamax LAMB Lion NAdam RAdam RMSprop", "lr_scheduler": "", "swa_utils": ""}
+LATER = {
+    "adam_variants": "Adamax LAMB NAdam RAdam",
+    "elementwise": "Adagrad Lion RMSprop",
+    "lr_scheduler": "",
+    "swa_utils": "",
+}
 __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
     from minorm.optim import lr_scheduler, swa_utils
-    from minorm.optim.elementwise import LAMB, Adagrad, Adamax, Lion, NAdam, RAdam, RMSprop
+    from minorm.optim.adam_variants import LAMB, Adamax, NAdam, RAdam
+    from minorm.optim.elementwise import Adagrad, Lion, RMSprop
 
 __all__ = [
     "LAMB",

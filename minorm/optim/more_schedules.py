@@ -1,18 +1,20 @@
-"""Schedules that follow a function, a cycle, other schedules, or a number that should fall.
+"""Schedules that follow a function or a cycle; those of combined_schedules.py and plateau.py are passed on.
 
-Names and values are PyTorch's. All but ReduceLROnPlateau and MultiplicativeLR compute the rate from t alone.
+Names and values are PyTorch's. All here but MultiplicativeLR compute the rate from t alone.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
+from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler  # noqa: PLC0414  passed on
+from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
 from minorm.optim.optimizer import Optimizer
+from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
 from minorm.optim.schedule import LRScheduler
 
 Function = Callable[[int], float]
@@ -253,207 +255,3 @@ class CyclicLR(LRScheduler):
                     group["betas"] = (momentum, *group["betas"][1:])
                 else:
                     group["momentum"] = momentum
-
-
-@documented(
-    SCHEDULE,
-    schedulers="those that work at once, of one optimizer",
-    optimizer="the optimizer that they have; None is that of the last one",
-)
-class ChainedScheduler(LRScheduler):
-    """lr = initial * the product of all schedules' factors: several at once.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.ChainedScheduler([mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 0.25, 0.125, 0.062]
-    """
-
-    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
-        _check_parts("ChainedScheduler", schedulers, optimizer)
-        self.schedulers = list(schedulers)
-        self.optimizer = self.schedulers[-1].optimizer
-        self.base_lrs = list(self.schedulers[0].base_lrs)
-        self.last_epoch = self.schedulers[0].last_epoch
-        self._set()
-
-    def _set(self) -> None:
-        factors = [1.0] * len(self.base_lrs)
-        for scheduler in self.schedulers:
-            scheduler._set()
-            for i, (rate, initial) in enumerate(zip(scheduler.get_last_lr(), self.base_lrs, strict=True)):
-                factors[i] *= rate / initial if initial else 1.0
-        for group, initial, factor in zip(self.optimizer.param_groups, self.base_lrs, factors, strict=True):
-            group["lr"] = initial * factor
-
-    def step(self) -> None:
-        """Go to the next t in all of them."""
-        self.last_epoch += 1
-        for scheduler in self.schedulers:
-            scheduler.last_epoch += 1
-        self._set()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of the schedules."""
-        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs,
-                "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedules that gave this state stood."""
-        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
-        self.last_epoch = state_dict["last_epoch"]
-        self._set()
-
-
-@documented(
-    SCHEDULE,
-    schedulers="those that follow one another, of one optimizer",
-    milestones="the t at which the next one begins, one less than there are schedulers",
-)
-class SequentialLR(LRScheduler):
-    """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0.
-
-    ValueError for another number of milestones.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> parts = [
-        ...     mn.optim.lr_scheduler.ConstantLR(optimizer, 0.5),
-        ...     mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.1),
-        ... ]
-        >>> scheduler = mn.optim.lr_scheduler.SequentialLR(optimizer, parts, milestones=[2])
-        >>> rates = []
-        >>> for epoch in range(4):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [0.5, 0.5, 1.0, 0.1]
-    """
-
-    def __init__(
-        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
-    ) -> None:
-        _check_parts("SequentialLR", schedulers, optimizer)
-        if len(milestones) != len(schedulers) - 1:
-            raise ValueError(
-                f"SequentialLR: {len(schedulers)} schedulers, {len(milestones)} milestones; expected 1 less"
-            )
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
-        self.optimizer = optimizer
-        self.base_lrs = list(self.schedulers[0].base_lrs)
-        self.last_epoch = last_epoch + 1
-        self._set()
-
-    def _set(self) -> None:
-        index = bisect_right(self.milestones, self.last_epoch)
-        scheduler = self.schedulers[index]
-        scheduler.last_epoch = self.last_epoch - (self.milestones[index - 1] if index else 0)
-        scheduler._set()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of the schedules, and the place."""
-        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "milestones": self.milestones,
-                "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedules that gave this state stood."""
-        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
-        self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
-        self._set()
-
-
-@documented(
-    SCHEDULE,
-    mode='which way is better: "min" or "max"',
-    patience="how many steps without an improvement are borne",
-    threshold="how much better the number must be to count as an improvement",
-    threshold_mode='whether threshold is relative to the best number ("rel") or absolute ("abs")',
-    cooldown="how many steps after a change are not counted",
-    min_lr="the lowest rate, or a list of them, one for each group",
-    eps="changes of the rate smaller than this are not made",
-)
-class ReduceLROnPlateau(LRScheduler):
-    """lr = lr * factor whenever the number given to `step` has not improved for more than `patience` steps.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
-        >>> for loss in (3.0, 2.0, 2.0):
-        ...     scheduler.step(loss)
-        >>> scheduler.get_last_lr()
-        [0.1]
-    """
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        mode: str = "min",
-        factor: float = 0.1,
-        patience: int = 10,
-        threshold: float = 1e-4,
-        threshold_mode: str = "rel",
-        cooldown: int = 0,
-        min_lr: float | list[float] = 0.0,
-        eps: float = 1e-8,
-    ) -> None:
-        if not factor < 1:
-            raise ValueError(f"ReduceLROnPlateau: factor={factor}; expected a number below 1")
-        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"ReduceLROnPlateau: mode={mode!r}, threshold_mode={threshold_mode!r}; expected 'min' or "
-                             "'max', and 'rel' or 'abs'")  # fmt: skip
-        self.mode, self.factor, self.patience, self.threshold = mode, factor, patience, threshold
-        self.threshold_mode, self.cooldown, self.eps = threshold_mode, cooldown, eps
-        count = len(optimizer.param_groups)
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
-        if len(self.min_lrs) != count:
-            raise ValueError(f"ReduceLROnPlateau: min_lr has {len(self.min_lrs)} values; expected {count} each")
-        self.best = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = self.cooldown_counter = 0
-        super().__init__(optimizer)
-
-    def _set(self) -> None:
-        """The rates are what `step` made them."""
-
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Look at the number of this epoch, a loss say."""
-        current = float(metrics)
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self.is_better(current, self.best):
-            self.best, self.num_bad_epochs = current, 0
-        else:
-            self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
-            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                rate = max(group["lr"] * self.factor, least)
-                if group["lr"] - rate > self.eps:
-                    group["lr"] = rate
-            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-
-    def is_better(self, a: float, best: float) -> bool:
-        """Whether a is better than the best, by the threshold."""
-        sign = 1 if self.mode == "min" else -1
-        if self.threshold_mode == "rel":
-            return (
-                sign * a < sign * best * (1 - sign * self.threshold) if math.isfinite(best) else sign * a < sign * best
-            )
-        return sign * a < sign * best - self.threshold
-
-
-def _check_parts(name: str, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> None:
-    if not schedulers:
-        raise ValueError(f"{name}: schedulers is empty; expected at least one")
-    wanted = schedulers[0].optimizer if optimizer is None else optimizer
-    for i, scheduler in enumerate(schedulers):
-        if isinstance(scheduler, ReduceLROnPlateau) or scheduler.optimizer is not wanted:
-            raise ValueError(f"{name}: schedulers[{i}] is a {type(scheduler).__name__} of another optimizer, or one "
-                             "that needs a number at each step; expected schedules of one optimizer")  # fmt: skip

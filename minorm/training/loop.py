@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from minorm import dtypes
 from minorm.autograd import no_grad
 from minorm.distributed import DistributedDataParallel
@@ -68,12 +70,7 @@ def train_epoch(
         if parallel is None:
             _backward(model, loss_function, optimizer, batches, score)
         else:
-            ((inputs, targets),) = batches
-            outputs = model(inputs)
-            loss = loss_function(outputs, targets)
-            optimizer.zero_grad()
-            loss = _backward_together(parallel, loss_function, loss, inputs, targets)  # of the whole batch
-            _add(score, model, loss_function, inputs, outputs, targets, loss)
+            _backward_together(parallel, loss_function, optimizer, batches, score)
         if clip_grad:
             clip_grad_norm_(model.parameters(), clip_grad)
         optimizer.step()
@@ -172,15 +169,38 @@ def _add(
 
 
 def _backward_together(
-    model: DistributedDataParallel, loss_function: Any, loss: Tensor, inputs: Tensor, targets: Tensor
+    model: DistributedDataParallel, loss_function: Any, optimizer: Any, batches: list[Any], score: Score
+) -> None:
+    """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
+    shares = np.ones(1)
+    if len(batches) > 1:
+        counts = np.array([_count(targets) for _, targets in batches], np.float64)
+        counts = model.group.all_reduce(counts, label="the images of a step")
+        shares = counts / max(1.0, counts.sum())
+    together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
+    with together:
+        for number, (inputs, targets) in enumerate(batches):
+            outputs = model(inputs)
+            loss = loss_function(outputs, targets)
+            if number == 0:
+                optimizer.zero_grad()
+            with model.no_sync() if number < len(batches) - 1 else nullcontext():
+                loss = _whole_loss(model, loss_function, loss, inputs, targets, float(shares[number]))
+            _add(score, model, loss_function, inputs, outputs, targets, loss)
+
+
+def _whole_loss(
+    model: DistributedDataParallel, loss_function: Any, loss: Tensor, inputs: Tensor, targets: Tensor, share: float
 ) -> Tensor:
-    """The whole batch's loss, and its gradients; where a rank's is no number, say on all ranks why."""
+    """The whole batch's loss, and `share` times its gradients; where a rank's is no number, say on all ranks why."""
     ignore_index = getattr(loss_function, "ignore_index", None)
     count = _count(targets)
     if ignore_index is not None and not dtypes.is_float(targets.dtype):
         count = int((targets != ignore_index).sum().item())  # what the mean divides by
     try:
-        return model.backward(loss, count)
+        if not 0 < share < 1:
+            return model.backward(loss, count)
+        return model.backward(loss * share, count) / share
     except NonFiniteLoss as error:
         mine = reason(model, inputs, targets, ignore_index) if error.rank == model.group.rank else ""
         said = model.group.all_gather_text(mine, "why a loss is no number")

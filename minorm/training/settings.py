@@ -113,7 +113,6 @@ class Settings:
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
         _expect(self.warmup_epochs < self.epochs, "warmup_epochs", self.warmup_epochs, f"fewer than {self.epochs}")
-        _expect(self.ranks == 1 or self.accumulate == 1, "accumulate", self.accumulate, "1 where ranks share a batch")
 
 
 def _expect(holds: bool, name: str, value: object, expected: str) -> None:

@@ -90,14 +90,15 @@ static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
     return NAME(shuffle)(u, v, even) + NAME(shuffle)(u, v, even + 1);
 }
 
-/* The sums of the lanes of each of `count` vectors: neighbours first, so that SHORT vectors become one in which every
-   16 bytes hold SHORT sums, then the 16 bytes of a vector. */
+/* Adds the lanes of each of `count` vectors to its total: neighbours first, so that SHORT vectors become one in which
+   every 16 bytes hold SHORT sums, then the 16 bytes of a vector, one after the other. */
 static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *totals) {
     for (int i = 0; i < count; i += SHORT) {
         VECTOR joined;
         if (SHORT == 4) joined = NAME(pairs)(NAME(pairs)(sums[i], sums[i + 1]), NAME(pairs)(sums[i + 2], sums[i + 3]));
         else joined = NAME(pairs)(sums[i], sums[i + 1]);
-        NAME(quarter) total = {0};
+        NAME(quarter) total;
+        memcpy(&total, totals + i, 16);
         UNROLL for (int part = 0; part < LANES / SHORT; part++) {
             NAME(quarter) next;
             memcpy(&next, (const char *)&joined + 16 * part, 16);
@@ -108,33 +109,36 @@ static INLINE void NAME(lane_sums)(const int count, const VECTOR *sums, REAL *to
 }
 
 /* dw[i][k] += the sum over segments, vectors and lanes of dy[i] * x[shift[k]], for `rows` output channels i and `taps`
-   columns k, of which the first `real_taps` are kept. A tap meets the input in vectors first .. last - 1. */
+   columns k, of which the first `real_taps` are kept. A tap meets the input in vectors first .. last - 1. A vector has
+   SUMS lanes here, whatever a register holds: as many partial sums on every instruction set, added up in one order. */
 static INLINE void NAME(products)(const int rows, const int taps, const REAL *x, const intptr_t *shift,
                                   const intptr_t *position, intptr_t x_segment, const REAL *dy, const intptr_t *place,
                                   intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last,
                                   intptr_t segments, REAL *dw, intptr_t dw_step, int real_taps) {
-    VECTOR sum[MOST_PRODUCTS], pixel[MOST_TAPS];
-    UNROLL for (int i = 0; i < rows * taps; i++) sum[i] = (VECTOR){0};
-    const REAL *start[MOST_TAPS];
-    UNROLL for (int k = 0; k < taps; k++) start[k] = x + shift[k < real_taps ? k : 0];
-    for (intptr_t s = 0; s < segments; s++) {
-        for (intptr_t q = first; q < last; q++) {
-            const intptr_t at = s * x_segment + position[q];
-            const REAL *from = dy + s * dy_segment + place[q];
-            UNROLL for (int k = 0; k < taps; k++) pixel[k] = NAME(load)(start[k] + at);
-            UNROLL for (int i = 0; i < rows; i++) {
-                VECTOR gradient = NAME(load)(from + i * dy_step);
-                IN_REGISTER(gradient);
-                VECTOR *row = sum + i * taps;
-                UNROLL for (int k = 0; k < taps; k++) row[k] = NAME(fma)(gradient, pixel[k], row[k]);
+    REAL totals[MOST_PRODUCTS + SHORT] = {0};
+    for (int lane = 0; lane < SUMS; lane += LANES) {
+        VECTOR sum[MOST_PRODUCTS], pixel[MOST_TAPS];
+        UNROLL for (int i = 0; i < rows * taps; i++) sum[i] = (VECTOR){0};
+        const REAL *start[MOST_TAPS];
+        UNROLL for (int k = 0; k < taps; k++) start[k] = x + shift[k < real_taps ? k : 0] + lane;
+        for (intptr_t s = 0; s < segments; s++) {
+            for (intptr_t q = first; q < last; q++) {
+                const intptr_t at = s * x_segment + position[q];
+                const REAL *from = dy + s * dy_segment + place[q] + lane;
+                UNROLL for (int k = 0; k < taps; k++) pixel[k] = NAME(load)(start[k] + at);
+                UNROLL for (int i = 0; i < rows; i++) {
+                    VECTOR gradient = NAME(load)(from + i * dy_step);
+                    IN_REGISTER(gradient);
+                    VECTOR *row = sum + i * taps;
+                    UNROLL for (int k = 0; k < taps; k++) row[k] = NAME(fma)(gradient, pixel[k], row[k]);
+                }
             }
         }
+        VECTOR list[MOST_PRODUCTS + SHORT]; /* in memory, unlike sum, so that it may be walked */
+        UNROLL for (int i = 0; i < rows * taps; i++) list[i] = sum[i];
+        UNROLL for (int i = 0; i < SHORT; i++) list[rows * taps + i] = (VECTOR){0};
+        NAME(lane_sums)(rows * taps, list, totals);
     }
-    VECTOR list[MOST_PRODUCTS + SHORT]; /* in memory, unlike sum, so that it may be walked */
-    REAL totals[MOST_PRODUCTS + SHORT] = {0};
-    UNROLL for (int i = 0; i < rows * taps; i++) list[i] = sum[i];
-    UNROLL for (int i = 0; i < SHORT; i++) list[rows * taps + i] = (VECTOR){0};
-    NAME(lane_sums)(rows * taps, list, totals);
     for (int i = 0; i < rows; i++) {
         if (real_taps == taps) {
             UNROLL for (int k = 0; k < taps; k++) dw[i * dw_step + k] += totals[i * taps + k];
@@ -220,23 +224,25 @@ static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *secon
     if (firsts > count) to[2 * count] = first[count];
 }
 
-/* Pixels 0 .. pixels - 1 of up to LANES images, `image` numbers apart, to vectors at place[pixel]; absent ones are 0.
- */
-static void NAME(images_in)(REAL *to, const intptr_t *place, const REAL *from, intptr_t image, intptr_t images,
-                            intptr_t pixels) {
+/* Pixels 0 .. pixels - 1 of up to `lanes` images, `image` numbers apart, to vectors of as many lanes at place[pixel],
+   which may be several registers; absent images are 0. */
+static void NAME(images_in)(intptr_t lanes, REAL *to, const intptr_t *place, const REAL *from, intptr_t image,
+                            intptr_t images, intptr_t pixels) {
     VECTOR tile[LANES];
-    for (intptr_t p = 0; p < pixels; p += LANES) {
-        const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
-        if (images >= LANES && count == LANES) {
-            UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + i * image + p);
-            NAME(transpose)(tile);
-            UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + place[p + i], tile[i]);
-        } else {
-            REAL square[LANES * LANES] = {0};
-            for (int i = 0; i < LANES && i < images; i++) {
-                for (int j = 0; j < count; j++) square[j * LANES + i] = from[i * image + p + j];
+    for (; lanes > 0; lanes -= LANES, images -= LANES, to += LANES, from += LANES * image) {
+        for (intptr_t p = 0; p < pixels; p += LANES) {
+            const intptr_t count = pixels - p < LANES ? pixels - p : LANES;
+            if (images >= LANES && count == LANES) {
+                UNROLL for (int i = 0; i < LANES; i++) tile[i] = NAME(load)(from + i * image + p);
+                NAME(transpose)(tile);
+                UNROLL for (int i = 0; i < LANES; i++) NAME(store)(to + place[p + i], tile[i]);
+            } else {
+                REAL square[LANES * LANES] = {0};
+                for (int i = 0; i < LANES && i < images; i++) {
+                    for (int j = 0; j < count; j++) square[j * LANES + i] = from[i * image + p + j];
+                }
+                for (int j = 0; j < count; j++) NAME(store)(to + place[p + j], NAME(load)(square + j * LANES));
             }
-            for (int j = 0; j < count; j++) NAME(store)(to + place[p + j], NAME(load)(square + j * LANES));
         }
     }
 }
@@ -258,12 +264,23 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
     }
 }
 
-/* The sum of count numbers, a multiple of LANES. */
-static REAL NAME(total)(const REAL *x, intptr_t count) {
-    VECTOR sum[QUAD] = {0};
+/* Adds the sum of count numbers, a multiple of SUMS: QUAD vectors of SUMS partial sums. */
+static void NAME(add_total)(REAL *to, const REAL *x, intptr_t count) {
+    VECTOR sum[QUAD * SUMS / LANES] = {0};
     REAL result = 0;
-    for (intptr_t i = 0; i < count; i += LANES) sum[i / LANES % QUAD] += NAME(load)(x + i);
-    sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    for (int i = 0; i < LANES; i++) result += sum[0][i];
-    return result;
+    for (intptr_t i = 0; i < count; i += LANES) sum[i / LANES % (QUAD * SUMS / LANES)] += NAME(load)(x + i);
+    for (int i = 0; i < SUMS / LANES; i++) {
+        const int next = SUMS / LANES;
+        const VECTOR all = (sum[i] + sum[i + next]) + (sum[i + 2 * next] + sum[i + 3 * next]);
+        for (int lane = 0; lane < LANES; lane++) result += all[lane];
+    }
+    *to += result;
+}
+
+/* to[begin .. end - 1] = the sums of so many chunks, in their order. */
+static void NAME(add_up)(REAL *to, const REAL *chunks, intptr_t step, intptr_t number, intptr_t begin, intptr_t end) {
+    memcpy(to + begin, chunks + begin, (end - begin) * sizeof(REAL));
+    for (intptr_t c = 1; c < number; c++) {
+        for (intptr_t i = begin; i < end; i++) to[i] += chunks[c * step + i];
+    }
 }

@@ -26,11 +26,19 @@
 #define MOST_TALL 5      /* rows of a depthwise kernel with a loop of its own: 3 or this many */
 #define MOST_PRODUCTS 24 /* the largest BLOCK_ROWS * TAPS */
 
+/* The tiles of a piece of some planes: `rows` rows of `columns` tiles each, from row number `first` on, of `images`
+   planes that are `step` numbers apart, of `height` x `width` numbers with zeros around: `top` rows before the first,
+   `left` columns before the first. */
+typedef struct {
+    intptr_t images, step, height, width, top, left, first, rows, columns;
+} minorm_tiles;
+
 #define REAL float
 #define INTEGER int32_t
 #define COUNT COUNT_FLOAT
 #define NAME(stem) stem##_float
 #include "conv/block.inc.h"
+#include "conv/winograd.inc.h"
 #undef REAL
 #undef INTEGER
 #undef COUNT
@@ -41,62 +49,57 @@
 #define COUNT COUNT_DOUBLE
 #define NAME(stem) stem##_double
 #include "conv/block.inc.h"
+#include "conv/winograd.inc.h"
 #undef REAL
 #undef INTEGER
 #undef COUNT
 #undef NAME
 
-#define EITHER(stem, ...)                                                                                              \
-    do {                                                                                                               \
-        if (item == sizeof(float)) stem##_float(__VA_ARGS__);                                                          \
-        else stem##_double(__VA_ARGS__);                                                                               \
-    } while (0)
+#define EITHER(stem, parameters, arguments)                                                                            \
+    static INLINE void stem parameters {                                                                               \
+        if (item == sizeof(float)) stem##_float arguments;                                                             \
+        else stem##_double arguments;                                                                                  \
+    }
 
-static INLINE void block(size_t item, int rows, const void *x, const intptr_t *position, intptr_t plane,
-                         intptr_t channels, const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel,
-                         const void *bias, void *y, const intptr_t *place, intptr_t y_step) {
-    EITHER(block, rows, x, position, plane, channels, taps, tap_count, w, kernel, bias, y, place, y_step);
-}
-
-static INLINE void tall(size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-                        const void *w, const void *bias, void *y, intptr_t y_pitch) {
-    EITHER(tall, height, x, pitch, taps, width, w, bias, y, y_pitch);
-}
-
-static INLINE void weights(size_t item, int rows, int columns, const void *x, const intptr_t *shift,
-                           const intptr_t *position, intptr_t x_segment, const void *dy, const intptr_t *place,
-                           intptr_t dy_step, intptr_t dy_segment, intptr_t first, intptr_t last, intptr_t segments,
-                           void *dw, intptr_t dw_step, int real_taps) {
-    EITHER(weights, rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments,
-           dw, dw_step, real_taps);
-}
-
-static INLINE void row_in(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {
-    EITHER(row_in, to, from, step, count);
-}
-
-static INLINE void row_out(size_t item, void *to, const void *from, intptr_t step, intptr_t count) {
-    EITHER(row_out, to, from, step, count);
-}
-
-static INLINE void rows_out(size_t item, void *to, const void *first, const void *second, intptr_t firsts,
-                            intptr_t count) {
-    EITHER(rows_out, to, first, second, firsts, count);
-}
-
-static INLINE void images_in(size_t item, void *to, const intptr_t *place, const void *from, intptr_t image,
-                             intptr_t images, intptr_t pixels) {
-    EITHER(images_in, to, place, from, image, images, pixels);
-}
-
-static INLINE void images_out(size_t item, void *to, const void *from, intptr_t image, intptr_t images,
-                              intptr_t pixels) {
-    EITHER(images_out, to, from, image, images, pixels);
-}
-
-static INLINE double total(size_t item, const void *x, intptr_t count) {
-    return item == sizeof(float) ? total_float(x, count) : total_double(x, count);
-}
+EITHER(block, (size_t item, int rows, const void *x, const intptr_t *position, intptr_t plane, intptr_t channels,
+               const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel, const void *bias, void *y,
+               const intptr_t *place, intptr_t y_step),
+       (rows, x, position, plane, channels, taps, tap_count, w, kernel, bias, y, place, y_step))
+EITHER(tall, (size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
+              const void *w, const void *bias, void *y, intptr_t y_pitch),
+       (height, x, pitch, taps, width, w, bias, y, y_pitch))
+EITHER(weights, (size_t item, int rows, int columns, const void *x, const intptr_t *shift, const intptr_t *position,
+                 intptr_t x_segment, const void *dy, const intptr_t *place, intptr_t dy_step, intptr_t dy_segment,
+                 intptr_t first, intptr_t last, intptr_t segments, void *dw, intptr_t dw_step, int real_taps),
+       (rows, columns, x, shift, position, x_segment, dy, place, dy_step, dy_segment, first, last, segments, dw,
+        dw_step, real_taps))
+EITHER(row_in, (size_t item, void *to, const void *from, intptr_t step, intptr_t count), (to, from, step, count))
+EITHER(row_out, (size_t item, void *to, const void *from, intptr_t step, intptr_t count), (to, from, step, count))
+EITHER(rows_out, (size_t item, void *to, const void *first, const void *second, intptr_t firsts, intptr_t count),
+       (to, first, second, firsts, count))
+EITHER(images_in, (size_t item, intptr_t lanes, void *to, const intptr_t *place, const void *from, intptr_t image,
+                   intptr_t images, intptr_t pixels),
+       (lanes, to, place, from, image, images, pixels))
+EITHER(images_out, (size_t item, void *to, const void *from, intptr_t image, intptr_t images, intptr_t pixels),
+       (to, from, image, images, pixels))
+EITHER(tiles_in, (size_t item, int gradient, const minorm_tiles *p, const void *x, void *v, intptr_t v_step,
+                  void *scratch),
+       (gradient, p, x, v, v_step, scratch))
+EITHER(tiles_out, (size_t item, const minorm_tiles *p, const void *m, intptr_t m_step, const void *bias,
+                   intptr_t channel, void *y, void *scratch),
+       (p, m, m_step, bias, channel, y, scratch))
+EITHER(kernels_in, (size_t item, int turned, int rows, intptr_t channels, const void *w, intptr_t row_step,
+                    intptr_t channel_step, void *u, intptr_t u_step),
+       (turned, rows, channels, w, row_step, channel_step, u, u_step))
+EITHER(kernels_out, (size_t item, intptr_t chunks, intptr_t chunk_step, const void *sums, intptr_t sums_step,
+                     intptr_t begin, intptr_t end, void *dw),
+       (chunks, chunk_step, sums, sums_step, begin, end, dw))
+EITHER(tile_products, (size_t item, int rows, intptr_t vectors, const void *v, intptr_t v_step, intptr_t channels,
+                       const void *u, void *m, intptr_t m_step),
+       (rows, vectors, v, v_step, channels, u, m, m_step))
+EITHER(add_up, (size_t item, void *to, const void *chunks, intptr_t step, intptr_t count, intptr_t begin, intptr_t end),
+       (to, chunks, step, count, begin, end))
+EITHER(add_total, (size_t item, void *to, const void *x, intptr_t count), (to, x, count))
 
 static INLINE int weight_taps(int rows, int columns) { return TAPS(rows, columns); }
 

@@ -13,18 +13,20 @@ cdef extern from "conv/blocks.h" nogil:
         QUAD
         BLOCK_ROWS
         VECTOR_BYTES
+        SUM_BYTES
     void row_in(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
     void row_out(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
     void rows_out(
         size_t item, void* to, const void* first, const void* second, intptr_t firsts, intptr_t count)
     void images_in(
-        size_t item, void* to, const intptr_t* place, const void* source, intptr_t image, intptr_t images,
-        intptr_t pixels)
+        size_t item, intptr_t lanes, void* to, const intptr_t* place, const void* source, intptr_t image,
+        intptr_t images, intptr_t pixels)
     void images_out(size_t item, void* to, const void* source, intptr_t image, intptr_t images, intptr_t pixels)
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
     intptr_t images, groups, channels, outputs, kernel
+    intptr_t lanes  # of a vector: as many as a register, or as partial sums
     intptr_t[3] source
     intptr_t[3] result
     intptr_t source_size, result_size
@@ -73,9 +75,9 @@ cdef inline intptr_t begin_of(const Plan* p, intptr_t block) noexcept nogil:
     return cut(p.outputs, blocks_of(p), block)
 
 
-cdef inline intptr_t image_of(const Plan* p, intptr_t segment, size_t item) noexcept nogil:
+cdef inline intptr_t image_of(const Plan* p, intptr_t segment) noexcept nogil:
     """The first image of a segment."""
-    return segment * (VECTOR_BYTES // <intptr_t>item) if p.by_image else segment // p.strips
+    return segment * p.lanes if p.by_image else segment // p.strips
 
 
 cdef inline intptr_t within(intptr_t count, intptr_t first, intptr_t step, intptr_t end) noexcept nogil:
@@ -87,7 +89,7 @@ cdef inline void pack_segment(
     const Plan* p, real* plane, const real* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
     """One channel of one segment of the source x into its plane."""
-    cdef intptr_t image = image_of(p, segment, sizeof(real))
+    cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.source_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.source_move if p.along == 1 else 0
@@ -99,7 +101,7 @@ cdef inline void pack_segment(
     for i in range(p.zeros_count):
         memset(plane + p.zeros[2 * i], 0, p.zeros[2 * i + 1] * sizeof(real))
     if p.by_image:
-        images_in(sizeof(real), plane, p.pixels_in, x, step, p.images - image, p.source_size)
+        images_in(sizeof(real), p.lanes, plane, p.pixels_in, x, step, p.images - image, p.source_size)
     for i in range(p.rows_in_count):
         row = p.rows_in + 5 * i
         d = row[1] + move_d
@@ -120,7 +122,7 @@ cdef inline void unpack_segment(
     const Plan* p, real* y, const real* results, intptr_t channel, intptr_t segment
 ) noexcept nogil:
     """The results of one channel of one segment to where they belong in y."""
-    cdef intptr_t image = image_of(p, segment, sizeof(real))
+    cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
@@ -154,7 +156,7 @@ cdef inline void pack_results(
     const Plan* p, real* results, const real* dy, intptr_t channel, intptr_t segment
 ) noexcept nogil:
     """The way back, for a forward plan: dy where results would be, and zeros where there are none."""
-    cdef intptr_t image = image_of(p, segment, sizeof(real))
+    cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
     cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
@@ -164,7 +166,7 @@ cdef inline void pack_results(
     cdef const intptr_t* row
     dy += image * step + channel * p.result_size
     if p.by_image:
-        images_in(sizeof(real), results, p.place, dy, step, p.images - image, p.result_size)
+        images_in(sizeof(real), p.lanes, results, p.place, dy, step, p.images - image, p.result_size)
     else:
         memset(results, 0, p.results * sizeof(real))
     for i in range(p.rows_out_count):

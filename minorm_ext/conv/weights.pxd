@@ -12,15 +12,15 @@ from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut, real
 
 cdef extern from "conv/blocks.h" nogil:
+    enum:
+        MOST_TAPS
     void weights(
         size_t item, int rows, int columns, const void* x, const intptr_t* shift, const intptr_t* position,
         intptr_t x_segment, const void* dy, const intptr_t* place, intptr_t dy_step, intptr_t dy_segment,
         intptr_t first, intptr_t last, intptr_t segments, void* dw, intptr_t dw_step, int real_taps)
-    double total(size_t item, const void* x, intptr_t count)
+    void add_total(size_t item, void* to, const void* x, intptr_t count)
+    void add_up(size_t item, void* to, const void* chunks, intptr_t step, intptr_t number, intptr_t begin, intptr_t end)
     int weight_taps(int rows, int columns)
-
-cdef enum:
-    MOST_COLUMNS = 16
 
 
 cdef inline void weight_sums(
@@ -31,7 +31,7 @@ cdef inline void weight_sums(
     cdef intptr_t several = max(1, p.run // p.vectors)  # segments at a time
     cdef intptr_t s = 0
     cdef intptr_t b, o, k, i, t, q, first, last, found
-    cdef intptr_t[MOST_COLUMNS] shift
+    cdef intptr_t[MOST_TAPS] shift
     cdef int rows, taps
     while s < segments:
         q = 0
@@ -76,7 +76,7 @@ cdef inline void weight_group(
     cdef const real* dy_at
     while segment < end:
         segments = min(batch, end - segment)
-        image = image_of(p, segment, sizeof(real))
+        image = image_of(p, segment)
         if p.direct_in:
             x_at = x + (image * all_channels + group * p.channels + channel) * p.source_size
             step, x_segment = p.source_size, all_channels * p.source_size
@@ -98,8 +98,8 @@ cdef inline void weight_group(
         if db != NULL and channel == 0:
             for o in range(p.outputs):
                 for s in range(segments):
-                    db[group * p.outputs + o] += <real>total(
-                        sizeof(real), dy_at + o * dy_step + s * dy_segment,
+                    add_total(
+                        sizeof(real), db + group * p.outputs + o, dy_at + o * dy_step + s * dy_segment,
                         p.result_size // p.strips if p.direct_out else p.results)
         weight_sums(
             p, x_at, step, x_segment, dy_at, dy_step, dy_segment, segments, channels,
@@ -162,18 +162,6 @@ cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil
         add_segments_to(g, <double*>g.chunks_dw, <double*>g.chunks_db if g.db != NULL else NULL, index)
 
 
-cdef inline void sum_of_chunks(
-    real* to, const real* chunks, intptr_t count, intptr_t number, intptr_t begin, intptr_t end
-) noexcept nogil:
-    """to[begin .. end - 1] = the chunks' sums, in the order of the chunks."""
-    cdef intptr_t i, c
-    for i in range(begin, end):
-        to[i] = chunks[i]
-    for c in range(1, number):
-        for i in range(begin, end):
-            to[i] += chunks[c * count + i]
-
-
 cdef inline void add_chunks(const void* task, Py_ssize_t index) noexcept nogil:
     """A piece of dw from those of the chunks, and with the first piece all of db."""
     cdef const WeightGradient* g = <const WeightGradient*>task
@@ -181,11 +169,6 @@ cdef inline void add_chunks(const void* task, Py_ssize_t index) noexcept nogil:
     cdef intptr_t count = weight_count(g.plan)
     cdef intptr_t begin = cut(count, g.pieces, index)
     cdef intptr_t end = cut(count, g.pieces, index + 1)
-    if g.item == sizeof(float):
-        sum_of_chunks(<float*>g.dw, <const float*>g.chunks_dw, count, number, begin, end)
-        if g.db != NULL and index == 0:
-            sum_of_chunks(<float*>g.db, <const float*>g.chunks_db, g.outputs, number, 0, g.outputs)
-    else:
-        sum_of_chunks(<double*>g.dw, <const double*>g.chunks_dw, count, number, begin, end)
-        if g.db != NULL and index == 0:
-            sum_of_chunks(<double*>g.db, <const double*>g.chunks_db, g.outputs, number, 0, g.outputs)
+    add_up(g.item, g.dw, g.chunks_dw, count, number, begin, end)
+    if g.db != NULL and index == 0:
+        add_up(g.item, g.db, g.chunks_db, g.outputs, number, 0, g.outputs)

@@ -74,44 +74,52 @@ static INLINE VECTOR NAME(pairs)(VECTOR u, VECTOR v) {
     return NAME(shuffle)(u, v, count * 2) + NAME(shuffle)(u, v, count * 2 + 1);
 }
 
-/* c[i][j] (+)= sum over k of a[i][k] * b[j][k], both contiguous along k; depth >= LANES. */
+/* c[i][j] (+)= sum over k of a[i][k] * b[j][k], both contiguous along k; depth >= SUMS. There are SUMS partial sums of
+   each, whatever a register holds, and their neighbours are added first: the same order on every instruction set. */
 static INLINE void NAME(dot)(const int rows, const int columns, const REAL *a, intptr_t a_row, const REAL *b,
                              intptr_t b_row, intptr_t depth, REAL *c, intptr_t c_row, int first) {
-    VECTOR sum[DOT_ROWS * DOT_COLUMNS + 1], left[DOT_ROWS], right;
-    UNROLL for (int i = 0; i < rows * columns; i++) sum[i] = (VECTOR){0};
-    for (intptr_t k = 0; k + LANES <= depth; k += LANES) {
-        UNROLL for (int i = 0; i < rows; i++) left[i] = NAME(load)(a + i * a_row + k);
-        UNROLL for (int j = 0; j < columns; j++) {
-            right = NAME(load)(b + j * b_row + k);
-            UNROLL for (int i = 0; i < rows; i++) {
-                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+    REAL total[SUMS / LANES][DOT_ROWS * DOT_COLUMNS + LANES];
+    for (int lane = 0; lane < SUMS; lane += LANES) {
+        VECTOR sum[DOT_ROWS * DOT_COLUMNS + 1], left[DOT_ROWS], right;
+        UNROLL for (int i = 0; i < rows * columns; i++) sum[i] = (VECTOR){0};
+        for (intptr_t k = lane; k - lane + SUMS <= depth; k += SUMS) {
+            UNROLL for (int i = 0; i < rows; i++) left[i] = NAME(load)(a + i * a_row + k);
+            UNROLL for (int j = 0; j < columns; j++) {
+                right = NAME(load)(b + j * b_row + k);
+                UNROLL for (int i = 0; i < rows; i++) {
+                    sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+                }
             }
         }
-    }
-    if (depth % LANES) { /* the last vectors overlap the ones before; what was already added is masked out */
-        const INDEX mask = ((INDEX){COUNT} >= (INTEGER)(LANES - depth % LANES));
-        const intptr_t k = depth - LANES;
-        UNROLL for (int i = 0; i < rows; i++) left[i] = (VECTOR)((INDEX)NAME(load)(a + i * a_row + k) & mask);
-        UNROLL for (int j = 0; j < columns; j++) {
-            right = (VECTOR)((INDEX)NAME(load)(b + j * b_row + k) & mask);
-            UNROLL for (int i = 0; i < rows; i++) {
-                sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+        if (depth % SUMS) { /* the last vectors overlap the ones before; what was already added is masked out */
+            const INDEX mask = ((INDEX){COUNT} + (INTEGER)lane >= (INTEGER)(SUMS - depth % SUMS));
+            const intptr_t k = depth - SUMS + lane;
+            UNROLL for (int i = 0; i < rows; i++) left[i] = (VECTOR)((INDEX)NAME(load)(a + i * a_row + k) & mask);
+            UNROLL for (int j = 0; j < columns; j++) {
+                right = (VECTOR)((INDEX)NAME(load)(b + j * b_row + k) & mask);
+                UNROLL for (int i = 0; i < rows; i++) {
+                    sum[i * columns + j] = NAME(fma)(left[i], right, sum[i * columns + j]);
+                }
             }
         }
+        /* Add up the lanes of all sums together: each step halves their number and doubles what a lane stands for. */
+        int count = rows * columns;
+        UNROLL for (int lanes = LANES; lanes > 1; lanes /= 2) {
+            if (count % 2) sum[count] = (VECTOR){0};
+            count = (count + 1) / 2;
+            UNROLL for (int i = 0; i < count; i++) sum[i] = NAME(pairs)(sum[2 * i], sum[2 * i + 1]);
+        }
+        UNROLL for (int i = 0; i < rows * columns; i += LANES) NAME(store)(total[lane / LANES] + i, sum[i / LANES]);
     }
-    /* Add up the lanes of all sums together: each step halves their number and doubles what a lane stands for. */
-    int count = rows * columns;
-    UNROLL for (int lanes = LANES; lanes > 1; lanes /= 2) {
-        if (count % 2) sum[count] = (VECTOR){0};
-        count = (count + 1) / 2;
-        UNROLL for (int i = 0; i < count; i++) sum[i] = NAME(pairs)(sum[2 * i], sum[2 * i + 1]);
+    UNROLL for (int step = 1; step < SUMS / LANES; step *= 2) {
+        UNROLL for (int part = 0; part < SUMS / LANES; part += 2 * step) {
+            UNROLL for (int i = 0; i < rows * columns; i++) total[part][i] += total[part + step][i];
+        }
     }
-    REAL total[DOT_ROWS * DOT_COLUMNS + LANES];
-    UNROLL for (int i = 0; i < rows * columns; i += LANES) NAME(store)(total + i, sum[i / LANES]);
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < columns; j++) {
             REAL *at = c + i * c_row + j;
-            *at = first ? total[i * columns + j] : *at + total[i * columns + j];
+            *at = first ? total[0][i * columns + j] : *at + total[0][i * columns + j];
         }
     }
 }

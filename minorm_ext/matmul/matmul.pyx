@@ -24,6 +24,7 @@ from minorm_ext.runtime.numbers cimport ceil_div, cut, real
 cdef extern from "matmul/blocks.h" nogil:
     enum:
         VECTOR_BYTES
+        SUM_BYTES
         MOST_ROWS
         MOST_WIDTH
         DOT_ROWS
@@ -47,7 +48,8 @@ cdef enum:
     FIRST_CACHE = 32768
     ALONE = 2000000        # multiply-adds below which a second thread costs more than it saves
     NARROW = 12            # rows or columns of c up to which dots are faster
-    FEW = 8                # tiles of c below which a long depth is cut into parts
+    FEW = 8                # tiles of c, FEW_ROWS high, below which a long depth is cut into parts
+    FEW_ROWS = 12
     MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
 
 cdef double SIGNAL_INTERVAL = 5e8  # multiply-adds a thread between two checks of signals
@@ -270,11 +272,12 @@ cdef void merge(const Product* p, real* c, const real* bias) noexcept nogil:
 
 
 cdef void choose(Product* p) noexcept:
-    """How the arithmetic is done. This is all that bits depend on, so nothing here may look at the threads."""
+    """How the arithmetic is done. Bits depend on `dots`, `blocks` and `parts` alone, and these on the shapes."""
     cdef intptr_t lanes = VECTOR_BYTES // p.itemsize
-    cdef intptr_t tiles = p.stack * ceil_div(p.rows, MOST_ROWS) * ceil_div(p.columns, 2 * lanes)
+    cdef intptr_t sums = SUM_BYTES // p.itemsize
+    cdef intptr_t tiles = p.stack * ceil_div(p.rows, FEW_ROWS) * ceil_div(p.columns, 2 * sums)
     cdef intptr_t depth
-    p.dots = min(p.rows, p.columns) <= NARROW and p.a.step1 == 1 and p.b.step0 == 1 and p.depth >= lanes
+    p.dots = min(p.rows, p.columns) <= NARROW and p.a.step1 == 1 and p.b.step0 == 1 and p.depth >= sums
     p.blocks = ceil_div(p.depth, DOT_DEPTH if p.dots else DEPTH)
     p.parts = min(p.blocks, ceil_div(2 * FEW, tiles)) if tiles < FEW else 1
     # Packing pays where a strip is read many times, or where reading it in place would miss the first cache.

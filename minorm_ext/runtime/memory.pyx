@@ -8,7 +8,8 @@
 # A `Block` owns one piece of memory and is the base of the array in it. NumPy keeps the base alive as long as the array
 # or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ puts its memory
 # on the free list of its size class. All lists are touched with the GIL held and without running any Python code, so
-# they need no lock of their own, and a fork always sees them whole.
+# they need no lock of their own, and a fork always sees them whole. Python without a GIL takes a mutex in its place,
+# which a fork waits for.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stddef cimport size_t
@@ -49,7 +50,22 @@ cdef extern from *:
     }
 
     #define minorm_log2(x) (63 - __builtin_clzll(x))
+
+    #ifdef Py_GIL_DISABLED
+    #include <pthread.h>
+    static pthread_mutex_t minorm_pool = PTHREAD_MUTEX_INITIALIZER; /* the lists and their counts */
+    static void minorm_enter(void) { pthread_mutex_lock(&minorm_pool); }
+    static void minorm_leave(void) { pthread_mutex_unlock(&minorm_pool); }
+    static void minorm_watch_forks(void) { pthread_atfork(minorm_enter, minorm_leave, minorm_leave); }
+    #else
+    static void minorm_enter(void) {}
+    static void minorm_leave(void) {}
+    static void minorm_watch_forks(void) {}
+    #endif
     """
+    void minorm_enter() noexcept
+    void minorm_leave() noexcept
+    void minorm_watch_forks() noexcept
     void* minorm_acquire(size_t bytes) noexcept
     void minorm_release(void* data, size_t bytes) noexcept
     int minorm_log2(uint64_t x) noexcept
@@ -71,6 +87,8 @@ cdef enum:
     CLASSES = (48 - FIRST) * 8  # eight classes a doubling, up to 2^48 bytes
 
 cdef Chunk* idle[CLASSES]
+minorm_watch_forks()
+
 cdef Chunk* oldest = NULL
 cdef Chunk* newest = NULL
 cdef Py_ssize_t limit_bytes = <Py_ssize_t>1 << 30
@@ -191,6 +209,7 @@ cdef class Block:
         cdef Chunk* chunk = self.chunk
         if chunk is NULL:
             return
+        minorm_enter()
         used_bytes -= chunk.bytes
         if chunk.bytes > limit_bytes:
             minorm_release(chunk.data, chunk.bytes)
@@ -198,6 +217,7 @@ cdef class Block:
         else:
             shrink_to(limit_bytes - chunk.bytes)
             put_in(chunk)
+        minorm_leave()
 
 
 cdef object array_type = numpy.ndarray
@@ -208,7 +228,9 @@ cdef object numpy_empty_like = numpy.empty_like
 
 cdef Block new_block(Py_ssize_t bytes):
     cdef Block block = Block.__new__(Block)
+    minorm_enter()
     block.chunk = obtain(bytes)
+    minorm_leave()
     if block.chunk is NULL:
         raise MemoryError(
             f"empty: cannot allocate {bytes:,} bytes; {used_bytes:,} bytes are in use by other arrays of the pool; "
@@ -267,7 +289,9 @@ cdef tuple dense_strides(x):
 
 def empty_cache():
     """Give all idle memory back to the system."""
+    minorm_enter()
     shrink_to(0)
+    minorm_leave()
 
 
 def set_limit(Py_ssize_t bytes):
@@ -275,8 +299,10 @@ def set_limit(Py_ssize_t bytes):
     global limit_bytes
     if bytes < 0:
         raise ValueError(f"set_limit: bytes={bytes}; expected a number of bytes >= 0")
+    minorm_enter()
     limit_bytes = bytes
     shrink_to(bytes)
+    minorm_leave()
 
 
 def statistics():

@@ -24,6 +24,10 @@
 #define VECTOR_BYTES 16
 #endif
 
+/* Partial sums that convolution and matmul add up along: the largest register, or several smaller ones. So the order of
+ * a sum, and with it its bits, does not depend on the instruction set. */
+#define SUM_BYTES 64
+
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
 #define UNROLL _Pragma("GCC unroll 64")

@@ -3,9 +3,11 @@
 
 #undef LANES
 #undef SHORT
+#undef SUMS
 #undef VECTOR
 #undef INDEX
 #define LANES (VECTOR_BYTES / (int)sizeof(REAL))
+#define SUMS (SUM_BYTES / (int)sizeof(REAL)) /* partial sums of what is added up along a vector */
 #define SHORT (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, within which every instruction set shuffles best */
 #define VECTOR NAME(vector)
 #define INDEX NAME(index)

@@ -80,3 +80,11 @@ def test_a_whole_run_is_what_tensorboard_shows(tmp_path: Path) -> None:
         assert [(event.step, event.value) for event in seen.Scalars(tag)] == [
             (row["epoch"], np.float32(row[column])) for row in rows
         ]
+
+
+def test_before_the_first_epoch_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: "installed")
+    (tmp_path / "file").write_bytes(b"")
+    events.events(str(tmp_path / "file")).close()  # that no folder can be made there, the run says
+    events.events(str(tmp_path / "run")).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,39 @@ def test_gradients_are_added_to_what_was_there_and_what_is_missing_stays_none() 
     assert grads["never.weight"] is None
     np.testing.assert_allclose(grads["used.weight"][0], 2 * x.mean(0), rtol=1e-5)
     np.testing.assert_allclose(grads["sometimes.weight"][0], 2 * found[0][1] / 6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_gradients_travel_once_where_micro_batches_do_not_sync(monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    """Their sum is that of three messages; `again`: after a step whose second micro-batch had a wrong loss."""
+    x = np.random.default_rng(0).standard_normal((3, 6, 2)).astype(np.float32)
+    sent: list[int] = []
+    reduce = DistributedDataParallel._reduce
+
+    def counted(model: DistributedDataParallel, parameters: list[Any]) -> None:
+        sent.append(model.group.rank)
+        reduce(model, parameters)
+
+    def program(group: Group, sync: bool) -> Any:
+        mn.manual_seed(0)
+        model = DistributedDataParallel(nn.Linear(2, 1), group)
+        parts = [Tensor(np.array_split(batch, group.size)[group.rank]) for batch in x]
+        if again:
+            with pytest.raises(NonFiniteLoss), model.no_sync():
+                model.backward(model(parts[0]).mean(), 2)
+                model.backward(model(parts[1]).mean() * np.nan, 2)
+        model.zero_grad()
+        for number, part in enumerate(parts):
+            with contextlib.nullcontext() if sync or number == 2 else model.no_sync():
+                model.backward((model(part) ** 2).mean(), len(part))
+        return [p.grad.array for p in model.parameters()]
+
+    monkeypatch.setattr(DistributedDataParallel, "_reduce", counted)
+    often, once = simulate(3, lambda group: program(group, True)), simulate(3, lambda group: program(group, False))
+    assert sorted(sent) == sorted([0, 1, 2] * 4)
+    for name, value in enumerate(often[0]):
+        assert all(np.array_equal(grads[name], once[0][name]) for grads in once)
+        np.testing.assert_allclose(once[0][name], value, rtol=1e-5)
 
 
 def test_frozen_parameters_and_16_bits() -> None:

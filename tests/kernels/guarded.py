@@ -21,7 +21,7 @@ from test_conv import CASES, arrays, close
 import minorm as mn
 import minorm.functional as F
 import minorm_ext
-from minorm.kernels.cpu import conv, conv_layout, conv_plan
+from minorm.kernels.cpu import conv, conv_layout, conv_plan, conv_tiles
 from minorm.kernels.reference import conv as reference
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,9 +72,11 @@ def transposed(dtype: Any, where: str) -> None:
 
 
 def every_case(level: str) -> None:
-    """In both types and every layout: a tiny cache cuts planes into strips; without pixels, lanes are never images."""
-    conv._kernel = conv_plan.kernels = minorm_ext.kernels("conv", level)
-    for conv_layout.CACHE, conv_plan.MOST_PIXELS in itertools.product((1, 400000), (0, 1024)):
+    """In both types and every way: a tiny cache cuts planes into strips; without pixels, lanes are never images."""
+    conv_plan.kernels = minorm_ext.kernels("conv", level)
+    ways = itertools.product((1, 400000), (0, 1024), (False, True))
+    for conv_layout.CACHE, conv_plan.MOST_PIXELS, winograd in ways:
+        conv_tiles.pays = lambda *_, winograd=winograd: winograd
         for plan in (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight):
             plan.cache_clear()
         for where in ("end", "start"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import minorm_ext
 from minorm import dtypes
 from minorm.kernels.cpu import conv as cpu
-from minorm.kernels.cpu import conv_layout, conv_plan
+from minorm.kernels.cpu import conv_layout, conv_plan, conv_tiles
 from minorm.kernels.reference import conv as reference
 
 BACKENDS = [reference, cpu]
@@ -39,6 +39,7 @@ CASES = [  # x, w, stride, padding, dilation, groups
     ((2, 4, 12, 11), (6, 2, 2, 3), (1, 2), ((0, -3), (0, -1)), (4, 3), 2),  # x is cut off
     ((3, 2, 23), (3, 2, 3), (3,), ((1, -7),), (4,), 1),
     ((2, 3, 40, 40), (4, 3, 2, 2), (1, 1), ((0, -19), (0, -19)), (20, 20), 1),
+    ((3, 64, 7, 9), (40, 32, 3, 3), (1, 1), ((1, 1), (0, 3)), (1, 1), 2),  # by Winograd's tiles
 ]
 
 
@@ -118,12 +119,15 @@ def test_the_kernel_agrees_with_the_reference(case: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("pixels", [0, 1024])
 @pytest.mark.parametrize("cache", [1, 400000])
 def test_every_instruction_set_and_layout(level: str, cache: int, pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tiny cache cuts every plane into strips of few rows; with no pixels to transpose, lanes are never images."""
+    """A tiny cache cuts every plane into strips of few rows; with no pixels to transpose, lanes are never images.
+
+    Kernels of 3x3 by shifted reads, too: test_conv_tiles.py has them all by tiles.
+    """
+    monkeypatch.setattr(conv_tiles, "pays", lambda *_: False)
     kernel = minorm_ext.kernels("conv", level)
     monkeypatch.setattr(conv_plan, "kernels", kernel)
     monkeypatch.setattr(conv_layout, "CACHE", cache)
     monkeypatch.setattr(conv_plan, "MOST_PIXELS", pixels)
-    monkeypatch.setattr(cpu, "_kernel", kernel)
     plans = (conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight)
     try:
         for cached in plans:
@@ -345,14 +349,14 @@ def test_the_kernel_itself_refuses_short_arrays(level: str, monkeypatch: pytest.
     weights = conv_plan.grad_weight(dy.shape, x_shape, w_shape, *how, 8)
     for plan in (conv_plan.forward, conv_plan.grad_weight):
         plan.cache_clear()
-    room = np.empty(max(kernel.correlate_buffer(forward, 1), kernel.weight_buffer(weights, 1)))
+    room = np.empty(max(forward.correlate_buffer(1), weights.weight_buffer(1)))
     for i in range(5):
         those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((x, w, b, dy.copy()))]
-        buffer = room[: kernel.correlate_buffer(forward, 1) - (i == 4)]
+        buffer = room[: forward.correlate_buffer(1) - (i == 4)]
         with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
-            kernel.correlate(forward, *those, buffer, False, 8, 1)
+            forward.correlate(*those, buffer, False, 8, 1)
     for i in range(5):
         those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((dy, x, w.copy(), b.copy()))]
-        buffer = room[: kernel.weight_buffer(weights, 1) - (i == 4)]
+        buffer = room[: weights.weight_buffer(1) - (i == 4)]
         with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
-            kernel.weight_gradient(weights, *those, buffer, 8, 1)
+            weights.weight_gradient(*those, buffer, 8, 1)

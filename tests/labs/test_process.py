@@ -15,6 +15,7 @@ from minorm.labs.process import Process
 def test_the_cap_on_the_level_is_handed_on(cap: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else lab 12 would compare the bits of two instruction sets."""
     monkeypatch.setattr(minorm_ext, "MAX_LEVEL", cap)
+    monkeypatch.setattr(minorm_ext, "WINOGRAD", cap is None)
     process = Process(memory=1 << 30)
     try:
         environment = Path(f"/proc/{process.popen.pid}/environ")
@@ -24,4 +25,4 @@ def test_the_cap_on_the_level_is_handed_on(cap: str | None, monkeypatch: pytest.
     finally:
         process.end()
     found = [entry for entry in variables if entry.startswith(b"MINORM_")]
-    assert found == ([] if cap is None else [b"MINORM_MAX_LEVEL=baseline"])
+    assert found == ([] if cap is None else [b"MINORM_MAX_LEVEL=baseline", b"MINORM_WINOGRAD=0"])

@@ -12,7 +12,7 @@ import pytest
 import minorm as mn
 from minorm import models, nn
 from minorm.checkpoint import load_training
-from minorm.distributed import Group, RankError, simulate
+from minorm.distributed import DistributedDataParallel, Group, RankError, simulate
 from minorm.training import NonFiniteLoss, Run, Settings
 from minorm.training.run import BEST, CHECKPOINT, LOG
 from tests.distributed.engines import on_processes
@@ -86,6 +86,33 @@ def test_ranks_learn_what_one_rank_learns(tmp_path: Path) -> None:
     found = simulate(4, lambda group: fit(tmp_path / "four", group, Settings(epochs=1, batch_size=32, seed=3, ranks=4)))
     for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
         assert found[0][0][name] == pytest.approx(one[0][name], rel=1e-4), name
+
+
+def test_accumulated_steps_of_ranks_are_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four batches a step, of which an epoch has six: running statistics move and gradients travel twice an epoch."""
+    settings = Settings(epochs=1, batch_size=32, seed=3, accumulate=4, clip_grad=1.0)
+    sent: list[int] = []
+    reduce = DistributedDataParallel._reduce
+
+    def counted(model: DistributedDataParallel, parameters: list[Any]) -> None:
+        sent.append(model.group.rank)
+        reduce(model, parameters)
+
+    one = fit(tmp_path / "one", settings=settings)
+    monkeypatch.setattr(DistributedDataParallel, "_reduce", counted)
+    found = simulate(3, lambda group: fit(tmp_path / "3", group, replace(settings, ranks=3)))
+    assert sorted(sent) == [0, 0, 1, 1, 2, 2]
+    assert found[0] == found[1] == found[2]
+    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+        assert found[0][0][name] == pytest.approx(one[0][name], rel=1e-4), name
+    mine, theirs = (load_training(tmp_path / name / CHECKPOINT)["model"] for name in ("one", "3"))
+    for name, value in mine.items():
+        if name.endswith("num_batches_tracked"):
+            assert value.item() == theirs[name].item() == 2
+        else:
+            np.testing.assert_allclose(value.numpy(), theirs[name].numpy(), rtol=1e-3, atol=1e-5, err_msg=name)
+    assert on_processes(2, 3, lambda group: fit(tmp_path / "2", group, replace(settings, ranks=3))) == found
+    assert files(tmp_path / "2") == files(tmp_path / "3")
 
 
 def test_one_rank_in_a_group_writes_what_no_group_writes(tmp_path: Path) -> None:

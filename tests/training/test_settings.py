@@ -41,7 +41,6 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"ema": 1.0}, "ema is 1.0; expected 0, or a decay below 1"),
         ({"mixup": 0.2, "cutmix": 1.0}, "cutmix is 1.0; expected 0, as mixup is on"),
         ({"warmup_epochs": 8}, "warmup_epochs is 8; expected fewer than 8"),
-        ({"accumulate": 2, "ranks": 2}, "accumulate is 2; expected 1 where ranks share a batch"),
         ({"class_weights": "some"}, "class_weights is 'some'; expected one of none, balanced"),
         ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],

@@ -21,8 +21,6 @@ __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-_kernel: Any = plan.kernels
-
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """y = W * x + b."""
@@ -62,8 +60,8 @@ def grad_weight(
     how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
-    buffer = empty((_kernel.weight_buffer(how, threads),), x.dtype)
-    _kernel.weight_gradient(how, plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
+    buffer = empty((how.weight_buffer(threads),), x.dtype)
+    how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db if bias else None
 
 
@@ -75,9 +73,9 @@ def grad_bias(dy: Any) -> Any:
 def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) -> Any:
     threads = minorm_ext.get_num_threads()
     y = empty(shape, x.dtype)
-    buffer = empty((_kernel.correlate_buffer(how, threads),), x.dtype)
+    buffer = empty((how.correlate_buffer(threads),), x.dtype)
     b = None if b is None else plain(b)
-    _kernel.correlate(how, plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads)
+    how.correlate(plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads)
     return y
 
 

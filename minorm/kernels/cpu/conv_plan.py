@@ -1,5 +1,6 @@
-"""Which layout a convolution gets, and how its work is cut: decided once for the shapes, and kept for the next call.
+"""Which way a convolution goes, and how its work is cut: decided once for the shapes, and kept for the next call.
 
+By Winograd's tiles where they pay (conv_tiles.py), else by shifted reads in the layout that should be fastest.
 Shapes are checked here too, so that a known plan costs no second check.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.kernels.cpu import conv_axes
+from minorm.kernels.cpu import conv_axes, conv_tiles
 from minorm.kernels.cpu import conv_layout as layout
 from minorm.kernels.cpu.conv_axes import Axes, Ints, Pairs
 from minorm.kernels.cpu.conv_layout import Tables
@@ -35,7 +36,7 @@ def best(
     axes: Axes, kernel: Ints, images: int, channels: int, outputs: int, itemsize: int, weights: bool = False
 ) -> Tables:
     """The way that should be fastest. Channels are those of a group; weights: results are read, not written."""
-    lanes = kernels.lanes(itemsize)
+    lanes = kernels.lanes(itemsize, weights)
     numbers = itemsize * (channels + outputs if weights else channels)
     found = [layout.by_lines(axes, kernel, lanes, images, numbers)]
     width = axes[2].result
@@ -56,19 +57,22 @@ def best(
     return min(found, key=cost)
 
 
-def _layout(
-    tables: Tables,
+def _planned(
     axes: Axes,
+    kernel: Ints,
     images: int,
     groups: int,
     channels: int,
     outputs: int,
-    kernel: Ints,
     itemsize: int,
     weights: bool = False,
 ) -> Any:
-    """The kernel's Layout, with how the work is cut; for the weights that must depend on shapes alone."""
-    lanes = kernels.lanes(itemsize)
+    """The kernel's Winograd or Layout, with how the work is cut; for the weights that must depend on shapes alone."""
+    found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
+    if found is not None:
+        return kernels.Winograd(found)
+    tables = best(axes, kernel, images, channels, outputs, itemsize, weights)
+    lanes = kernels.lanes(itemsize, weights)
     taps = math.prod(kernel)
     results = tables.results * (outputs if weights else kernels.BLOCK)
     fit = max(1, layout.CACHE // (itemsize * (channels * tables.plane + results + 1)))
@@ -85,6 +89,7 @@ def _layout(
         "channels": channels,
         "outputs": outputs,
         "kernel": taps,
+        "lanes": lanes,
         "source": [axis.source for axis in axes],
         "result": [axis.result for axis in axes],
         "fit": fit,
@@ -110,12 +115,11 @@ def _kernel_of(w_shape: Ints) -> Ints:
 def forward(
     x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
 ) -> Any:
-    """The layout of y = W * x, and the shape of y."""
+    """The way of y = W * x, and the shape of y."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
-    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
-    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize), y_shape
+    return _planned(axes, kernel, x_shape[0], groups, channels, outputs, itemsize), y_shape
 
 
 @functools.lru_cache(maxsize=256)
@@ -129,12 +133,11 @@ def grad_input(
     groups: int,
     itemsize: int,
 ) -> Any:
-    """The layout of dx = W^T * dy."""
+    """The way of dx = W^T * dy."""
     checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[0] // groups, w_shape[1]
-    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize)
-    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize)
+    return _planned(axes, kernel, x_shape[0], groups, channels, outputs, itemsize)
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,9 +151,8 @@ def grad_weight(
     groups: int,
     itemsize: int,
 ) -> Any:
-    """The layout of dW = dy * x."""
+    """The way of dW = dy * x."""
     checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
-    tables = best(axes, kernel, x_shape[0], channels, outputs, itemsize, weights=True)
-    return _layout(tables, axes, x_shape[0], groups, channels, outputs, kernel, itemsize, weights=True)
+    return _planned(axes, kernel, x_shape[0], groups, channels, outputs, itemsize, weights=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.nn.module import Module
 from minorm.running import RunningStats, redirected
@@ -121,15 +122,11 @@ class Collected:
         return next((tensor for tensor in self.buffers if tensor.array is array), None)
 
 
+@documented({}, model="the Module whose statistics wait for the end of the block")
 @contextmanager
 @checked
 def accumulate_stats(model: Module) -> Iterator[None]:
     """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
-
-        with nn.accumulate_stats(model):
-            for x, target in micro_batches:
-                (loss(model(x), target) / k).backward()
-        optimizer.step()
 
     merged are the moments of all inputs that a layer saw inside, as if they had been one batch: running statistics and
     num_batches_tracked become what that batch gives, to 1e-6 in float32 and 1e-12 in float64. This holds for every
@@ -140,7 +137,15 @@ def accumulate_stats(model: Module) -> Iterator[None]:
 
     Outputs and gradients are those of the micro-batches: each is normalized by its own statistics, and deeper layers
     see inputs that were. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see
-    docs/distributed.md.
+    docs/distributed.md. TypeError for what is no Module.
+
+    Example:
+        >>> model = nn.BatchNorm1d(3)
+        >>> with nn.accumulate_stats(model):
+        ...     for x in mn.randn(4, 8, 3):  # 4 micro-batches
+        ...         model(x).sum().backward()
+        >>> model.num_batches_tracked.item()  # of one batch of 32, not of 4 of 8
+        1
     """
     if not isinstance(model, Module):
         raise TypeError(f"accumulate_stats: model is a {type(model).__name__}; expected an nn.Module")

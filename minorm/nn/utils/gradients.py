@@ -9,23 +9,43 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.documented import documented
 from minorm.kernels.select import backend
 from minorm.mistakes import checked, conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
 
+GRADIENTS = {
+    "parameters": "Tensors, as model.parameters(), or one",
+    "foreach": "taken, without effect: all are changed at once in any case",
+}
 
+
+@documented(
+    GRADIENTS,
+    max_norm="the largest norm that is left",
+    norm_type="p of the norm: 2 is the length, math.inf the largest element",
+    error_if_nonfinite="True raises where a gradient holds NaN or infinity, False multiplies with what comes out",
+)
 @checked
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,  # noqa: ARG001  all of them at once in any case
 ) -> Tensor:  # fmt: skip
-    """gradient *= max_norm / (norm + 1e-6) for every gradient, where the norm of all of them together is larger
+    """gradient *= max_norm / (norm + 1e-6) for every gradient, where the norm of all of them together is larger.
 
-    In place; parameters without a gradient are passed over. Returns the norm before clipping, a Tensor without axes.
-    The norm is taken in float64, in a fixed order. norm_type may be math.inf.
+    In place; parameters without a gradient are passed over. Returns the norm before clipping, a Tensor without
+    axes. The norm is taken in float64, in a fixed order. ValueError for max_norm < 0 or norm_type <= 0,
+    RuntimeError for a norm that is not finite where error_if_nonfinite=True.
 
-    Raises ValueError for max_norm < 0 or norm_type <= 0, RuntimeError for a norm that is not finite where
-    error_if_nonfinite=True.
+    Example:
+        >>> w = mn.zeros(2, requires_grad=True)
+        >>> (w * mn.tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm_([w], max_norm=1.0)
+        tensor(5.)
+        >>> w.grad
+        tensor([0.6, 0.8])
+
+    Pascanu, Mikolov and Bengio 2012, arXiv:1211.5063.
     """
     if not max_norm >= 0:
         raise ValueError(f"clip_grad_norm_: max_norm={max_norm}; expected at least 0")
@@ -77,13 +97,24 @@ def _check_finite(norm: float) -> None:
         )
 
 
+@documented(GRADIENTS, clip_value="the largest size of an element that is left")
 @checked
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor],
     clip_value: float,
     foreach: bool | None = None,  # noqa: ARG001
 ) -> None:
-    """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place"""
+    """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place.
+
+    Parameters without a gradient are passed over. ValueError for clip_value < 0.
+
+    Example:
+        >>> w = mn.zeros(2, requires_grad=True)
+        >>> (w * mn.tensor([0.3, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_value_([w], 1.0)
+        >>> w.grad
+        tensor([0.3, 1. ])
+    """
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value={clip_value}; expected at least 0")
     gradients = _gradients("clip_grad_value_", parameters)
@@ -94,9 +125,17 @@ def clip_grad_value_(
     _changed(gradients)
 
 
+@documented(GRADIENTS)
 @checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, one after the other, as one new vector (a copy, without gradient)."""
+    """All parameters, one after the other, as one new vector: a copy, without gradient.
+
+    ValueError where there are none.
+
+    Example:
+        >>> nn.utils.parameters_to_vector(nn.Linear(4, 2).parameters()).shape
+        (10,)
+    """
     arrays = [p.array.reshape(-1) for p in _tensors("parameters_to_vector", parameters)]
     if not arrays:
         raise ValueError("parameters_to_vector: parameters is empty; expected at least one")
@@ -104,9 +143,19 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         return Tensor(np.concatenate(arrays))
 
 
+@documented(GRADIENTS, vec="(all elements), as `parameters_to_vector` gives it")
 @checked
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copy a vector back into the parameters that `parameters_to_vector` would read, in place."""
+    """A vector copied back into the parameters that `parameters_to_vector` would read, in place.
+
+    ValueError for a vector of another length.
+
+    Example:
+        >>> layer = nn.Linear(4, 2)
+        >>> nn.utils.vector_to_parameters(mn.zeros(10), layer.parameters())
+        >>> layer.bias.detach()
+        tensor([0., 0.])
+    """
     tensors = _tensors("vector_to_parameters", parameters)
     expected = sum(p.array.size for p in tensors)
     if vec.array.shape != (expected,):

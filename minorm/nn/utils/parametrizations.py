@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 from minorm.autograd import no_grad
+from minorm.documented import documented
 from minorm.functional.normalization import normalization
 from minorm.functional.response import normalize
 from minorm.nn.container import ModuleDict
@@ -96,24 +97,70 @@ class _WeightStandardization(Parametrization):
         return normalization(split, axes=(1, *range(3, split.ndim)), eps=self.eps).reshape(w.shape)
 
 
+NAMED = {"module": "the layer, which is changed", "name": "of the parameter"}
+
+
+@documented(NAMED, dim="the axis whose entries have a g each, that of the outputs; None has one g for all")
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Let weight = g * v / |v|: its size g and its direction v are learned apart. dim=None: one norm for all."""
+    """weight = g * v / |v|: its size g and its direction v are learned apart. Returns the module, changed.
+
+    The parameter becomes parametrizations.<name>.original0 (g) and original1 (v), and reading it computes it.
+    AttributeError where the module has nothing of that name, ValueError where it is no parameter.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
+        >>> layer(mn.randn(3, 4)).shape
+        (3, 2)
+
+    Salimans and Kingma 2016, arXiv:1602.07868.
+    """
     return _parametrized(module, name, _WeightNorm(getattr(module, name), dim))
 
 
+@documented(
+    NAMED,
+    n_power_iterations="how many steps each call in training takes",
+    eps="added to the lengths of u and v",
+    dim="the axis of the outputs; None is 1 for a ConvTranspose and 0 else",
+)
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide the weight by its largest singular value, so that the layer stretches nothing by more than 1."""
+    """weight = w / s, s its largest singular value: so the layer stretches nothing by more than 1. Returns the module,
+    changed.
+
+    s = u^T w v by power iteration, v and u kept as buffers; a call in training takes some steps first. The
+    parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError where the module has
+    no such parameter.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
+        >>> _ = layer.train(), [layer.weight for _ in range(100)]
+        >>> largest = (layer.weight @ layer.weight.T).trace()  # of s^2 and what is below it
+        >>> 0.99 < largest.item() < 2.01
+        True
+
+    Miyato et al. 2018, arXiv:1802.05957.
+    """
     axis = (1 if type(module).__name__.startswith("ConvTranspose") else 0) if dim is None else dim
     return _parametrized(module, name, _SpectralNorm(getattr(module, name), n_power_iterations, eps, axis))
 
 
+@documented(NAMED, eps="added to the variance")
 def weight_standardization(module: Module, name: str = "weight", eps: float = 1e-6) -> Module:
-    """Let weight = (w - mean) / sqrt(var + eps), mean and var of each output channel: mean 0, variance 1.
+    """weight = (w - mean) / sqrt(var + eps), mean and var of each output channel: mean 0, variance 1. Returns the
+    module.
 
-    For layers before a GroupNorm or a BatchNorm in small batches. The channels of a ConvTranspose are on axis 1. The
-    leaf is `parametrizations.<name>.original`; returns the module. ValueError where a channel adds up one number only.
+    For layers before a GroupNorm or a BatchNorm in small batches. The channels of a ConvTranspose are on axis 1.
+    The parameter becomes parametrizations.<name>.original, and reading it computes it. ValueError where a channel
+    adds up one number only.
+
+    Example:
+        >>> conv = nn.utils.parametrizations.weight_standardization(nn.Conv2d(3, 4, 3))
+        >>> (conv.weight.mean((1, 2, 3)).abs() < 1e-6).all().item()
+        True
 
     Qiao, Wang, Liu, Shen and Yuille 2019, arXiv:1903.10520.
     """
@@ -149,7 +196,7 @@ def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
         members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
         members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
         members["__reduce__"] = _reduce
-        _made[kind, names] = type(kind.__name__, (kind,), members)
+        _made.setdefault((kind, names), type(kind.__name__, (kind,), members))  # two threads get one class
     return _made[kind, names]
 
 

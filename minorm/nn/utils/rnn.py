@@ -7,16 +7,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minorm.documented import documented
 from minorm.functional.padding import pad
 from minorm.joining import cat, stack
 from minorm.tensor import Tensor
 
+SEQUENCES = {
+    "lengths": "(batch) integers: how many steps each sequence has",
+    "sequences": "Tensors (steps, *), which may differ in their steps",
+    "batch_first": "True is for (batch, steps, *) in the place of (steps, batch, *)",
+    "enforce_sorted": "True asks for falling lengths, which an export needs; False sorts, and remembers the order",
+    "padding_value": "what the padding is",
+}
+
 
 class PackedSequence(NamedTuple):
-    """Sequences sorted by falling length, all first steps, then all second steps ...: data (all steps, *).
+    """Sequences sorted by falling length: all their first steps, then all their second steps ...
 
-    batch_sizes (steps): how many sequences have that step; sorted_indices: the order they came in, or None where
-    they were sorted; unsorted_indices: the way back.
+    `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take it, and give one back.
+
+    Args: data (Tensor): (all steps, *), the steps of all sequences batch_sizes (Tensor): (steps), how many
+    sequences have that step sorted_indices (Tensor | None, default None): the places from which the sequences came;
+    None where they were sorted unsorted_indices (Tensor | None, default None): the way back
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
 
     data: Tensor
@@ -25,12 +42,23 @@ class PackedSequence(NamedTuple):
     unsorted_indices: Tensor | None = None
 
 
+@documented(
+    SEQUENCES,
+    input="(steps, batch, *), the padded sequences",
+    lengths="(batch) integers: how long each is",
+)
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """input (steps, batch, *), or (batch, steps, *) with batch_first, and how long each sequence is, as one.
+    """Sequences that were padded to one length, as a PackedSequence: step by step, without the padding.
 
-    ValueError for lengths that do not fall, unless enforce_sorted=False.
+    The input is (steps, batch, *). ValueError for lengths that do not fit, and, with enforce_sorted, that do not
+    fall.
+
+    Example:
+        >>> x = mn.tensor([[1, 2, 3], [4, 0, 0]])
+        >>> nn.utils.rnn.pack_padded_sequence(x, [3, 1], batch_first=True).data
+        tensor([1, 4, 2, 3])
     """
     counts = np.asarray(lengths.cpu().array if isinstance(lengths, Tensor) else lengths, np.int64)
     x = input.transpose(0, 1) if batch_first else input
@@ -49,10 +77,21 @@ def pack_padded_sequence(
     return PackedSequence(pack_padded(x, sizes), sizes, order, back)
 
 
+@documented(SEQUENCES, sequence="the PackedSequence", total_length="pads to this length; None to the longest")
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The padded sequences, and how long each is: what `pack_padded_sequence` came from."""
+    """(padded, lengths): the sequences of a PackedSequence, padded to one length, and how long each is.
+
+    padded is (steps, batch, *), in the order in which the sequences once came. ValueError for a total_length that
+    is shorter than the longest.
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
+        >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2, 3],
+                [4, 0, 0]]), tensor([3, 1]))
+    """
     x, lengths = padded(sequence, padding_value)
     if sequence.unsorted_indices is not None:
         x, lengths = x[:, sequence.unsorted_indices], lengths[sequence.unsorted_indices.cpu()]
@@ -63,10 +102,17 @@ def pad_packed_sequence(
     return x.transpose(0, 1) if batch_first else x, lengths
 
 
+@documented(SEQUENCES, padding_side='where the padding is put, "right" or "left"')
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Tensors (steps, *) of several lengths as one (longest, batch, *), or (batch, longest, *) with batch_first."""
+    """Tensors (steps, *) of several lengths as one, (longest, batch, *).
+
+    Example:
+        >>> nn.utils.rnn.pad_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])], batch_first=True)
+        tensor([[1, 2, 3],
+                [4, 0, 0]])
+    """
     if padding_side not in ("right", "left"):
         raise ValueError(f"pad_sequence: padding_side is {padding_side!r}; expected 'right' or 'left'")
     longest = max(len(x) for x in sequences)
@@ -77,19 +123,40 @@ def pad_sequence(
     return stack(rows, 0 if batch_first else 1)
 
 
+@documented(SEQUENCES, padded_sequences="(steps, batch, *), the padded sequences")
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The Tensors that `pad_sequence` put together."""
+    """The Tensors that `pad_sequence` put together, in a list.
+
+    Example:
+        >>> nn.utils.rnn.unpad_sequence(mn.tensor([[1, 2, 3], [4, 0, 0]]), mn.tensor([3, 1]), batch_first=True)
+        [tensor([1, 2, 3]), tensor([4])]
+    """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[: int(n)] for row, n in zip(x, lengths.tolist(), strict=True)]
 
 
+@documented(SEQUENCES)
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Tensors (steps, *) of several lengths as one PackedSequence."""
+    """Tensors (steps, *) of several lengths as one PackedSequence: step by step.
+
+    ValueError, with enforce_sorted, for lengths that do not fall.
+
+    Example:
+        >>> nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])]).batch_sizes  # of steps 1, 2, 3
+        tensor([2, 1, 1])
+    """
     return pack_padded_sequence(pad_sequence(sequences), [len(x) for x in sequences], enforce_sorted=enforce_sorted)
 
 
+@documented(SEQUENCES, packed_sequences="the PackedSequence")
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The Tensors that `pack_sequence` put together."""
+    """The Tensors that `pack_sequence` put together, in a list.
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
+        >>> nn.utils.rnn.unpack_sequence(packed)
+        [tensor([1, 2, 3]), tensor([4])]
+    """
     x, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(x, lengths, batch_first=True)
 

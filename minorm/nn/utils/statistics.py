@@ -10,6 +10,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.autograd import no_grad
+from minorm.documented import documented
 from minorm.mistakes import checked, is_foreign, kind_of
 from minorm.nn.module import Module
 from minorm.nn.norm.accumulation import Collected
@@ -24,13 +25,20 @@ def norms_of(model: Module) -> list[Any]:
     return [m for m in model.modules() if getattr(m, "has_running_stats", False) and not m.frozen]
 
 
+@documented({}, model="the Module, which is changed")
 @checked
 def freeze_norm(model: AnyModule) -> AnyModule:
     """Keep every layer with running statistics as it is, whatever `train()` says: fine-tuning with small batches.
 
     Such a layer normalizes with its running statistics and never changes them, and its weight and bias ask for no
     gradient; gradients still flow to its input. This is `layer.freeze()`, and `layer.unfreeze()` undoes it. Norms
-    without running statistics (GroupNorm, LayerNorm) compute alike in both modes and go on training. Returns the model.
+    without running statistics (GroupNorm, LayerNorm) compute alike in both modes and go on training. Returns the
+    model.
+
+    Example:
+        >>> model = nn.utils.freeze_norm(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
+        >>> [name for name, p in model.named_parameters() if p.requires_grad]
+        ['0.weight', '0.bias']
     """
     _check_model("freeze_norm", model)
     for layer in norms_of(model):
@@ -38,21 +46,32 @@ def freeze_norm(model: AnyModule) -> AnyModule:
     return model
 
 
+@documented(
+    {},
+    model="the Module, whose statistics are changed",
+    loader="batches x or (x, ...); what follows x is not used",
+    num_iters="take only so many batches; None takes all",
+    layerwise=(
+        "False: one pass, in which every norm normalizes by the batch, as in training. True: a pass for each norm, "
+        "those before it final: its statistics are those of what it sees in evaluation, whatever the batches; it costs "
+        "as many passes as there are norms, and needs a loader that can be read again"
+    ),
+)
 @checked
 def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = None, layerwise: bool = False) -> None:
     """running_mean, running_var = the exact mean and population variance of what each norm sees of the loader's data.
 
-    loader      batches x or (x, ...); what follows x is not used
-    num_iters   take only so many batches; None: all
-    layerwise   False: one pass, in which every norm normalizes by the batch, as in training. True: a pass for each
-                norm, those before it final: its statistics are those of what it sees in evaluation, whatever the
-                batches. Costs as many passes as there are norms, and needs a loader that can be read again
+    Moments of batches are merged, not averaged, so the mean of a last, smaller batch weighs less. All other layers
+    are in evaluation mode (dropout would change the variance). Training mode, momentum, parameters and
+    num_batches_tracked stay; frozen layers, and those that no data reaches, too. In a distributed run every rank
+    calls it with its own data, and layers that share statistics (SyncBatchNorm) find those of all. An error leaves
+    the statistics as they were. ValueError for a model without such layers and a loader without batches.
 
-    Moments of batches are merged, not averaged, so the mean of a last, smaller batch weighs less. All other layers are
-    in evaluation mode (dropout would change the variance). Training mode, momentum, parameters and num_batches_tracked
-    stay; frozen layers, and those that no data reaches, too. In a distributed run every rank calls it with its own
-    data, and layers that share statistics (SyncBatchNorm) find those of all. An error leaves the statistics as they
-    were. ValueError for a model without such layers and a loader without batches.
+    Example:
+        >>> model = nn.Sequential(nn.BatchNorm1d(1))
+        >>> nn.utils.precise_bn(model, [mn.tensor([[1.0], [2.0]]), mn.tensor([[3.0], [4.0], [5.0]])])
+        >>> model[0].running_mean
+        tensor([3.])
 
     Wu and Johnson 2021, arXiv:2105.07576, section 3; Chan, Golub and LeVeque 1979.
     """

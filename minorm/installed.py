@@ -1,0 +1,35 @@
+"""Two distributions with one folder: this project's is called minorm-nn, and whatever is called minorm overwrites it.
+
+pip writes over what is there without a word. Once both are installed, some modules are ours and some are not, and what
+fails then names anything but the cause. A plain import does not look, which would take 10 ms.
+"""
+
+from __future__ import annotations
+
+NAME, BEFORE = "minorm-nn", "minorm"  # what pip calls us; what it called us up to 0.1, which is another project's there
+AUTHOR = "the minorm developers"
+
+
+def conflict() -> str | None:
+    """What is wrong and what to do, in one sentence; None where minorm-nn is alone, or runs from a folder."""
+    from importlib.metadata import Distribution, distributions  # takes 10 ms
+
+    def find(name: str) -> Distribution | None:
+        # An .egg-info that a build left in a checkout is no installation; METADATA has only what was installed.
+        return next((found for found in distributions(name=name) if found.read_text("METADATA")), None)
+
+    other = find(BEFORE)
+    if other is None or find(NAME) is None:
+        return None
+    whose = "this project under its old name" if other.metadata["Author"] == AUTHOR else "another project"
+    return (
+        f"the distribution {BEFORE} {other.version}, {whose}, is installed beside {NAME} and writes into the "
+        f"same folder; `pip uninstall {BEFORE}`, then `pip install --force-reinstall --no-deps .` "
+        f"in a clone of {NAME}"
+    )
+
+
+def explain(error: ImportError) -> None:
+    """Add that sentence to the error's own words, where it is true."""
+    if said := conflict():
+        error.msg = f"{error.msg}; {said}"

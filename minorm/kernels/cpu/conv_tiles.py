@@ -1,0 +1,112 @@
+"""Winograd's F(2x2, 3x3): for which shapes it is chosen, and how their tiles are cut into jobs.
+
+Results are computed in tiles of 2x2, each from a tile of 4x4 of the source, by 16 multiply-adds a pair of channels
+instead of 36 (minorm_ext/conv/winograd.pxd). What that saves must pay for transforming tiles, once a channel, and
+kernels, once a pair of channels:
+
+    9 * results > 16 * tiles + TILE_COST * tiles * (1 / channels + 1 / outputs) + KERNEL_COST
+
+Shapes alone decide, so that every instruction set takes the same way, to the same bits. MINORM_WINOGRAD=0 in the
+environment turns it off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import minorm_ext
+from minorm.kernels.cpu.conv_axes import Axes, Axis, Ints
+
+kernels: Any = minorm_ext.kernels("conv")
+
+# Multiply-adds that take as long; measured, and only their size matters.
+TILE_COST = 134.0  # to transform a tile of one channel
+KERNEL_COST = 250.0  # to transform a kernel, and to read it where it is used
+
+# How many tiles are taken at a time: results from those that stay in the second cache; the gradient for the weights
+# from more, for its sums are added up along vectors at the end of each piece.
+LEAST, MOST, MOST_SUMS = 512, 1024, 2048  # bytes of a row of tiles
+CACHE, CACHE_SUMS = 256 << 10, 8 << 20  # bytes of the tiles of all channels that are read, of all that are multiplied
+PIECES = 256  # divided by the channels, 4 at most: how many should be left for several threads
+CHUNKS = 16  # of pieces, into which the gradient for the weights is cut at most, whatever the number of threads
+PARTIAL = 8 << 20  # bytes of their sums
+WAITING = 96  # outputs whose products wait to be put together
+VECTOR = 16  # numbers in a vector, at most
+
+
+def pays(channels: int, outputs: int, results: int, tiles: int) -> bool:
+    """Is it faster for so many results of a channel, of all images? Channels are those of a group."""
+    transforms = TILE_COST * tiles * (1 / channels + 1 / outputs) + KERNEL_COST
+    return 9 * results > 16 * tiles + transforms
+
+
+def sizes(
+    axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, itemsize: int, weights: bool
+) -> dict[str, int] | None:
+    """What the kernel's Winograd is made of; None where it does not apply, or does not pay."""
+    if not minorm_ext.WINOGRAD or kernel != (1, 3, 3) or axes[0].result != 1 or not axes[0].trivial():
+        return None
+    top, left = (_low(axis) for axis in axes[1:])
+    rows, columns = (-(-axis.result // 2) for axis in axes[1:])
+    each, results = rows * columns, images * axes[1].result * axes[2].result
+    if top is None or left is None or not pays(channels, outputs, results, images * each):
+        return None
+    if weights:
+        fits = CACHE_SUMS // (16 * itemsize * (channels + outputs))
+        most = min(fits, MOST_SUMS // itemsize, images * each // max(1, min(4, PIECES // channels)))
+    else:
+        most = min(CACHE // (16 * itemsize * channels), MOST // itemsize)
+    most = max(LEAST // itemsize, most)
+    together = -(-images // -(-images // max(1, most // each)))  # as even as they can be
+    rows_together = -(-rows // min(rows, max(1, -(-each // most))))
+    strips = -(-rows // rows_together)
+    pieces = -(-images // together) * strips
+    chunks = max(1, min(pieces, CHUNKS, PARTIAL // (16 * itemsize * groups * channels * outputs)))
+    blocks = -(-outputs // kernels.BLOCK)
+    units = blocks if weights else min(blocks, WAITING // kernels.BLOCK)
+    pitch = _vectors(together * rows_together * columns)
+    # A vector more than it takes from a product to the next, lest the 16 of a tile share a set of the cache.
+    steps = [count * pitch + VECTOR for count in (channels, min(outputs, units * kernels.BLOCK))]
+    kernel_step = _vectors(channels * outputs) + VECTOR
+    transforms = _vectors(12 * together * (rows_together + 1) * (columns + 1)) + 16 * VECTOR  # lines, and rows of tiles
+    return {
+        "images": images,
+        "groups": groups,
+        "channels": channels,
+        "outputs": outputs,
+        "height": axes[1].source,
+        "width": axes[2].source,
+        "result_height": axes[1].result,
+        "result_width": axes[2].result,
+        "top": top,
+        "left": left,
+        "rows": rows,
+        "columns": columns,
+        "images_at_once": together,
+        "rows_at_once": rows_together,
+        "strips": strips,
+        "pieces": pieces,
+        "chunks": -(-pieces // -(-pieces // chunks)),
+        "blocks": blocks,
+        "units": units,
+        "pitch": pitch,
+        "source_step": steps[0],
+        "result_step": steps[1],
+        "kernel_step": kernel_step,
+        "chunk_step": 16 * groups * kernel_step + _vectors(groups * outputs),
+        "transforms": transforms,
+        "scratch": 16 * sum(steps) + transforms,
+    }
+
+
+def _vectors(count: int) -> int:
+    """Numbers in whole vectors."""
+    return -(-count // VECTOR) * VECTOR
+
+
+def _low(axis: Axis) -> int | None:
+    """The zeros before the source that the first result meets; None where its taps are no three neighbours."""
+    if axis.step != 1 or len(axis.phases) != 1:
+        return None
+    shifts = sorted(shift for _, shift in axis.phases[0].taps)
+    return axis.low - shifts[0] if shifts == list(range(shifts[0], shifts[0] + 3)) else None

@@ -1,0 +1,219 @@
+"""Optimizers that are Adam but for one idea: Adamax, NAdam, RAdam, LAMB. Each says in `move` what a step does.
+
+m and v are Adam's averages of the gradient g and of its square, t is the number of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minorm.documented import documented
+from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.elementwise import Elementwise, blend
+
+
+@documented(OPTIMIZER, eps="added to |g|, so that nothing is divided by 0")
+class Adamax(Elementwise):
+    """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
+
+    Adam by the largest gradient instead of the mean square. All as in PyTorch. ValueError for a negative setting and
+    for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.Adamax([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.9, -1.9])
+
+    Kingma and Ba 2014, arXiv:1412.6980, section 7.1.
+    """
+
+    names = ("exp_avg", "exp_inf")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        mean = blend(state["exp_avg"], g, beta1)
+        state["exp_inf"][...] = np.maximum(state["exp_inf"] * beta2, abs(g) + group["eps"])
+        return p - group["lr"] / (1 - beta1**t) * (mean / state["exp_inf"])
+
+
+@documented(OPTIMIZER, momentum_decay="how fast mu(t) goes from beta1 / 2 to beta1")
+class NAdam(Elementwise):
+    """p -= lr * m' / (sqrt(v') + eps): Adam with Nesterov's look ahead in m'.
+
+    m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1) ... mu(t) and mu(t) = beta1 * (1 - 0.96^(t
+    * momentum_decay) / 2) at step t; m, v and v' as in `Adam`. All as in PyTorch. ValueError for a negative setting and
+    for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.NAdam([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8944, -1.8944])
+
+    Dozat 2016.
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        lr, decay = group["lr"], group["momentum_decay"]
+        if group["decoupled_weight_decay"]:
+            p = p * (1 - lr * group["weight_decay"])
+        mu, ahead = (beta1 * (1 - 0.5 * 0.96 ** (i * decay)) for i in (t, t + 1))
+        state["mu_product"] = product = state.get("mu_product", 1.0) * mu
+        mean = blend(state["exp_avg"], g, beta1)
+        square = blend(state["exp_avg_sq"], g * g, beta2)
+        below = np.sqrt(square / (1 - beta2**t)) + group["eps"]
+        p = p - lr * (1 - mu) / (1 - product) * (g / below)
+        return p - lr * ahead / (1 - product * ahead) * (mean / below)
+
+
+@documented(OPTIMIZER)
+class RAdam(Elementwise):
+    """p -= lr * r * m' / (sqrt(v') + eps) once the variance of v' is known well enough, and p -= lr * m' before.
+
+    m, v, m' and v' as in `Adam`; r grows to 1 with rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t), which must
+    be above 5. So no warm-up of the rate is needed. All as in PyTorch. ValueError for a negative setting and for betas
+    outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.RAdam([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8, -1.6])
+
+    Liu et al. 2019, arXiv:1908.03265.
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,  # noqa: ARG002
+        capturable: bool = False,  # noqa: ARG002
+        differentiable: bool = False,
+        fused: bool | None = None,  # noqa: ARG002
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize},
+                         differentiable)  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        lr = group["lr"]
+        if group["decoupled_weight_decay"]:
+            p = p * (1 - lr * group["weight_decay"])
+        mean = blend(state["exp_avg"], g, beta1) / (1 - beta1**t)
+        square = blend(state["exp_avg_sq"], g * g, beta2)
+        most = 2 / (1 - beta2) - 1
+        rho = most - 2 * t * beta2**t / (1 - beta2**t)
+        if rho <= 5:
+            return p - lr * mean
+        factor = math.sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho))
+        return p - lr * factor * math.sqrt(1 - beta2**t) * (mean / (np.sqrt(square) + group["eps"]))
+
+
+@documented(OPTIMIZER, weight_decay="how much of p is added to u")
+class LAMB(Elementwise):
+    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in `Adam`
+
+    The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Made for large
+    batches. PyTorch lacks it. ValueError for a negative setting and for betas outside [0, 1).
+
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.LAMB([p], lr=0.1)
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor([ 0.8419, -1.8419])
+
+    You et al. 2019, arXiv:1904.00962, algorithm 2.
+    """
+
+    names, decoupled = ("exp_avg", "exp_avg_sq"), True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "maximize": maximize})  # fmt: skip
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:
+        """See the class."""
+        beta1, beta2 = group["betas"]
+        mean = blend(state["exp_avg"], g, beta1) / (1 - beta1**t)
+        square = blend(state["exp_avg_sq"], g * g, beta2) / (1 - beta2**t)
+        u = mean / (np.sqrt(square) + group["eps"]) + group["weight_decay"] * p
+        size, length = (np.sqrt((a.astype(np.float64) ** 2).sum()) for a in (p, u))
+        ratio = np.where((size > 0) & (length > 0), size / np.where(length > 0, length, 1), 1.0).astype(p.dtype)
+        return p - group["lr"] * ratio * u

@@ -1,0 +1,91 @@
+"""ReduceLROnPlateau: a rate that falls when a number no longer does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minorm.documented import documented
+from minorm.optim.argument_texts import SCHEDULE
+from minorm.optim.optimizer import Optimizer
+from minorm.optim.schedule import LRScheduler
+
+
+@documented(
+    SCHEDULE,
+    mode='which way is better: "min" or "max"',
+    patience="how many steps without an improvement are borne",
+    threshold="how much better the number must be to count as an improvement",
+    threshold_mode='whether threshold is relative to the best number ("rel") or absolute ("abs")',
+    cooldown="how many steps after a change are not counted",
+    min_lr="the lowest rate, or a list of them, one for each group",
+    eps="changes of the rate smaller than this are not made",
+)
+class ReduceLROnPlateau(LRScheduler):
+    """lr = lr * factor whenever the number given to `step` has not improved for more than `patience` steps.
+
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        >>> for loss in (3.0, 2.0, 2.0):
+        ...     scheduler.step(loss)
+        >>> scheduler.get_last_lr()
+        [0.1]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | list[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if not factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor={factor}; expected a number below 1")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: mode={mode!r}, threshold_mode={threshold_mode!r}; expected 'min' or "
+                             "'max', and 'rel' or 'abs'")  # fmt: skip
+        self.mode, self.factor, self.patience, self.threshold = mode, factor, patience, threshold
+        self.threshold_mode, self.cooldown, self.eps = threshold_mode, cooldown, eps
+        count = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        if len(self.min_lrs) != count:
+            raise ValueError(f"ReduceLROnPlateau: min_lr has {len(self.min_lrs)} values; expected {count} each")
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = 0
+        super().__init__(optimizer)
+
+    def _set(self) -> None:
+        """The rates are what `step` made them."""
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Look at the number of this epoch, a loss say."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(group["lr"] * self.factor, least)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def is_better(self, a: float, best: float) -> bool:
+        """Whether a is better than the best, by the threshold."""
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            return (
+                sign * a < sign * best * (1 - sign * self.threshold) if math.isfinite(best) else sign * a < sign * best
+            )
+        return sign * a < sign * best - self.threshold

@@ -1,0 +1,171 @@
+# The sum over channels and taps, by one shifted read of the packed source for each tap: what a job does.
+#
+# It serves the forward pass and the gradient for the input, which differ by their layout and by which axis of the
+# weights is summed over.
+
+from libc.stdint cimport intptr_t
+
+from minorm_ext.conv.plan cimport (
+    BLOCK_ROWS, QUAD, Plan, begin_of, blocks_of, image_of, pack_segment, unpack_segment, weight_count,
+)
+from minorm_ext.runtime.jobs cimport threadid
+from minorm_ext.runtime.numbers cimport cut, real
+
+cdef extern from "conv/blocks.h" nogil:
+    void block(
+        size_t item, int rows, const void* x, const intptr_t* position, intptr_t plane, intptr_t channels,
+        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t kernel, const void* bias, void* y,
+        const intptr_t* place, intptr_t y_step)
+    void tall(
+        size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
+        const void* bias, void* y, intptr_t y_pitch)
+
+cdef struct Correlation:  # what all jobs of a call share
+    const Plan* plan
+    size_t item  # bytes of a number
+    const char* x
+    const char* w
+    const char* b
+    char* y
+    char* weights  # in the order in which they are used
+    char* scratch  # `own` numbers for each thread
+    intptr_t own
+    bint transposed
+    intptr_t batch  # segments a job
+    intptr_t parts  # of the blocks of output channels of all groups
+    intptr_t slices  # of the quads of vectors
+
+
+cdef struct Range:  # what one job computes
+    intptr_t segment, segments  # the first, and how many
+    intptr_t group, begin, end  # which output channels, in blocks
+    intptr_t quad, quads_end  # which quads of vectors
+    intptr_t step  # from one packed channel to the next
+    intptr_t results_step
+
+
+cdef inline void order_weights(const Plan* p, real* to, const real* w, bint transposed, intptr_t unit) noexcept nogil:
+    """The weights of one block in the order in which they are used: channel, tap, output channel of the block."""
+    cdef intptr_t group = unit // blocks_of(p)
+    cdef intptr_t begin = begin_of(p, unit % blocks_of(p))
+    cdef intptr_t rows = begin_of(p, unit % blocks_of(p) + 1) - begin
+    cdef intptr_t row_step = p.kernel if transposed else p.channels * p.kernel
+    cdef intptr_t channel_step = p.outputs * p.kernel if transposed else p.kernel
+    cdef intptr_t c, t, i
+    w += group * p.outputs * p.channels * p.kernel + begin * row_step
+    to += (group * p.outputs + begin) * p.channels * p.kernel
+    for c in range(p.channels):
+        for i in range(rows):
+            for t in range(p.kernel):
+                to[(c * p.kernel + t) * rows + i] = w[c * channel_step + i * row_step + t]
+
+
+cdef inline void order_job(const void* task, Py_ssize_t unit) noexcept nogil:
+    cdef const Correlation* c = <const Correlation*>task
+    if c.item == sizeof(float):
+        order_weights(c.plan, <float*>c.weights, <const float*>c.w, c.transposed, unit)
+    else:
+        order_weights(c.plan, <double*>c.weights, <const double*>c.w, c.transposed, unit)
+
+
+cdef inline void run_quads(
+    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed, real* results,
+    intptr_t s, intptr_t unit, intptr_t first, intptr_t last
+) noexcept nogil:
+    """Quads first .. last - 1 of segment number s of the job, for one block of output channels."""
+    cdef intptr_t begin = begin_of(p, unit)
+    cdef intptr_t rows = begin_of(p, unit + 1) - begin
+    cdef intptr_t channel = job.group * p.outputs + begin
+    cdef intptr_t image = image_of(p, job.segment + s)
+    cdef intptr_t q
+    cdef intptr_t x_step = job.step
+    cdef intptr_t y_step = job.results_step
+    cdef const intptr_t* position
+    cdef const intptr_t* place
+    if p.direct_in:
+        x += (image * p.groups + job.group) * p.channels * p.source_size
+        x_step = p.source_size
+    else:
+        x = packed + s * p.plane
+    if p.direct_out:
+        y += (image * p.groups * p.outputs + channel) * p.result_size
+        y += (job.segment + s) % p.strips * p.out_move
+        y_step = p.result_size
+    else:
+        y = results + s * p.results
+    if b != NULL:
+        b += channel
+    w += channel * p.channels * p.kernel
+    if p.tall:
+        for q in range(first, last):
+            position = p.position + QUAD * q
+            place = p.place + QUAD * q
+            tall(
+                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, b,
+                y + place[0], place[1] - place[0])
+        return
+    for q in range(first, last):
+        block(
+            sizeof(real), <int>rows, x, p.position + QUAD * q, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
+            p.runs[2 * q + 1], w, p.kernel, b, y, p.place + QUAD * q, y_step)
+
+
+cdef inline void correlate_group(
+    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed
+) noexcept nogil:
+    """Some segments, and of the output channels of one group some blocks."""
+    cdef real* results = packed + p.channels * job.step
+    cdef intptr_t c, s, unit, q
+    for c in range(p.channels):
+        for s in range(job.segments if not p.direct_in else 0):
+            pack_segment(
+                p, packed + c * job.step + s * p.plane, x, job.group * p.channels + c, job.segment + s)
+    if p.direct_out and p.kernel == 1:
+        # With one tap a channel, reading the source costs as much as its arithmetic: a quad of it stays in cache for
+        # all output channels.
+        for s in range(job.segments):
+            for q in range(job.quad, job.quads_end):
+                for unit in range(job.begin, job.end):
+                    run_quads(p, job, x, w, b, y, packed, results, s, unit, q, q + 1)
+        return
+    for unit in range(job.begin, job.end):
+        for s in range(job.segments):
+            run_quads(p, job, x, w, b, y, packed, results, s, unit, job.quad, job.quads_end)
+        if not p.direct_out:
+            for c in range(begin_of(p, unit), begin_of(p, unit + 1)):
+                for s in range(job.segments):
+                    unpack_segment(
+                        p, y, results + (c - begin_of(p, unit)) * job.results_step + s * p.results,
+                        job.group * p.outputs + c, job.segment + s)
+
+
+cdef inline void correlate_range(const Correlation* c, const real* x, intptr_t index) noexcept nogil:
+    """Some segments, one part of the blocks of all groups, and a slice of the quads."""
+    cdef const Plan* p = c.plan
+    cdef Range job
+    cdef intptr_t part = index // c.slices % c.parts
+    cdef intptr_t units = p.groups * blocks_of(p)
+    cdef intptr_t unit = cut(units, c.parts, part)
+    cdef intptr_t end = cut(units, c.parts, part + 1)
+    job.quad = cut(p.quads, c.slices, index % c.slices)
+    job.quads_end = cut(p.quads, c.slices, index % c.slices + 1)
+    job.segment = index // c.slices // c.parts * c.batch
+    job.segments = min(c.batch, p.segments - job.segment)
+    job.step = c.batch * p.plane
+    job.results_step = c.batch * p.results
+    while unit < end:
+        job.group = unit // blocks_of(p)
+        job.begin = unit % blocks_of(p)
+        job.end = min(blocks_of(p), job.begin + end - unit)
+        correlate_group(
+            p, &job, x, <const real*>c.weights, <const real*>c.b, <real*>c.y,
+            <real*>c.scratch + threadid() * c.own)
+        unit += job.end - job.begin
+
+
+cdef inline void correlate_job(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const Correlation* c = <const Correlation*>task
+    if c.item == sizeof(float):
+        correlate_range(c, <const float*>c.x, index)
+    else:
+        correlate_range(c, <const double*>c.x, index)
