@@ -62,9 +62,16 @@ class Tensor(Methods["Tensor"]):
         tensor([2., 4.])
     """
 
-    __slots__ = (
-        "__weakref__", "array", "creator", "grad", "output_index", "requires_grad", "version", "view_of"
-    )  # fmt: skip
+    __slots__ = {  # with their docstrings
+        "__weakref__": None,
+        "array": "The elements, an array of NumPy or of CuPy.",
+        "creator": "The Function that computed it; None for a leaf.",
+        "grad": "What backward() left, a Tensor of the same shape; None before.",
+        "output_index": "Which of its creator's results it is.",
+        "requires_grad": "Whether operations on it are recorded, and backward() leaves a gradient.",
+        "version": "How often its memory, which its views share, was changed in place.",
+        "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
+    }
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:

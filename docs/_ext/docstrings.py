@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 SECTION = re.compile(r"(Args|Arguments|Attributes|Example|Examples|Note|Raises|References|Returns|Warning|Yields):$")
 CODE = re.compile(r"(`[^`]+`)")
 BUILTIN = ("bool", "float", "int")  # types; the element types of the same names are others
+VALUES = ("attribute", "data", "property")
 MARKUP = re.compile(r"([*|\\]|_(?!\w))")
 ENTRY = re.compile(r"(\w+(?:, \w+)*)(?: {2,}([^\s=].*))?")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+
+_kept: dict[str, list[str]] = {}  # docstrings of values between the two hooks
 
 
 def to_rst(text: list[str]) -> list[str]:
@@ -89,8 +92,14 @@ def _plain(line: str) -> str:
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """autodoc-process-docstring, before napoleon."""
     lines[:] = to_rst(lines)
-    if what in ("attribute", "property", "data"):
-        lines[:0] = ["..", ""]  # napoleon takes what stands before a colon on the first line for a type
+    if what in VALUES:
+        _kept[name] = list(lines)
+
+
+def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """After napoleon, which takes what stands before a colon on the first line of a value's docstring for its type."""
+    if what in VALUES:
+        lines[:] = _kept.pop(name)
 
 
 def tidy(app: Sphinx, doctree: Any) -> None:
@@ -106,5 +115,6 @@ def tidy(app: Sphinx, doctree: Any) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", process, priority=400)
+    app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("doctree-read", tidy)
     return {"parallel_read_safe": True}

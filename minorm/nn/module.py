@@ -45,9 +45,9 @@ class Module(Attributes):
         ['fc.weight', 'fc.bias']
     """
 
-    training: bool = True
-    frozen: bool = False
-    ignored_keys: ClassVar[tuple[str, ...]] = ()  # of older layers: `load_state_dict` passes over them
+    training: bool = True  #: What `train()` and `eval()` set.
+    frozen: bool = False  #: What `freeze()` and `unfreeze()` set.
+    ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers: `load_state_dict` passes over them.
 
     def __init__(self) -> None:
         super().__init__()
