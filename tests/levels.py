@@ -7,22 +7,27 @@ from collections.abc import Iterator
 from typing import Any
 
 import minorm_ext
-from minorm.kernels.cpu import elementwise, norm, pool, softmax, sums, update
+from minorm.kernels.cpu import conv_plan, elementwise, matmul, norm, pool, softmax, sums, update
+
+# Convolution and matmul write multiply-adds as such, and these levels round them once: they agree with each other.
+FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
 
 # Where a module keeps its kernels, and the caches of what belongs to one copy of them.
 KEPT: dict[str, tuple[Any, str]] = {
+    "conv": (conv_plan, "kernels"),
+    "matmul": (matmul, "_kernels"),
     "norm": (norm, "_kernels"),
     "pool": (pool, "_kernel"),
     "softmax": (softmax, "_kernels"),
     "sums": (sums, "_kernels"),
     "update": (update, "_kernels"),
 }
-CACHES = (pool._windows, pool._lengths)
+CACHES = (pool._windows, pool._lengths, conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight)
 
 
 @contextlib.contextmanager
 def at_level(level: str) -> Iterator[None]:
-    """All families but convolution and matmul, whose multiply-adds are rounded once where the processor can."""
+    """All families of kernels, on one instruction set."""
     before = [(module, name, getattr(module, name)) for module, name in KEPT.values()]
     before.append((elementwise, "_run", elementwise._run))
     for cache in CACHES:

@@ -30,7 +30,7 @@ from minorm.ops import (
     renormalization,
     response,
 )
-from tests.levels import at_level
+from tests.levels import FUSED, at_level
 
 Shapes = list[tuple[int, ...]]
 CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {}
@@ -303,11 +303,11 @@ BY_MULTIPLY_ADDS = ("conv", "linear", "matmul", "dot product", "matrix times", "
 
 @pytest.mark.skipif(len(minorm_ext.levels()) == 1, reason="one level here")
 @pytest.mark.parametrize("dtype", [mn.float32, mn.float16, mn.bfloat16, mn.float64], ids=str)
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(BY_MULTIPLY_ADDS)])
+@pytest.mark.parametrize("name", CASES)
 def test_instruction_sets_change_no_bit(name: str, dtype: Any) -> None:
     function, shapes = CASES[name]
     found = set()
-    for level in minorm_ext.levels():
+    for level in FUSED if name.startswith(BY_MULTIPLY_ADDS) else minorm_ext.levels():
         with at_level(level):
             found.add(run(function, shapes, dtype))
     assert len(found) == 1

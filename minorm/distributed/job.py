@@ -114,7 +114,8 @@ def _fingerprint(size: int, device: str) -> Any:
     """What the bits depend on, as text of a fixed length; and the state of the random numbers, which is process 0's."""
     facts = {
         "minorm": config.__version__,
-        "kernels": minorm_ext.levels()[-1],
+        "rounding of multiply-adds": "once" if minorm_ext.kernels("matmul").FUSED else "twice",
+        "winograd": minorm_ext.WINOGRAD,
         "numpy": np.__version__,
         "ranks": size,
         "device": "cpu" if device == "cpu" else cuda.get_device_name(device),

@@ -12,6 +12,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import Function
 from minorm.devices import device_of, to_device
+from minorm.kernels.select import backend
 
 
 class CTC(Function):
@@ -42,6 +43,7 @@ class CTC(Function):
     def backward(self, dy):
         """dx = exp(x) - (share of the ways that take a class at a step), as PyTorch has it: of x that sums to one."""
         log = to_device(self.x, "cpu").astype(self.alpha.dtype, copy=False)
+        exp = backend(log).elementwise.exp  # not NumPy's, whose last bits depend on the processor
         batch = len(self.places)
         rows = np.arange(batch)[:, None]
         # Backwards in time and in place is the same walk: turn both, so that the end of each example comes first.
@@ -56,10 +58,10 @@ class CTC(Function):
         with np.errstate(invalid="ignore", over="ignore"):
             ways = np.where(inside, self.alpha + beta - self.seen - self.total[:, None], -np.inf)
         share = np.zeros_like(log)
-        np.add.at(share, (time[:, :, None], np.arange(batch)[None, :, None], self.places), np.exp(ways))
+        np.add.at(share, (time[:, :, None], np.arange(batch)[None, :, None], self.places), exp(ways))
         running = (time < self.steps)[..., None] & ~self.zeroed[:, None]
         with np.errstate(invalid="ignore"):
-            dx = np.where(running, (np.exp(log) - share) * to_device(dy, "cpu")[:, None], 0)
+            dx = np.where(running, (exp(log) - share) * to_device(dy, "cpu")[:, None], 0)
         return to_device(dx.astype(self.dtype), self.device)
 
     @staticmethod

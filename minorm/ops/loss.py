@@ -274,5 +274,4 @@ class LogOfProbabilities(Function):
 
     @staticmethod
     def log(p):
-        with np.errstate(divide="ignore"):
-            return np.maximum(np.log(p), p.dtype.type(-100))
+        return np.maximum(backend(p).elementwise.log(p), p.dtype.type(-100))

@@ -25,6 +25,7 @@ cdef extern from "matmul/blocks.h" nogil:
     enum:
         VECTOR_BYTES
         SUM_BYTES
+        ROUNDED_ONCE "FUSED"
         MOST_ROWS
         MOST_WIDTH
         DOT_ROWS
@@ -55,6 +56,8 @@ cdef enum:
 cdef double SIGNAL_INTERVAL = 5e8  # multiply-adds a thread between two checks of signals
 cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
 cdef double JOB = 300       # and as beginning a job
+
+FUSED = bool(ROUNDED_ONCE)  # are the multiply-adds of convolution and matmul, or twice?
 
 
 cdef struct Operand:

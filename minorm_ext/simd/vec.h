@@ -28,6 +28,13 @@
  * a sum, and with it its bits, does not depend on the instruction set. */
 #define SUM_BYTES 64
 
+/* Is the fma of vec.inc.h rounded once? Where it is, convolution and matmul give the same bits. */
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || defined(__aarch64__)
+#define FUSED 1
+#else
+#define FUSED 0
+#endif
+
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline, unused)) /* its vectors have all registers */
 #define UNROLL _Pragma("GCC unroll 64")

@@ -1,8 +1,9 @@
 """The same bits on every instruction set that this processor has, for any shape, type and number of threads.
 
 By construction: no product is fused with a sum, no sum is ordered by the width of a vector, and no function comes from
-a library that has code of its own for some processors. Convolution and matmul are left out: they write multiply-adds as
-such. tests/test_determinism.py compares whole operations; here hypothesis looks for shapes.
+a library that has code of its own for some processors. Convolution and matmul write multiply-adds as such, so there the
+levels agree that round these once. tests/test_determinism.py compares whole operations; here hypothesis looks for
+shapes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 import minorm_ext
 from minorm import dtypes
-from minorm.kernels.cpu import elementwise, pool, softmax, sums, update
-from tests.levels import at_level
+from minorm.kernels.cpu import conv, elementwise, matmul, pool, softmax, sums, update
+from tests.levels import FUSED, at_level
 
 LEVELS = minorm_ext.levels()
 TYPES = st.sampled_from([dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64])
@@ -31,12 +32,12 @@ def numbers(shape, seed, dtype):
     return (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 4, shape)).astype(dtype)
 
 
-def everywhere(function):
-    """function() on every level with 1 and 2 threads, and on the highest with 3: its results, which must be alike."""
+def everywhere(function, levels=LEVELS):
+    """function() on all levels with 1 and 2 threads, and on the highest with 3: its results, which must be alike."""
     before = minorm_ext.get_num_threads()
     found = []
     try:
-        for level, threads in [(level, threads) for level in LEVELS for threads in (1, 2)] + [(LEVELS[-1], 3)]:
+        for level, threads in [(level, threads) for level in levels for threads in (1, 2)] + [(levels[-1], 3)]:
             minorm_ext.set_num_threads(threads)
             with at_level(level):
                 results = function()
@@ -172,3 +173,64 @@ def test_updates(size, dtype, seed, decay, flag):
         return p, g, m, v, peak, update.square_sum(p)
 
     everywhere(function)
+
+
+@pytest.mark.skipif(len(FUSED) < 2, reason="one level here that rounds multiply-adds once")
+@given(
+    images=st.sampled_from([1, 3, 17, 40]),
+    channels=st.sampled_from([(1, 1, 6), (1, 3, 8), (1, 16, 20), (2, 5, 2), (1, 70, 33)]),
+    size=st.tuples(st.integers(5, 20), st.integers(5, 40)),
+    kernel=st.sampled_from([(1, 1), (3, 3), (3, 3), (5, 5), (2, 4), (3, 7)]),
+    stride=st.integers(1, 2),
+    low=st.integers(0, 2),
+    dilation=st.integers(1, 2),
+    dtype=WIDE,
+    seed=SEEDS,
+)
+def test_convolution(images, channels, size, kernel, stride, low, dilation, dtype, seed):
+    groups, inputs, outputs = channels
+    size = tuple(max(n, dilation * (k - 1) + 1) for n, k in zip(size, kernel, strict=True))
+    how = (stride,) * 2, ((low, low),) * 2, (dilation,) * 2, groups
+    x = numbers((images, groups * inputs, *size), seed, dtype)
+    w, b = numbers((groups * outputs, inputs, *kernel), seed + 1, dtype), numbers(groups * outputs, seed + 2, dtype)
+
+    def function():
+        y = conv.forward(x, w, b, *how)
+        dy = numbers(y.shape, seed + 3, dtype)
+        return y, conv.grad_input(dy, w, x.shape, *how), *conv.grad_weight(dy, x, w.shape, *how)
+
+    everywhere(function, FUSED)
+
+
+@pytest.mark.skipif(len(FUSED) < 2, reason="one level here that rounds multiply-adds once")
+@given(
+    planes=st.sampled_from([1, 6, 16]),
+    kernel=st.sampled_from([3, 5]),
+    size=st.tuples(st.integers(5, 20), st.integers(5, 40)),
+    stride=st.integers(1, 2),
+    dtype=WIDE,
+    seed=SEEDS,
+)
+def test_depthwise_convolution(planes, kernel, size, stride, dtype, seed):
+    how = (stride,) * 2, ((kernel // 2,) * 2,) * 2, (1, 1), planes
+    x, w = numbers((3, planes, *size), seed, dtype), numbers((planes, 1, kernel, kernel), seed + 1, dtype)
+
+    def function():
+        y = conv.forward(x, w, None, *how)
+        dy = numbers(y.shape, seed + 3, dtype)
+        return y, conv.grad_input(dy, w, x.shape, *how), *conv.grad_weight(dy, x, w.shape, *how)
+
+    everywhere(function, FUSED)
+
+
+SIDES = st.one_of(st.integers(1, 40), st.integers(1, 600))
+
+
+@pytest.mark.skipif(len(FUSED) < 2, reason="one level here that rounds multiply-adds once")
+@given(rows=SIDES, columns=SIDES, depth=SIDES | st.sampled_from([5000, 9001]), turned=st.tuples(*[st.booleans()] * 2),
+       dtype=WIDE, seed=SEEDS)  # fmt: skip
+def test_matrix_products(rows, columns, depth, turned, dtype, seed):
+    rows, columns = (min(n, 20) if depth > 600 else n for n in (rows, columns))
+    a = numbers((depth, rows), seed, dtype).T if turned[0] else numbers((rows, depth), seed, dtype)
+    b = numbers((columns, depth), seed + 1, dtype).T if turned[1] else numbers((depth, columns), seed + 1, dtype)
+    everywhere(lambda: matmul.matmul(a, b), FUSED)

@@ -138,16 +138,26 @@ def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
 
 
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
-    """(number of the weight, shift along every axis) for every tap of these phases."""
+    """(number of the weight, shift along every axis) for every tap of these phases, in the order they are added up in.
+
+    That is down the columns, as a kernel that takes results below each other needs it: one order for every layout, or
+    the bits of a sum would depend on which one an instruction set prefers.
+    """
     result = []
     for taps in itertools.product(*(phase.taps for phase in phases)):
         numbers, shift = zip(*taps, strict=True)
         result.append((int(np.ravel_multi_index(numbers, kernel)), shift))
-    return result
+    return [result[i] for i in _order(phases)]
+
+
+def _order(phases: tuple[Phase, ...]) -> list[int]:
+    """The places of all taps of these phases, rows first, in the order of their columns."""
+    shifts = list(itertools.product(*([shift for _, shift in phase.taps] for phase in phases)))
+    return sorted(range(len(shifts)), key=lambda i: shifts[i][::-1])
 
 
 def all_meet(axes: Axes, phases: tuple[Phase, ...]) -> Any:
-    """(d, h, w, tap): does the tap meet the source?"""
+    """(d, h, w, tap): does the tap, in the order of `taps_of`, meet the source?"""
     d, h, w = (axis.meets(phase) for axis, phase in zip(axes, phases, strict=True))
     result = d[:, None, None, :, None, None] & h[:, None, None, :, None] & w[:, None, None, :]
-    return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])
+    return result.reshape(len(d), len(h), len(w), d.shape[1] * h.shape[1] * w.shape[1])[..., _order(phases)]

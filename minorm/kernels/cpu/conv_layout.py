@@ -89,7 +89,8 @@ class Tables:
         self.vectors = count
         at = np.arange(count)[:, None]
         first, last = np.where(meets, at, count).min(axis=0), np.where(meets, at + 1, 0).max(axis=0)
-        self.ranges = [(tap[0], min(a, b), b) for tap, a, b in zip(taps, first, last, strict=True)]
+        found = sorted(zip(taps, first, last, strict=True), key=lambda tap: tap[0][1])
+        self.ranges = [(tap[0], min(a, b), b) for tap, a, b in found]
 
     def cost(self, channels: int, outputs: int, packed: int) -> float:
         """A guess at the time of the sum, in multiply-adds of vectors; `packed` bytes of a segment, if not direct."""
