@@ -21,7 +21,7 @@
 # rows, with which a network trains. In between you write tests that find a barrier that somebody forgot.
 #
 # You need labs 1 and 2, a C++ compiler (g++), and lab 7 or a rough idea of C. You need no GPU: everything runs
-# without one, and at the end it also runs on a GPU, if there is one. Time: about 90 minutes.
+# without one, and at the end it also runs on a GPU, if there is one. Time: about 180 minutes, in two parts of 90.
 
 # %%
 import numpy as np
@@ -61,6 +61,8 @@ plt.rcParams.update(STYLE)
 # compiles them with g++ and runs them on the CPU: one thread after the other, each up to its next barrier, in an
 # order that `seed` decides. So a kernel that is right by luck is wrong for some other seed. Arrays are NumPy's, in
 # float32.
+#
+# ## Part A: a tree and its barriers (about 90 minutes)
 #
 # ## Task 8.1: a block for each row
 #
@@ -162,6 +164,11 @@ def test_any_order(gpu):
 check("8.3")
 
 # %% [markdown]
+# ## Part B: shuffles, and a kernel that trains (about 90 minutes)
+#
+# This is a good place to stop: your tree is right in any order, and your tests notice when a barrier is missing. When
+# you come back, run the cells above again ("Run All Above Selected Cell"); nothing else is needed.
+#
 # ## Task 8.4: shuffles
 #
 # The threads of a warp need no shared memory. `__shfl_xor_sync(0xffffffff, v, step)` gives each thread the v of the one

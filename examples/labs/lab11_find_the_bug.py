@@ -19,7 +19,7 @@
 # You write the judge (a distance and float64 formulas), a machine that makes failing models small, and then you hunt:
 # six planted bugs first, and after that real ones, in the tools that are installed on your machine. They are there.
 #
-# You need lab 1, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 90 minutes.
+# You need lab 1, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 150 minutes, in two parts of 75.
 
 # %%
 import numpy as np
@@ -55,6 +55,8 @@ for name, oracle in oracles.ORACLES.items():
     print(f"{name:12}", oracle(case)[0])
 
 # %% [markdown]
+# ## Part A: the judge and the shrinking machine (about 75 minutes)
+#
 # ## Task 11.1: how far apart?
 #
 # `disagreement(got, right)` compares two lists of arrays and returns one number, which suits numbers of any size:
@@ -124,6 +126,11 @@ def smallest(case, fails):
 check("11.3")
 
 # %% [markdown]
+# ## Part B: the hunt (about 75 minutes)
+#
+# This is a good place to stop: your tools are ready, and what follows only uses them. When you come back, run the
+# cells above again ("Run All Above Selected Cell"); nothing else is needed.
+#
 # ## Task 11.4: six suspects
 #
 # `oracles.suspect("A")` is an implementation with a planted bug; there are six. Show each at work: a case on which
