@@ -288,7 +288,7 @@ for name, backend in {
 # %% [markdown]
 # ## To think about
 #
-# 1. Between the offsets 10^6 and 10^7 the shifted formula gets *better*. The data has changed there: print a few
+# 1. Between the offsets 10^5 and 10^6 the shifted formula gets *better*. The data has changed there: print a few
 #    values. What is left to compute?
 # 2. Multiply the data by 1000 and leave the mean where it is, in standard deviations. Does the picture change? And
 #    what if you only add data that lies exactly at 0, half of it?
