@@ -116,7 +116,9 @@ def test_the_solution_runs_as_a_notebook(number: int, tmp_path: Path) -> None:
     )
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
+    drawn = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert drawn, "no plot"
+    assert all(len(output.metadata["image/png"]["alt"]) >= 100 for output in drawn), "a plot without a text"
     assert not any(output.get("name") == "stderr" for output in outputs), "warnings"
 
 

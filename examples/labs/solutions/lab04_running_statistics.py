@@ -32,6 +32,7 @@ check = checker(4, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -145,7 +146,13 @@ for panel, batches, title in zip(panels, (steady, jump), titles, strict=True):
     panel.set(title=title, xlabel="batch")
 panels[0].set_ylabel("running mean")
 panels[0].legend(loc="lower right")
-plt.show()
+show(
+    figure,
+    "Running mean over 200 batches for momentum 0.5, 0.9, 0.99 and for all batches alike, with the means of single "
+    "batches as dots. Left, the mean stays at 3: 0.5 is there at once and jitters, 0.99 is smooth and not there "
+    "after 200 batches, the average is both quick and smooth. Right, the mean jumps from 3 to 1 in the middle: 0.5 "
+    "and 0.9 follow, 0.99 slowly, and the average ends halfway.",
+)
 
 # %% [markdown]
 # ## Task 4.4: four conventions
