@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -15,13 +17,38 @@ def show(figure: Any, text: str) -> None:
     It goes where nbconvert and screen readers look for it, to `alt` in the metadata of the image. A program that runs
     as a script has windows, which have no place for it.
     """
-    if "inline" in mpl.get_backend():
+    if in_notebook():
         from IPython.display import display
 
         display(figure, metadata={"image/png": {"alt": text}})
         plt.close(figure)  # or the backend shows it once more, without the text
     else:
         plt.show()
+
+
+def slide(
+    draw: Callable[..., None], name: str, values: Sequence[float], first: float, without: Sequence[float]
+) -> None:
+    """`draw(value)`, and again with each move of a slider over the values; beginning with `first`.
+
+    Where there are no widgets (a script, a notebook without ipywidgets) `draw(*without)`: one picture of some values.
+    """
+    if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
+        draw(*without)
+        return
+    import ipywidgets
+
+    slider = ipywidgets.SelectionSlider(options=values, value=first, description=name, continuous_update=False)
+
+    def moved(value: float) -> None:
+        draw(value)
+
+    ipywidgets.interact(moved, value=slider)
+
+
+def in_notebook() -> bool:
+    """Whether pictures go into a notebook."""
+    return "inline" in mpl.get_backend()
 
 
 def luminance(colour: Any) -> float:

@@ -106,9 +106,10 @@ def test_every_figure_has_a_text_that_says_what_is_to_be_seen(number: int) -> No
         for call in shown:
             figure, words = call.args
             assert isinstance(figure, ast.Name)
-            assert isinstance(words, ast.Constant)
-            assert 100 <= len(words.value) <= 600, words.value
-            assert words.value.endswith(".")
+            parts = words.values if isinstance(words, ast.JoinedStr) else [words]
+            said = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+            assert 100 <= len(said) <= 600, said
+            assert said.endswith(".")
 
 
 def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,3 +133,55 @@ def test_a_script_gets_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpl, "get_backend", lambda: "agg")
     pictures.show(Figure(), "a line that rises")
     assert shown == [True]
+
+
+def test_a_slider_draws_again_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    widgets = pytest.importorskip("ipywidgets")
+    monkeypatch.setattr(pictures, "in_notebook", lambda: True)
+    sliders: list[Any] = []
+    make = widgets.SelectionSlider
+
+    def made(**options: Any) -> Any:
+        sliders.append(make(**options))
+        return sliders[-1]
+
+    monkeypatch.setattr(widgets, "SelectionSlider", made)
+    drawn: list[tuple[float, ...]] = []
+    pictures.slide(lambda *values: drawn.append(values), "momentum", [0.5, 0.9, 0.99], first=0.9, without=(0.1, 0.2))
+    (slider,) = sliders
+    assert drawn == [(0.9,)]
+    assert slider.description == "momentum"
+    slider.value = 0.99
+    slider.value = 0.5
+    assert drawn == [(0.9,), (0.99,), (0.5,)]
+
+
+@pytest.mark.parametrize("lacking", ["ipywidgets", "a notebook"])
+def test_without_widgets_there_is_one_picture_of_some_values(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "in_notebook", lambda: lacking == "ipywidgets")
+    if lacking == "ipywidgets":
+        monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
+    drawn: list[tuple[float, ...]] = []
+    pictures.slide(lambda *values: drawn.append(values), "momentum", [0.5, 0.9, 0.99], first=0.9, without=(0.1, 0.2))
+    assert drawn == [(0.1, 0.2)]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_lab_4_draws_one_momentum_under_a_slider_and_three_without(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab's own cells, with and without widgets."""
+    if live:
+        pytest.importorskip("ipywidgets")
+    monkeypatch.setattr(pictures, "in_notebook", lambda: live)
+    shown: list[Any] = []
+    monkeypatch.setattr(pictures, "show", lambda figure, text: shown.append((figure, text)))
+    text = (SOLUTIONS / f"{catalogue.find(4).file}.py").read_text()
+    space: dict[str, Any] = {}
+    for cell in cells.read_percent(text):
+        if not cell.markdown and "check" not in cell.tags:
+            exec(compile(cell.text, "lab 4", "exec"), space)
+    (figure, said) = shown[-1]
+    labels = [line.get_label() for line in figure.axes[0].lines[1:]]
+    expected = ["0.9"] if live else ["0.3", "0.9", "0.98"]
+    assert [label.split(":")[0] for label in labels] == [f"momentum {value}" for value in expected]
+    assert all(value in said for value in expected)
+    pictures.plt.close("all")
