@@ -9,7 +9,6 @@ import numpy as np
 from minorm.documented import documented
 from minorm.mistakes import checked
 
-ml_dtypes: Any
 try:
     import ml_dtypes
 except ModuleNotFoundError:
@@ -36,10 +35,10 @@ contiguous_format, channels_last, preserve_format = "contiguous", "channels_last
 finfo, iinfo = (ml_dtypes or np).finfo, (ml_dtypes or np).iinfo  # what a type can hold: mn.finfo(x.dtype).min
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
-HALVES = frozenset({float16, bfloat16} if ml_dtypes else {float16})
+HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
 FLOATS = HALVES | {float32, float64}
 ALL = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
-_OWN = {kind: kind for kind in ALL}  # of equal ones the object above: `x.dtype is float32` may be asked
+_OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:

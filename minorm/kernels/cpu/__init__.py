@@ -6,4 +6,13 @@ from minorm.kernels.reference import indexing
 if minorm_ext.COMPILED:
     from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
 else:
-    from minorm.kernels.reference import conv, elementwise, matmul, memory, norm, pool, sums, update
+    from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
+        conv,
+        elementwise,
+        matmul,
+        memory,
+        norm,
+        pool,
+        sums,
+        update,
+    )
