@@ -19,7 +19,8 @@ def conflict() -> str | None:
         return next((found for found in distributions(name=name) if found.read_text("METADATA")), None)
 
     other = find(BEFORE)
-    if other is None or find(NAME) is None:
+    # An editable installation writes nothing there, and so does not count.
+    if other is None or not any(file.parts[0] == "minorm" for file in other.files or ()) or find(NAME) is None:
         return None
     whose = "this project under its old name" if other.metadata["Author"] == AUTHOR else "another project"
     return (

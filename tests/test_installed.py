@@ -21,11 +21,19 @@ ANOTHER = (
 )
 
 
-def install(site: Path, name: str, version: str, author: str, metadata: str = "METADATA") -> None:
-    """What pip leaves of a distribution, without its modules."""
+def install(
+    site: Path,
+    name: str,
+    version: str,
+    author: str,
+    metadata: str = "METADATA",
+    file: str = "minorm/__init__.py",
+) -> None:
+    """What pip leaves of a distribution, without its modules; `file` is one of those that it wrote."""
     folder = site / f"{name.replace('-', '_')}-{version}.{'dist' if metadata == 'METADATA' else 'egg'}-info"
     folder.mkdir()
     (folder / metadata).write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\nAuthor: {author}\n")
+    (folder / "RECORD").write_text(f"{file},,\n{folder.name}/{metadata},,\n")
 
 
 def look_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +83,11 @@ def test_our_own_under_its_old_name_is_told_apart(site: Path) -> None:
 
 def test_what_a_build_left_in_a_checkout_is_no_installation(site: Path) -> None:
     install(site, "minorm", "0.1.0", installed.AUTHOR, metadata="PKG-INFO")
+    assert installed.conflict() is None
+
+
+def test_an_editable_installation_writes_into_no_folder_of_ours(site: Path) -> None:
+    install(site, "minorm", "0.1.0", installed.AUTHOR, file="__editable__.minorm-0.1.0.pth")
     assert installed.conflict() is None
 
 
