@@ -2,6 +2,7 @@
 
     python setup.py build_ext --inplace                     all kernels, next to their sources
     python setup.py build_ext --inplace --only conv,pool    these two
+    MINORM_NO_KERNELS=1 pip wheel .                         none: a wheel for browsers, where NumPy computes
 
 Everything else about the package is in pyproject.toml. Generated C and objects stay under build/, and what did not
 change is not built again. Three findings decide what is built: does the compiler work, does OpenMP work, which
@@ -29,6 +30,9 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import OptionError, PlatformError
 
 SOURCES = Path("minorm_ext")
+
+# A wheel without kernels, py3-none-any; `pyodide build` sets PYODIDE.
+NO_KERNELS = os.environ.get("MINORM_NO_KERNELS", "0") not in ("", "0") or "PYODIDE" in os.environ
 
 # What decides the bits of results. No -ffast-math and no -fassociative-math: gcc folds (x - k) - d into x - (k + d),
 # which is where the accuracy of the statistics comes from, and fast-math drops NaN and sets flush-to-zero for the whole
@@ -88,15 +92,26 @@ def extensions() -> list[Extension]:
 
 
 class BuildPython(build_py):
-    """`build_py` that takes the notebooks of the labs along, which `minorm labs start` hands out; not the solutions."""
+    """`build_py` that takes the notebooks of the labs along, and marks a wheel that has no kernels.
+
+    The notebooks are those that `minorm labs start` hands out, not the solutions. Without the mark, kernels that are
+    missing are an error (minorm_ext/__init__.py). A checkout is never marked.
+    """
 
     def run(self) -> None:  # noqa: D102
+        if NO_KERNELS and self.editable_mode:
+            raise OptionError("MINORM_NO_KERNELS: an editable installation has kernels; build a wheel: `pip wheel .`")
         super().run()
-        if not self.editable_mode:  # then they are found in the checkout
-            target = os.path.join(self.build_lib, "minorm", "labs", "notebooks")
-            self.mkpath(target)
-            for notebook in sorted(Path("examples", "labs").glob("lab*.py")):
-                self.copy_file(str(notebook), os.path.join(target, notebook.name))
+        if self.editable_mode:  # they are found in the checkout
+            return
+        target = os.path.join(self.build_lib, "minorm", "labs", "notebooks")
+        self.mkpath(target)
+        for notebook in sorted(Path("examples", "labs").glob("lab*.py")):
+            self.copy_file(str(notebook), os.path.join(target, notebook.name))
+        mark = Path(self.build_lib, "minorm_ext", "_no_kernels.py")
+        mark.unlink(missing_ok=True)  # of a build before
+        if NO_KERNELS:
+            mark.write_text('"""This wheel was built without kernels: minorm_ext/__init__.py looks for this file."""\n')
 
 
 def processors() -> int:
@@ -126,6 +141,8 @@ class BuildKernels(build_ext):
             self.extensions = [extension for extension in self.extensions if module_name(extension) in wanted]
 
     def run(self) -> None:  # noqa: D102
+        if NO_KERNELS:
+            raise OptionError("MINORM_NO_KERNELS: it is set, so there is nothing to compile; unset it")
         super().run()
         if self.inplace:
             # pip compiles the Python files that it installs, but not a checkout; where Python may not write bytecode
@@ -233,4 +250,4 @@ def translate(sources: set[str], force: bool, workers: int) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels, "build_py": BuildPython})
+    setup(ext_modules=[] if NO_KERNELS else extensions(), cmdclass={"build_ext": BuildKernels, "build_py": BuildPython})

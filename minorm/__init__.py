@@ -267,12 +267,14 @@ from minorm.joining import (
     vstack,
     where,
 )
-from minorm.kernels.cpu.memory import empty_cache
+from minorm.kernels import cpu as _cpu
 from minorm.printing import set_printoptions
 from minorm.random import Generator, manual_seed
 from minorm.running import no_stats_update
 from minorm.shapes import Size
 from minorm.tensor import Tensor
+
+empty_cache = _cpu.memory.empty_cache
 
 if TYPE_CHECKING:
     from minorm import accelerator, amp, backends, data, onnx, training, utils

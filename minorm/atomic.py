@@ -24,7 +24,8 @@ from typing import BinaryIO
 
 from minorm.opening import FilePath, in_words, kind
 
-if sys.platform != "win32":  # which has no locks: there nothing that a killed process left is removed
+LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere nothing that a killed process left is removed
+if LOCKS:
     import fcntl
 
 _WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -177,7 +178,7 @@ def _temporary(folder: str, name: str) -> str:
 
 def _lock(descriptor: int) -> bool:
     """Lock an open file for as long as it is open; False where there are no locks, BlockingIOError where it is held."""
-    if sys.platform == "win32":
+    if not LOCKS:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -106,14 +106,18 @@ def _cuda() -> str:
 
 def _memory() -> str:
     """How the pool of buffers stands: what tensors use, what lies idle, and how often a request was served from it."""
-    now = memory.statistics()
+    if not (now := memory.statistics()):
+        return "no pool: NumPy allocates"
     used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))
     return f"{used} in use, {idle} idle (at most {limit}); {now['reused']:,} buffers reused, {now['fresh']:,} fresh"
 
 
 def _blas() -> str:
     """The BLAS behind numpy.matmul; other libraries of this process may have loaded theirs beside it."""
-    import threadpoolctl  # only this report needs it, and `import minorm` should be quick
+    try:
+        import threadpoolctl  # only this report needs it, and `import minorm` should be quick
+    except ModuleNotFoundError:
+        return "not known: the package threadpoolctl is not installed"
 
     found = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     names = [f"{lib['internal_api']} {lib['version']} ({lib['num_threads']} threads)" for lib in found]

@@ -1,17 +1,29 @@
-"""The element types of a Tensor: NumPy's own, and bfloat16 from ml_dtypes."""
+"""The element types of a Tensor: NumPy's own, and bfloat16 from ml_dtypes, which may be missing in a browser."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from minorm.documented import documented
 from minorm.mistakes import checked
 
+try:
+    import ml_dtypes
+except ModuleNotFoundError:
+    ml_dtypes = None
+
+
+class _Missing:
+    """`bfloat16` without ml_dtypes: equal to no type of an array; NumPy's error, where it is asked for, shows why."""
+
+    def __repr__(self) -> str:
+        return "bfloat16 (it needs the package ml_dtypes, which is not installed)"
+
+
 float16 = np.dtype(np.float16)
-bfloat16 = np.dtype(ml_dtypes.bfloat16)
+bfloat16: Any = np.dtype(ml_dtypes.bfloat16) if ml_dtypes else _Missing()
 float32 = np.dtype(np.float32)
 float64 = np.dtype(np.float64)
 int8, int16, int32, int64 = (np.dtype(name) for name in ("int8", "int16", "int32", "int64"))
@@ -20,13 +32,13 @@ bool = np.dtype(np.bool_)
 
 half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
 contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
-finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo  # what a type can hold: mn.finfo(x.dtype).min
+finfo, iinfo = (ml_dtypes or np).finfo, (ml_dtypes or np).iinfo  # what a type can hold: mn.finfo(x.dtype).min
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
-FLOATS = frozenset({float16, bfloat16, float32, float64})
-HALVES = frozenset({float16, bfloat16})
+HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
+FLOATS = HALVES | {float32, float64}
 ALL = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
-_OWN = {kind: kind for kind in ALL}  # of equal ones the object above: `x.dtype is float32` may be asked
+_OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
@@ -41,6 +53,8 @@ def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def check(dtype: Any) -> np.dtype[Any]:
     """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
+    if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
+        raise TypeError("tensor: dtype bfloat16 needs the package ml_dtypes, which is not installed")
     found = np.dtype(dtype)
     own = _OWN.get(found.newbyteorder("="))
     if own is None:
@@ -50,7 +64,7 @@ def check(dtype: Any) -> np.dtype[Any]:
 
 def largest(kind: np.dtype[Any]) -> Any:
     """The largest finite number of a float type."""
-    return ml_dtypes.finfo(kind).max
+    return finfo(kind).max
 
 
 # The float type of Python's numbers where nothing else says one

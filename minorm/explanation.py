@@ -87,13 +87,16 @@ class Explanation:
 
     @property
     def strategy(self) -> str:
-        """resident, streamed or columns: kernels/README.md says which loops these take, and why."""
+        """resident, streamed or columns: kernels/README.md says which loops these take, and why.
+
+        "reference" where minorm was built without kernels: NumPy takes each operation over all of x.
+        """
         return str(self.plan["strategy"])
 
     @property
     def in_cache(self) -> bool:
         """Does a second phase find its numbers in cache?"""
-        return self.row_bytes <= CACHE
+        return self.row_bytes <= CACHE and self.strategy != "reference"
 
     @property
     def passes(self) -> int:
@@ -113,7 +116,8 @@ class Explanation:
         lines += [f"  {self.equation}" if self.equation is not None else "  statistics are given"]
         lines += [f"  x is copied first: {self.copied}"] if self.copied is not None else []
         lines += [f"  {'strategy':10}  {_strategy(self.plan)}"]
-        lines += [f"  {'cut':10}  {_cut(self.plan)}", f"  {'results':10}  {STORES[self.plan['stores']]}"]
+        if self.strategy != "reference":
+            lines += [f"  {'cut':10}  {_cut(self.plan)}", f"  {'results':10}  {STORES[self.plan['stores']]}"]
         lines += [f"  {'computed':10}  in {self.computed}"] if self.computed != self.stored else []
         for name, phases in (("forward", self.forward), ("backward", self.backward)):
             for phase in phases:
@@ -122,13 +126,19 @@ class Explanation:
                 lines.append(f"  {name:10}  {phase.name:8}reads {' and '.join(phase.reads)}{again}{writes}")
                 name = ""
         if any(phase.again for phase in self.forward + self.backward):
-            unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
-            where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
-            lines.append(f"  {'cache':10}  {unit} {amount(self.row_bytes)} of x and dy, {where}")
+            lines.append(f"  {'cache':10}  {self._cache()}")
         lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _cache(self) -> str:
+        """Where a second phase finds its numbers, and why."""
+        if self.strategy == "reference":
+            return "NumPy ends each operation before the next: again is from memory"
+        unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
+        where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
+        return f"{unit} {amount(self.row_bytes)} of x and dy, {where}"
 
 
 @documented(
@@ -209,6 +219,8 @@ def amount(count: int) -> str:
 
 def _strategy(plan: dict[str, Any]) -> str:
     """Strategy, and the kind of rows."""
+    if plan["strategy"] == "reference":
+        return "reference: there are no kernels, NumPy takes each operation over all of x"
     if plan["strategy"] == "columns":
         return "columns"
     return f"{plan['strategy']}: {'short' if plan['short'] else 'long'} rows, a parameter for {plan['parameters']}"

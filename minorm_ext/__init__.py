@@ -7,6 +7,10 @@ asked first, and `memory`, which computes nothing.
 `MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes;
 `MINORM_WINOGRAD=0` lets all convolutions be direct sums.
 
+A wheel that was built with MINORM_NO_KERNELS=1, for browsers, has no kernels and a file `_no_kernels.py` that says so.
+Then the only level is "reference": minorm/kernels/cpu takes its modules from minorm/kernels/reference. Anywhere else
+missing kernels are an ImportError.
+
 Kernels take their number of threads as an argument; the number itself lives in `machine`. At first it is the number of
 processors that this process may use, or OMP_NUM_THREADS where that is less; from `set_num_threads` on it is that one.
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import math
 import os
 import re
@@ -35,11 +40,13 @@ try:
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("minorm_ext"):
         raise
-    raise ImportError(
-        f"minorm_ext: the kernels are not compiled in {os.path.dirname(__file__)}; run `pip install -e .` in the "
-        "checkout, or `python setup.py build_ext --inplace` where Cython and setuptools are installed; "
-        "a minorm that was installed without -e is found from every other folder"
-    ) from None
+    if importlib.util.find_spec("minorm_ext._no_kernels") is None:
+        raise ImportError(
+            f"minorm_ext: the kernels are not compiled in {os.path.dirname(__file__)}; run `pip install -e .` in the "
+            "checkout, or `python setup.py build_ext --inplace` where Cython and setuptools are installed; "
+            "a minorm that was installed without -e is found from every other folder"
+        ) from None
+    machine = importlib.import_module("minorm_ext.no_machine")
 finally:
     if _spin:
         os.unsetenv("GOMP_SPINCOUNT")
@@ -69,6 +76,7 @@ machine.set_num_threads(int(min(_usable_processors(), _wanted_threads())))
 get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
 
 
+COMPILED = machine.__name__ != "minorm_ext.no_machine"  # False in a wheel without kernels
 LEVELS = ("baseline", "v3", "v4")
 MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
@@ -76,7 +84,7 @@ if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
 _supported: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
 _levels = (
     _supported
-    if MAX_LEVEL is None
+    if MAX_LEVEL is None or not COMPILED
     else tuple(level for level in _supported if LEVELS.index(level) <= LEVELS.index(MAX_LEVEL))
 )
 _winograd = os.environ.get("MINORM_WINOGRAD", "1")
@@ -88,13 +96,15 @@ WINOGRAD = _winograd == "1"
 def levels() -> tuple[str, ...]:
     """The instruction sets that may run, simplest first: `("baseline", "v3", "v4")`.
 
-    They were built, this processor has them, and MINORM_MAX_LEVEL allows them.
+    They were built, this processor has them, and MINORM_MAX_LEVEL allows them. `("reference",)` where none was built.
     """
     return _levels
 
 
 def choice() -> str:
     """Why the best of `levels()` is what it is, in words."""
+    if not COMPILED:
+        return "the wheel was built without kernels; NumPy computes"
     if _levels != _supported:
         return f"MINORM_MAX_LEVEL={MAX_LEVEL}; without it {_supported[-1]}"
     beyond = [level for level in machine.built_levels() if level not in _supported]
@@ -107,6 +117,8 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
 
     Raises ValueError for a level that is not in `levels()`, ImportError for a module that was not compiled.
     """
+    if not COMPILED:
+        raise ImportError(f"kernels: module {name!r} is not there: this wheel was built without kernels")
     if level is None:
         level = _levels[-1]
     if level not in _levels:
@@ -138,7 +150,7 @@ def openmp() -> int:
 
 
 def compiler() -> str:
-    """The compiler that built the kernels, `gcc 12.2.0` say."""
+    """The compiler that built the kernels, `gcc 12.2.0` say; `none` without kernels."""
     return str(machine.compiler())
 
 

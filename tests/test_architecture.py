@@ -292,7 +292,7 @@ def test_no_two_modules_know_each_other() -> None:
         ("torch", ("minorm/conformance/torch_calls.py",)),
         ("pickle", ()),
         ("rich", ("minorm/cli", "minorm/progress")),
-        ("matplotlib", ("minorm/cli", "minorm/plots")),
+        ("matplotlib", ("minorm/cli", "minorm/plots", "minorm/labs/pictures")),
         ("sklearn", ("minorm/data/digits.py",)),
         ("PIL", ("minorm/data/pictures.py",)),
         ("tensorboard", ("minorm/cli/events.py",)),

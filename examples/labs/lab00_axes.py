@@ -38,7 +38,8 @@ check = checker(0, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
-from minorm.plots import BLUE, STYLE
+from minorm.labs.pictures import show
+from minorm.plots import BLUE, GREY, STYLE
 
 plt.rcParams.update(STYLE)
 
@@ -163,7 +164,7 @@ for panel, kind in zip(panels.flat, ("batch", "instance", "group", "layer"), str
     cells = row.reshape(SHAPE[0], -1)
     for (line, column), inside in np.ndenumerate(cells):
         panel.add_patch(
-            plt.Rectangle((column, line), 1, 1, facecolor=BLUE if inside else "#EDEDED", edgecolor="white", linewidth=1)
+            plt.Rectangle((column, line), 1, 1, facecolor=BLUE if inside else "white", edgecolor=GREY, linewidth=0.6)
         )
     for edge in range(SHAPE[1] + 1):
         panel.plot([edge * SHAPE[2]] * 2, [0, SHAPE[0]], color="black", linewidth=1.2, clip_on=False)
@@ -176,7 +177,12 @@ for panel, kind in zip(panels.flat, ("batch", "instance", "group", "layer"), str
     panel.grid(visible=False)
     panel.spines[:].set_visible(False)
 figure.suptitle("The cells that share one mean and one variance", fontsize=13, fontweight="bold")
-plt.show()
+show(
+    figure,
+    "Four grids of 4 images by 6 channels of 5 pixels, one for each norm; the cells that share a mean with one "
+    "element are blue. BatchNorm: one channel in all images, 20 cells. InstanceNorm: one channel of one image, 5. "
+    "GroupNorm with 3 groups: two neighbouring channels of one image, 10. LayerNorm: all of one image, 30.",
+)
 
 # %% [markdown]
 # ## Task 0.5: from axes to loops

@@ -32,6 +32,7 @@ check = checker(2, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -194,7 +195,12 @@ panel.set(
     ylim=(1e-8, 1e11),
 )
 panel.legend(loc="upper left", ncols=2)
-plt.show()
+show(
+    figure,
+    "Relative error of the variance against the mean of the data, from 1 to 10 million deviations, both "
+    "logarithmic, for five methods. The naive formula rises from the start and has no right digit from 1000 on. "
+    "Welford, Chan and two passes rise from 100 or 1000 on. The shifted formula stays near 0.00001 everywhere.",
+)
 
 # %% [markdown]
 # ## Task 2.6: in a layer
@@ -248,7 +254,7 @@ for name, backend in {
 # %% [markdown]
 # ## To think about
 #
-# 1. Between the offsets 10^6 and 10^7 the shifted formula gets *better*. The data has changed there: print a few
+# 1. Between the offsets 10^5 and 10^6 the shifted formula gets *better*. The data has changed there: print a few
 #    values. What is left to compute?
 # 2. Multiply the data by 1000 and leave the mean where it is, in standard deviations. Does the picture change? And
 #    what if you only add data that lies exactly at 0, half of it?

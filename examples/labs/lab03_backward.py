@@ -31,6 +31,7 @@ check = checker(3, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREY, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -153,7 +154,12 @@ panel.set(
     ylabel="norm of the gradient of its weights",
 )
 panel.legend(loc="lower right")
-plt.show()
+show(
+    figure,
+    "Norm of the gradient of the weights, logarithmic, in each of 31 linear layers. With BatchNorm it goes slowly "
+    "down from 100 in the first layer to 0.5 in the last. Without, it is 0.02 in the last layer and 1e-12 in the "
+    "first.",
+)
 
 # %% [markdown]
 # With BatchNorm the gradient does not vanish; it even grows on its way to the input, by about a fifth with each
@@ -201,7 +207,7 @@ from minorm.labs import digits
 STEPS = 46
 library, mine = digits.losses(None, STEPS), digits.losses(PartialBackend(backward=backward), STEPS)
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.2), layout="constrained")
-left.plot(range(1, STEPS + 1), library, color=GREY, linewidth=5, alpha=0.6, label="the library's kernels")
+left.plot(range(1, STEPS + 1), library, "o", color=GREY, mfc="none", markersize=8, label="the library's kernels")
 left.plot(range(1, STEPS + 1), mine, "--", color=BLUE, linewidth=1.8, label="your backward")
 left.set(title="Your backward trains the network", xlabel="training step", ylabel="loss (cross entropy)")
 left.legend()
@@ -214,7 +220,12 @@ right.set(
     ylabel="difference of the losses",
     ylim=(-3e-18, 1),
 )
-plt.show()
+show(
+    figure,
+    "Left, the loss over 46 training steps falls: rings of the library's kernels, and through them the line of "
+    "your backward. Right, the difference of the two losses at each step, logarithmic, stays close to the rounding "
+    "of double precision.",
+)
 assert np.allclose(mine, library, rtol=1e-6)
 
 # %% [markdown]

@@ -32,6 +32,7 @@ check = checker(4, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show, slide
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -135,7 +136,43 @@ for panel, batches, title in zip(panels, (steady, jump), titles, strict=True):
     panel.set(title=title, xlabel="batch")
 panels[0].set_ylabel("running mean")
 panels[0].legend(loc="lower right")
-plt.show()
+show(
+    figure,
+    "Running mean over 200 batches for momentum 0.5, 0.9, 0.99 and for all batches alike, with the means of single "
+    "batches as dots. Left, the mean stays at 3: 0.5 is there at once and jitters, 0.99 is smooth and not there "
+    "after 200 batches, the average is both quick and smooth. Right, the mean jumps from 3 to 1 in the middle: 0.5 "
+    "and 0.9 follow, 0.99 slowly, and the average ends halfway.",
+)
+
+# %% [markdown]
+# ### Your hand on the momentum
+#
+# The same jump, and a slider (with `ipywidgets`; without, three momentums in one picture). Move it, and predict before
+# you let go: after how many batches is 1 % of the jump left, and how much does the line tremble? If batches are
+# independent, the line's deviation is sqrt((1 - momentum) / (1 + momentum)) of a batch mean's, which is 1/4 here.
+
+
+# %% tags=["plot"]
+def follow(*momentums):
+    """The running mean at the jump, for one momentum or several."""
+    figure, panel = plt.subplots(figsize=(9, 4.2), layout="constrained")
+    panel.plot(jump.mean(axis=(1, 2)), ".", color=GREY, markersize=4, label="mean of each batch")
+    for momentum, color, style in zip(momentums, (BLUE, VERMILLION, GREEN), ("-", "--", "-."), strict=False):
+        left = np.log(0.01) / np.log(momentum)
+        trembles = np.sqrt((1 - momentum) / (1 + momentum)) / 4
+        name = f"momentum {momentum:g}: 1 % left after {left:.0f} batches, deviation {trembles:.3f}"
+        panel.plot(running_means(jump, momentum), style, color=color, linewidth=2, label=name)
+    panel.set(title="Quick and restless, or calm and late", xlabel="batch", ylabel="running mean", ylim=(-0.2, 5.4))
+    panel.legend(loc="upper right")
+    show(
+        figure,
+        "Running mean over 200 batches, whose mean jumps from 3 to 1 in the middle, with momentum "
+        f"{' and '.join(map(str, momentums))}. The smaller the momentum, the sooner the line follows, and the more it "
+        "trembles with the means of single batches.",
+    )
+
+
+slide(follow, "momentum", [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99], first=0.9, without=(0.3, 0.9, 0.98))
 
 # %% [markdown]
 # ## Task 4.4: four conventions

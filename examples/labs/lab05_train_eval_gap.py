@@ -34,6 +34,7 @@ check = checker(5, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -120,12 +121,17 @@ for panel, m in zip(panels, (2, 4, 64), strict=True):
     rows = rng.standard_normal((800, m))
     xhat = (rows - rows.mean(axis=1, keepdims=True)) / np.sqrt(rows.var(axis=1, keepdims=True) + 1e-12)
     panel.plot([-3, 3], [-3, 3], "--", color=GREY, linewidth=1.5, label="evaluation")
-    panel.plot(rows[:, 0], xhat[:, 0], ".", color=VERMILLION, markersize=4, alpha=0.6, label="training")
+    panel.plot(rows[:, 0], xhat[:, 0], ".", color=VERMILLION, markersize=3, label="training")
     panel.set(title=f"a batch of {m}", xlabel="distance from the true mean, in sigma", xlim=(-3, 3), ylim=(-3, 3))
 panels[0].set_ylabel("xhat")
 panels[0].legend(loc="upper left")
 figure.suptitle("A batch of two leaves only the sign; a batch of 64 nearly all", x=0.01, ha="left")
-plt.show()
+show(
+    figure,
+    "Three scatter plots of xhat in training against the distance from the true mean, for batches of 2, 4 and 64, "
+    "with the diagonal of evaluation. With 2 all points lie at +1 and -1. With 4 they are a broad cloud within "
+    "+-1.7. With 64 they lie close to the diagonal.",
+)
 
 # %% [markdown]
 # Such dots are what the next layer learns from. In evaluation it meets the dashed line: other numbers than it was
@@ -173,7 +179,7 @@ def measured(batch_size, seed):
     return [*found, accuracy(model, test_images, test_labels)]
 
 
-def show(panel, sizes, values, style, color, label, **options):
+def band(panel, sizes, values, style, color, label, **options):
     """Mean over seeds as a line, and the seeds as a band."""
     panel.plot(sizes, np.mean(values, axis=0), style, color=color, markersize=6, label=label, **options)
     panel.fill_between(sizes, np.min(values, axis=0), np.max(values, axis=0), color=color, alpha=0.15, linewidth=0)
@@ -184,12 +190,12 @@ good = [gap.train(gap.network(seed), images, labels, seed=seed) for seed in SEED
 used = [[accuracy_in_training(model, test_images, test_labels, size) for size in SIZES] for model in good]
 level = np.mean([accuracy(model, test_images, test_labels) for model in good])
 left.axhline(level, color=BLUE, linestyle="--", linewidth=1.8, label="evaluation mode")
-show(left, SIZES, used, "s-", VERMILLION, "training mode, batches of this size")
+band(left, SIZES, used, "s-", VERMILLION, "training mode, batches of this size")
 left.set(title="Trained with 64: small batches spoil only its use", xlabel="images in a batch when used")
 trained = np.array([[measured(size, seed) for size in SIZES] for seed in SEEDS])
-show(right, SIZES, trained[..., 0], "s-", VERMILLION, "training mode, batches of this size")
-show(right, SIZES, trained[..., 1], "o--", BLUE, "evaluation mode")
-show(right, SIZES, trained[..., 2], "^:", GREEN, "evaluation mode, recalibrated")
+band(right, SIZES, trained[..., 0], "s-", VERMILLION, "training mode, batches of this size")
+band(right, SIZES, trained[..., 1], "o--", BLUE, "evaluation mode")
+band(right, SIZES, trained[..., 2], "^:", GREEN, "evaluation mode, recalibrated")
 right.set(title="Trained with tiny ones: the weights themselves suffer", xlabel="images in a batch when trained")
 for panel in (left, right):
     panel.set_xscale("log", base=2)
@@ -197,7 +203,13 @@ for panel in (left, right):
     panel.minorticks_off()
     panel.legend(loc="lower right")
 left.set(ylabel="test accuracy in %", ylim=(0, 102))
-plt.show()
+show(
+    figure,
+    "Test accuracy against the size of the batch, from 2 to 64. Left, a model trained with 64: evaluation mode is "
+    "level at the top, training mode climbs from far below and nearly reaches it at 64. Right, models trained with "
+    "each size: from 8 on evaluation mode is near the top and training mode below it; with 2 all are poor, also "
+    "after recalibration.",
+)
 
 # %% [markdown]
 # From batches of eight on, evaluation is nearly as good as it gets, while training mode is still worse: each image
@@ -245,7 +257,11 @@ for values, shift, color, hatch, name in ((before, -0.2, ORANGE, "//", "broken")
 panel.set_xticks(places, gap.BROKEN)
 panel.set(title="Statistics alone bring all five back", ylabel="test accuracy in %", ylim=(0, 118))
 panel.legend(loc="upper right", ncols=2)
-plt.show()
+show(
+    figure,
+    "Pairs of bars of the test accuracy of five models, broken and repaired: lost, inverted, poisoned, camera, "
+    "frozen. Broken they are between about 10 and 80 %, repaired all above 95 %.",
+)
 
 # %% [markdown]
 # ## Task 5.5: freeze
@@ -284,7 +300,11 @@ for (name, curve), style, color in zip(curves.items(), ("s--", "o-"), (VERMILLIO
 panel.set(title="Fine-tuning with batches of two works once BatchNorm stands still", ylim=(0, 100))
 panel.set(xlabel="epochs of fine-tuning on 400 mirrored digits", ylabel="test accuracy in % (evaluation mode)")
 panel.legend(loc="center right")
-plt.show()
+show(
+    figure,
+    "Test accuracy over 8 epochs of fine-tuning with batches of two. With BatchNorm frozen it climbs and stays "
+    "high. Without, it stays far below.",
+)
 
 # %% [markdown]
 # ## To think about

@@ -36,6 +36,7 @@ check = checker(9, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -116,7 +117,12 @@ panel.minorticks_off()
 panel.set(title="Merged moments are exact, however many ranks there are", ylim=(1e-16, 10))
 panel.set(xlabel="ranks that share 512 numbers", ylabel="relative error of the variance")
 panel.legend(loc="center right", bbox_to_anchor=(0.99, 0.4))
-plt.show()
+show(
+    figure,
+    "Relative error of the variance, logarithmic, against the number of ranks from 2 to 128, in four ways. The "
+    "mean of the variances is the worst, with parts unequal and equal, between 0.02 and 0.5. Sums of x and of its "
+    "square in float32 are off by somewhat less than 0.001. Merged moments stay near 1e-14.",
+)
 
 # %% [markdown]
 # ## Ranks in one process
@@ -240,7 +246,7 @@ synced = digits.losses_over_ranks(CUTS, sync_backend, share, sum_gradients)
 alone = digits.losses_over_ranks(CUTS, None, share, sum_gradients)
 figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrained")
 steps = np.arange(1, len(one) + 1)
-left.plot(steps, one, "-", color=GREY, linewidth=6, alpha=0.6, label="one computer, the whole batch")
+left.plot(steps, one, "o", color=GREY, mfc="none", markersize=10, label="one computer, the whole batch")
 for name, losses, color, style in (
     ("five ranks, each its own statistics", alone, VERMILLION, "s--"),
     ("five ranks, merged statistics", synced, BLUE, "o-"),
@@ -255,7 +261,12 @@ right.set_yticks([0, 1e-16, 1e-12, 1e-8, 1e-4, 1], ["0", "1e-16", "1e-12", "1e-8
 right.set(title="Merged, only rounding makes a difference", ylim=(-3e-18, 10))
 right.set(xlabel="step", ylabel="distance from one computer's loss")
 right.legend(loc="center right")
-plt.show()
+show(
+    figure,
+    "Left, the loss of the whole batch at each step: rings of one computer, points of five ranks with merged "
+    "statistics inside them, and five ranks with statistics of their own, which drift a little off. Right, the "
+    "distance from one computer's loss, logarithmic: merged below 1e-15, own statistics between 0.0001 and 0.1.",
+)
 for name, losses in (("merged statistics", synced), ("statistics of their own", alone)):
     print(f"ranks with {name}: largest difference from one computer's loss {np.abs(losses - one).max():.1e}")
 assert np.allclose(synced, one, rtol=1e-9)

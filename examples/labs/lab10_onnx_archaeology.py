@@ -34,6 +34,7 @@ check = checker(10, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import show
 from minorm.plots import BLUE, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -148,7 +149,7 @@ NODES = {
     "three outputs, training_mode=1": (["y", "mean2", "var2"], {"training_mode": 1}),
     "one output, training_mode=0": (["y"], {"training_mode": 0}),
 }
-MEANINGS = {"training": (VERMILLION, "white"), "inference": (BLUE, "white"), "refused": ("#E6E6E6", "#606060")}
+MEANINGS = {"training": (VERMILLION, "white"), "inference": (BLUE, "white"), "refused": ("#E6E6E6", "#505050")}
 versions = PUBLISHED["BatchNormalization"]
 figure, panel = plt.subplots(figsize=(9.5, 4.3), layout="constrained")
 for row, (outputs, said) in enumerate(NODES.values()):
@@ -170,7 +171,11 @@ panel.grid(False)
 panel.tick_params(length=0)
 for spine in panel.spines.values():
     spine.set_visible(False)
-plt.show()
+show(
+    figure,
+    "A table of six nodes, in rows, by six versions of BatchNormalization, in columns, each cell saying training, "
+    "inference or refused. One output and no attribute is training in versions 1 and 6 and inference from 7 on.",
+)
 
 # %% [markdown]
 # ## Task 10.4: what has a mean of its own?
@@ -305,7 +310,11 @@ panel.set_xscale("log")
 panel.set(xlim=(0.01, 2000), xlabel="distance from what the file means, in % (root mean square)")
 figure.suptitle("Every misreading runs without a word; only one is small enough to miss", x=0.01, ha="left")
 panel.grid(axis="y", visible=False)
-plt.show()
+show(
+    figure,
+    "Bars of six misreadings, sorted, with the error each makes in percent, logarithmic. The variance divided by m "
+    "- 1 is the smallest, far below 1 %; the others make errors of tens of percent and more.",
+)
 
 # %% [markdown]
 # ## To think about

@@ -7,6 +7,7 @@
                  limits, submission)
     judging      one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV
     visible      the same checks inside the notebook
+    pictures     plots with a text for those who do not see them
     checks/      a module a lab, and what single labs need beside it:
     digits       the network that students' kernels train, on one computer or over ranks
     compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8)
@@ -43,9 +44,12 @@ How to write a lab
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
-   markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it.
+   markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it, and
+   end with `show(figure, "what is to be seen, for somebody who does not see it")` of pictures.
 
-5. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
+5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.
+
+6. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
    and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
    and rows in mistakes.md, where hints come from.
 """

@@ -91,7 +91,11 @@ def test_the_text_keeps_to_the_form(number: int) -> None:
     assert found[0].markdown
     assert found[0].text.startswith(f"# Lab {number}: {lab.title}")
     assert f"about {lab.minutes} minutes" in re.sub(r"\s+", " ", found[0].text)
-    assert 45 <= lab.minutes <= 90
+    parts = re.findall(r"^## Part ([A-Z]): .* \(about (\d+) minutes\)$", "\n".join(c.text for c in found), re.MULTILINE)
+    sessions = [int(minutes) for _, minutes in parts] or [lab.minutes]
+    assert sum(sessions) == lab.minutes
+    assert [letter for letter, _ in parts] == (["A", "B"] if lab.minutes > 90 else [])
+    assert all(45 <= minutes <= 90 for minutes in sessions), "a session has 90 minutes"
     assert "SOLUTION" not in text
     assert "# END" not in text
     assert any("plot" in cell.tags for cell in found)
@@ -112,7 +116,9 @@ def test_the_solution_runs_as_a_notebook(number: int, tmp_path: Path) -> None:
     )
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
+    drawn = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert drawn, "no plot"
+    assert all(len(output.metadata["image/png"]["alt"]) >= 100 for output in drawn), "a plot without a text"
     assert not any(output.get("name") == "stderr" for output in outputs), "warnings"
 
 

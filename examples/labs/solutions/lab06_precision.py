@@ -33,6 +33,7 @@ check = checker(6, globals())
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
 
+from minorm.labs.pictures import ink, show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
@@ -97,7 +98,12 @@ panel.set(
     ylabel="distance to the neighbour, as a share of the value",
 )
 panel.legend(loc="center right", bbox_to_anchor=(0.99, 0.32))
-plt.show()
+show(
+    figure,
+    "Distance to the neighbouring number as a share of the value, from 1e-9 to 1e9, both logarithmic, as saw-teeth "
+    "of a factor of 2. float32 is at about 1e-7 and bfloat16 at about 0.005 everywhere. float16 is at about "
+    "0.0007, ends at 65504, and rises below 0.0001.",
+)
 
 # %% [markdown]
 # ## Task 6.2: float32 to bfloat16, by hand
@@ -240,7 +246,7 @@ for panel, name in zip(panels, ("float16", "bfloat16"), strict=True):
     picture = panel.imshow(np.log10(errors), cmap="cividis", vmin=-0.5, vmax=4.2, aspect="auto")
     for (row, column), error in np.ndenumerate(errors):
         text = f"{error:.2g}" if error < 100 else f"{error:,.0f}"
-        panel.text(column, row, text, ha="center", va="center", color="white" if error < 200 else "black")
+        panel.text(column, row, text, ha="center", va="center", color=ink(picture.cmap(picture.norm(np.log10(error)))))
     panel.set_xticks(range(len(LENGTHS)), LENGTHS)
     panel.set_yticks(range(len(RECIPES)), list(RECIPES))
     panel.set(title=name, xlabel="elements of a row, m")
@@ -248,7 +254,13 @@ for panel, name in zip(panels, ("float16", "bfloat16"), strict=True):
 bar = figure.colorbar(picture, ax=panels, label="largest error in ulp", ticks=[0, 1, 2, 3, 4])
 bar.ax.set_yticklabels(["1", "10", "100", "1,000", "10,000"])
 figure.suptitle("Compute wide and round once: half a unit, however long the row", x=0.01, ha="left")
-plt.show()
+show(
+    figure,
+    "Two tables in colour, float16 and bfloat16: the largest error in ulp of three recipes, in rows, for 16 to "
+    "16,384 elements, in columns. Everything in 16 bits gets worse with the length, from about 30 to more than "
+    "10,000 ulp. Rounded three times it is 6 to 13 ulp. Computed in float32 and rounded once it is half an ulp "
+    "everywhere.",
+)
 
 # %% [markdown]
 # ## Task 6.5: yours, in any layer

@@ -1,4 +1,18 @@
-"""Backend cpu."""
+"""Backend cpu: the compiled kernels; in a wheel that was built without them, the reference in their place."""
 
-from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
+import minorm_ext
 from minorm.kernels.reference import indexing
+
+if minorm_ext.COMPILED:
+    from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
+else:
+    from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
+        conv,
+        elementwise,
+        matmul,
+        memory,
+        norm,
+        pool,
+        sums,
+        update,
+    )

@@ -21,7 +21,7 @@ LAB = Lab(
     "lab07_openmp",
     "OpenMP in Cython",
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
-    minutes=90,
+    minutes=150,
     packages=("Cython",),
     programs=(COMPILER,),
 )

@@ -19,7 +19,7 @@ LAB = Lab(
     "lab08_cuda",
     "CUDA block reduction",
     "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
-    minutes=90,
+    minutes=180,
     programs=COMPILERS,
 )
 SECONDS = 60.0  # a check may have to compile first

@@ -22,7 +22,7 @@ LAB = Lab(
     "lab11_find_the_bug",
     "Find the bug",
     "Two tools compute the same node and disagree: which one is wrong, and what is the smallest model that shows it?",
-    minutes=90,
+    minutes=150,
     packages=("onnx", "onnxruntime"),
 )
 LP, LRN, MVN = "LpNormalization", "LRN", "MeanVarianceNormalization"

@@ -1,0 +1,68 @@
+"""Pictures in the labs that also people can follow who do not see them, or see other colours."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.colors import to_rgb
+
+
+def show(figure: Any, text: str) -> None:
+    """Show a figure. text: what is to be seen, which a notebook keeps as the picture's alternative text.
+
+    It goes where nbconvert and screen readers look for it, to `alt` in the metadata of the image. A program that runs
+    as a script has windows, which have no place for it.
+    """
+    if in_notebook():
+        from IPython.display import display
+
+        display(figure, metadata={"image/png": {"alt": text}})
+        plt.close(figure)  # or the backend shows it once more, without the text
+    else:
+        plt.show()
+
+
+def slide(
+    draw: Callable[..., None], name: str, values: Sequence[float], first: float, without: Sequence[float]
+) -> None:
+    """`draw(value)`, and again with each move of a slider over the values; beginning with `first`.
+
+    Where there are no widgets (a script, a notebook without ipywidgets) `draw(*without)`: one picture of some values.
+    """
+    if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
+        draw(*without)
+        return
+    import ipywidgets
+
+    slider = ipywidgets.SelectionSlider(options=values, value=first, description=name, continuous_update=False)
+
+    def moved(value: float) -> None:
+        draw(value)
+
+    ipywidgets.interact(moved, value=slider)
+
+
+def in_notebook() -> bool:
+    """Whether pictures go into a notebook."""
+    return "inline" in mpl.get_backend()
+
+
+def luminance(colour: Any) -> float:
+    """0.2126 R + 0.7152 G + 0.0722 B of the light itself, from 0 (black) to 1 (white): WCAG 2's relative luminance."""
+    light = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
+
+
+def contrast(one: Any, other: Any = "white") -> float:
+    """(L + 0.05) / (l + 0.05) of two colours, from 1 to 21. WCAG 2 asks for at least 4.5 where there is text."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def ink(colour: Any) -> str:
+    """Black or white, whichever is easier to read on this colour: a contrast of 4.58 or more."""
+    return max("black", "white", key=lambda text: contrast(text, colour))
