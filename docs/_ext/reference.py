@@ -22,8 +22,10 @@ from docutils.parsers.rst import directives
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+LOGGER = logging.getLogger(__name__)
 HOMES = {  # how pages and docstrings call the packages
     "mn": "minorm",
     "minorm": "minorm",
@@ -67,13 +69,16 @@ class Reference(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Sphinx' own directives, parsed as if they stood in the page."""
         where, names = self.arguments[0], " ".join(self.content).split()
-        lines = ["````{eval-rst}"]
+        lines = ["````{eval-rst}", f".. currentmodule:: {where}", ""]
         if "summary" in self.options:
-            lines += [f".. currentmodule:: {where}", "", ".. autosummary::", ""]
-            lines += [f"   {name}" for name in names] + [""]
+            lines += [".. autosummary::", "", *(f"   {name}" for name in names), ""]
         for name in names:
             lines += [*(self._same(where, name) if "same-as" in self.options else self._documented(where, name)), ""]
-        return self.parse_text_to_nodes("\n".join([*lines, "````"]))
+        parsed = self.parse_text_to_nodes("\n".join([*lines, "````"]))
+        for name in names:
+            if f"{where}.{name}" not in self.env.domains["py"].objects:
+                LOGGER.warning("%s.%s has no place in the reference", where, name, location=self.get_location())
+        return parsed
 
     def _documented(self, where: str, name: str) -> Iterator[str]:
         parent = found(where)
@@ -87,7 +92,7 @@ class Reference(SphinxDirective):
         else:
             kind = "function" if inspect.isroutine(value) else "data"  # NumPy's classes are data here
         if kind == "data":
-            yield from (f".. py:data:: {path}", f"   :value: {value!r}")
+            yield from (f".. py:data:: {name}", f"   :value: {value!r}")
             return
         yield f".. auto{kind}:: {path}"
         if kind in ("class", "exception") and "members" in self.options:
@@ -97,7 +102,7 @@ class Reference(SphinxDirective):
         other, value = f"{self.options['same-as']}.{name}", getattr(found(where), name)
         kind = "class" if inspect.isclass(value) else "function"
         shown = str(_untyped(value)).replace("(self", "(input", 1) if kind == "function" else ""
-        yield from (f".. py:{kind}:: {where}.{name}{shown}", "", f"   :py:obj:`{other}`")
+        yield from (f".. py:{kind}:: {name}{shown}", "", f"   :py:obj:`{other}`")
 
 
 def _untyped(value: Any) -> inspect.Signature:
