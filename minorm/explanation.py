@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import dtypes, explain_convolution
 from minorm import functional as family
 from minorm.autograd import enable_grad
 from minorm.documented import documented
@@ -143,7 +143,7 @@ class Explanation:
 
 @documented(
     {"shape": "the shape of x, a tuple"},
-    function="one of the normalizations of minorm.functional",
+    function="one of the normalizations of minorm.functional, or conv1d, conv2d, conv3d",
     args="the function's own, with shapes in place of tensors",
     dtype="the element type of x",
     memory_format='"contiguous", or "channels_last", which lays x out as N, positions, C',
@@ -158,19 +158,22 @@ def explain(
     dtype: Any = "float32",
     memory_format: str = "contiguous",
     **options: Any,
-) -> Explanation:
+) -> Explanation | explain_convolution.ConvolutionExplanation:
     """The loops, the plan of the CPU kernels and the memory floor of function(x, *args, **options) for x of this shape.
 
-    Nothing is computed, and the memory is only reserved. TypeError for another function, errors for what is no shape,
-    and whatever the function itself says.
+    Of a convolution: which way each of its sums goes, `winograd` among them, and how it is cut. Nothing is computed,
+    and the memory is only reserved. TypeError for another function, errors for what is no shape, and whatever the
+    function itself says.
 
     Example:
         >>> plan = mn.explain(F.layer_norm, (32, 768), 768)
         >>> plan.nbytes == 32 * 768 * 4, plan.passes
         (True, 5)
+        >>> mn.explain(F.conv2d, (64, 32, 16, 16), (32, 32, 3, 3), padding=1).strategies["forward"]
+        'winograd'
     """
-    if function not in FUNCTIONS:
-        names = ", ".join("F." + known.__name__ for known in FUNCTIONS)
+    if function not in FUNCTIONS and function not in explain_convolution.FUNCTIONS:
+        names = ", ".join("F." + known.__name__ for known in (*FUNCTIONS, *explain_convolution.FUNCTIONS))
         raise TypeError(f"explain: function is {getattr(function, '__name__', function)!r}; expected one of {names}")
     if memory_format not in ("contiguous", "channels_last"):
         raise ValueError(f"explain: memory_format={memory_format!r}; expected 'contiguous' or 'channels_last'")
@@ -179,6 +182,8 @@ def explain(
     shape = tuple(shape)
     if any(n < 1 for n in shape):
         raise ValueError(f"explain: shape {shape} has no elements; expected every length to be at least 1")
+    if function in explain_convolution.FUNCTIONS:
+        return explain_convolution.explained(function, shape, args, dtypes.check(dtype), options)
     last = memory_format == "channels_last" and len(shape) > 2
     memory: Any = np.zeros((shape[0], *shape[2:], shape[1]) if last else shape, dtypes.check(dtype))
     x = Tensor(np.moveaxis(memory, -1, 1) if last else memory, requires_grad=True)

@@ -45,6 +45,14 @@ def _conv(
 
     ONNX Conv; LeCun et al. 1989, and Dumoulin and Visin 2016, arXiv:1603.07285, for the arithmetic of its lengths.
     """
+    options = checked_options(name, rank, x, weight, bias, stride, padding, dilation, groups)
+    return Convolution.apply(x, weight, bias, **options)
+
+
+def checked_options(
+    name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> dict[str, Any]:
+    """What the operation is told beside its tensors, once everything is checked."""
     _check_tensors(name, rank, x, weight, bias, groups)
     channels, (outputs, share) = x.shape[1], weight.shape[:2]
     if share * groups != channels:
@@ -65,7 +73,7 @@ def _conv(
     else:
         paddings = pairs(name, "padding", padding, rank)
     check_fit(name, x.shape[2:], kernel, paddings, dilations)
-    return Convolution.apply(x, weight, bias, stride=strides, padding=paddings, dilation=dilations, groups=groups)
+    return {"stride": strides, "padding": paddings, "dilation": dilations, "groups": groups}
 
 
 def _transpose(

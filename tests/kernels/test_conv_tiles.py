@@ -65,6 +65,7 @@ def way(x_shape: Any, w_shape: Any, how: Any = PLAIN, itemsize: int = 4) -> list
         ((64, 64, 8, 8), (64, 64, 3, 3), PLAIN, True),
         ((1, 64, 56, 56), (64, 64, 3, 3), PLAIN, True),
         ((8, 64, 14, 14), (64, 32, 3, 3), (*PLAIN[:3], 2), True),
+        ((64, 64, 4, 4), (64, 64, 3, 3), PLAIN, False),  # short rows of tiles
         ((64, 3, 32, 32), (16, 3, 3, 3), PLAIN, False),  # few channels: the tiles cost more than the products
         ((64, 16, 32, 32), (16, 1, 3, 3), (*PLAIN[:3], 16), False),
         ((1, 512, 7, 7), (512, 512, 3, 3), PLAIN, False),  # few tiles: the kernels do

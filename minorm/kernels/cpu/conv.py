@@ -59,10 +59,10 @@ def grad_weight(
         return reference.grad_weight(dy, x, w_shape, stride, padding, dilation, groups, bias)
     how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
-    dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype)
+    dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype) if bias else None
     buffer = empty((how.weight_buffer(threads),), x.dtype)
     how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
-    return dw, db if bias else None
+    return dw, db
 
 
 def grad_bias(dy: Any) -> Any:

@@ -57,6 +57,21 @@ def best(
     return min(found, key=cost)
 
 
+def chosen(
+    axes: Axes,
+    kernel: Ints,
+    images: int,
+    groups: int,
+    channels: int,
+    outputs: int,
+    itemsize: int,
+    weights: bool = False,
+) -> dict[str, int] | Tables:
+    """The sizes of Winograd's tiles where these pay, else the layout of the shifted reads. Nothing else chooses."""
+    found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
+    return best(axes, kernel, images, channels, outputs, itemsize, weights) if found is None else found
+
+
 def _planned(
     axes: Axes,
     kernel: Ints,
@@ -68,10 +83,9 @@ def _planned(
     weights: bool = False,
 ) -> Any:
     """The kernel's Winograd or Layout, with how the work is cut; for the weights that must depend on shapes alone."""
-    found = conv_tiles.sizes(axes, kernel, images, groups, channels, outputs, itemsize, weights)
-    if found is not None:
-        return kernels.Winograd(found)
-    tables = best(axes, kernel, images, channels, outputs, itemsize, weights)
+    tables = chosen(axes, kernel, images, groups, channels, outputs, itemsize, weights)
+    if isinstance(tables, dict):
+        return kernels.Winograd(tables)
     lanes = kernels.lanes(itemsize, weights)
     taps = math.prod(kernel)
     results = tables.results * (outputs if weights else kernels.BLOCK)
@@ -156,3 +170,18 @@ def grad_weight(
     axes, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
     channels, outputs = w_shape[1], w_shape[0] // groups
     return _planned(axes, kernel, x_shape[0], groups, channels, outputs, itemsize, weights=True)
+
+
+def ways(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+) -> tuple[Ints, dict[str, dict[str, int] | Tables]]:
+    """The shape of y, and what was chosen for each of the three sums: for who wants to look, not for the kernels."""
+    y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
+    there, kernel = conv_axes.forward(x_shape, w_shape, stride, padding, dilation), _kernel_of(w_shape)
+    back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)
+    outputs, channels = w_shape[0] // groups, w_shape[1]
+    return y_shape, {
+        "forward": chosen(there, kernel, x_shape[0], groups, channels, outputs, itemsize),
+        "grad_input": chosen(back, kernel, x_shape[0], groups, outputs, channels, itemsize),
+        "grad_weight": chosen(there, kernel, x_shape[0], groups, channels, outputs, itemsize, weights=True),
+    }

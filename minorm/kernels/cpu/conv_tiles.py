@@ -2,9 +2,7 @@
 
 Results are computed in tiles of 2x2, each from a tile of 4x4 of the source, by 16 multiply-adds a pair of channels
 instead of 36 (minorm_ext/conv/winograd.pxd). What that saves must pay for transforming tiles, once a channel, and
-kernels, once a pair of channels:
-
-    9 * results > 16 * tiles + TILE_COST * tiles * (1 / channels + 1 / outputs) + KERNEL_COST
+kernels, once a pair of channels; `pays` is that sum.
 
 Shapes alone decide, so that every instruction set takes the same way, to the same bits. MINORM_WINOGRAD=0 in the
 environment turns it off.
@@ -19,9 +17,11 @@ from minorm.kernels.cpu.conv_axes import Axes, Axis, Ints
 
 kernels: Any = minorm_ext.kernels("conv")
 
-# Multiply-adds that take as long; measured, and only their size matters.
-TILE_COST = 134.0  # to transform a tile of one channel
+# Multiply-adds that take as long, measured with AVX-512, where transforms cost the most; only their size matters.
+TILE_COST, ROW_COST, IMAGE_COST = 100.0, 400.0, 2000.0  # to transform a tile of one channel, a row of them, and all
+SUMS_COST = 1.3  # times as much for the gradient for the weights, which transforms dy as well and adds up along vectors
 KERNEL_COST = 250.0  # to transform a kernel, and to read it where it is used
+WORTH = 1.05  # what may be lost there for what is gained with AVX2
 
 # How many tiles are taken at a time: results from those that stay in the second cache; the gradient for the weights
 # from more, for its sums are added up along vectors at the end of each piece.
@@ -34,10 +34,12 @@ WAITING = 96  # outputs whose products wait to be put together
 VECTOR = 16  # numbers in a vector, at most
 
 
-def pays(channels: int, outputs: int, results: int, tiles: int) -> bool:
-    """Is it faster for so many results of a channel, of all images? Channels are those of a group."""
-    transforms = TILE_COST * tiles * (1 / channels + 1 / outputs) + KERNEL_COST
-    return 9 * results > 16 * tiles + transforms
+def pays(images: int, channels: int, outputs: int, result: Ints, tiles: Ints, weights: bool) -> bool:
+    """Is it faster? Channels are those of a group, result and tiles the heights and widths of an image."""
+    rows, columns = tiles
+    transforms = (TILE_COST * columns + ROW_COST) * rows + IMAGE_COST
+    each = 16 * rows * columns + transforms * (SUMS_COST if weights else 1) * (1 / channels + 1 / outputs)
+    return WORTH * 9 * images * result[0] * result[1] > images * each + KERNEL_COST
 
 
 def sizes(
@@ -48,8 +50,8 @@ def sizes(
         return None
     top, left = (_low(axis) for axis in axes[1:])
     rows, columns = (-(-axis.result // 2) for axis in axes[1:])
-    each, results = rows * columns, images * axes[1].result * axes[2].result
-    if top is None or left is None or not pays(channels, outputs, results, images * each):
+    each, result = rows * columns, (axes[1].result, axes[2].result)
+    if top is None or left is None or not pays(images, channels, outputs, result, (rows, columns), weights):
         return None
     if weights:
         fits = CACHE_SUMS // (16 * itemsize * (channels + outputs))
