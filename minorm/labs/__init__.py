@@ -2,6 +2,7 @@
 
     cells        a notebook as cells, percent format and .ipynb
     lab          a lab as its checks; mutation: checks of the student's own tests
+    cascade      what builds on a wrong function, asked again with a right one
     comparing    expected and got
     student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
                  watching; wire and objects: what goes between

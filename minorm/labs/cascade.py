@@ -4,10 +4,11 @@ Later tasks call the functions of earlier ones. A lab *provides* right functions
 
     LAB.provide("1.1", moments=_moments)
 
-After a task that was not passed, a later check that fails runs once more, with the provided functions in place of the
-student's. They stay in the judge's process; the student's code only gets their results. Where the check passes then, it
-earns its points, and its row says with which task right. A task that does not come back, or crashes, is replaced at
-once for all that follows, and the rest of its own checks is not run: so it costs no more than one limit of time.
+When all checks have run, each that failed behind a task that was not passed runs once more, with the provided functions
+in place of the student's. They stay in the judge's process; the student's code only gets their results. Where the check
+passes then, it earns its points, and its row says with which task right. A task that does not come back, or crashes, is
+replaced at once for all that follows, and the rest of its own checks is not run: so it costs no more than one limit of
+time.
 """
 
 from __future__ import annotations
@@ -40,63 +41,77 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
     if replace is None or not provided:
         return [row for item in items for row in item.run(student, seed)]
     asking = _Asking(functools.partial(replace, student), student, seed, provided)
-    return [row for item in items for row in asking.rows(item)]
+    found = [asking.first(item) for item in items]
+    return [row for item, rows in zip(items, found, strict=True) for row in asking.again(item, rows)]
 
 
 class _Asking:
-    """What is known so far. failed: tasks that were not passed; lost: those that did not come back."""
+    """One student, asked with functions of their own and of ours.
+
+    lost   tasks that did not come back, of those that have functions to be replaced by
+    wrong  those that were not passed, whatever else is right
+    """
 
     def __init__(
         self, replace: Callable[[Functions], None], student: Student, seed: int, provided: Mapping[str, Functions]
     ) -> None:
         self._replace, self._student, self._seed, self._provided = replace, student, seed, provided
-        self._failed: dict[str, None] = {}  # in order
-        self._lost: dict[str, None] = {}
+        self._lost: dict[str, None] = {}  # in order
+        self._wrong: dict[str, None] = {}
+        self._replaced: list[str] = []
+        self._called: set[str] = set()
 
-    def rows(self, item: Item) -> list[Outcome]:
-        """Ask one item, and again with right functions where that may help."""
+    def first(self, item: Item) -> list[Outcome]:
+        """Rows with the student's own functions, but for those that would not come back."""
         if item.task in self._lost:
             silent = _Silent(f"not run: in a check before, task {item.task} did not come back")
             return item.run(silent, self._seed)
-        before = [task for task in self._lost if task != item.task]
-        found = self._asked(item, before)
-        others = [task for task in self._failed if task not in (item.task, *before)]
-        if others and any(row.status != "passed" and not _undone(row) for row in found):
-            found = [
-                first if first.status == "passed" or again.status != "passed" else again
-                for first, again in zip(found, self._asked(item, [*before, *others]), strict=True)
-            ]
+        rows = self._asked(item, list(self._lost))
         if item.task in self._provided:
-            self._failed |= {item.task: None} if any(row.status != "passed" for row in found) else {}
-            self._lost |= {item.task: None} if any(row.status in LOST for row in found) else {}
-        return found
+            self._lost |= {item.task: None} if any(row.status in LOST for row in rows) else {}
+        return rows
 
-    def _asked(self, item: Item, tasks: Sequence[str]) -> list[Outcome]:
-        """The rows with the functions of these tasks replaced; rows that passed say which of them were called."""
-        if not tasks:
-            return item.run(self._student, self._seed)
-        called: set[str] = set()
+    def again(self, item: Item, rows: list[Outcome]) -> list[Outcome]:
+        """The rows, and in place of one that failed another that passes with the functions of earlier tasks right.
 
-        def noting(task: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(function)
-            def noted(*args: Any, **options: Any) -> Any:
-                called.add(task)
-                return function(*args, **options)
+        Two rounds, and not each item twice, for replacing takes a fresh process.
+        """
+        earlier = [task for task in self._wrong if task != item.task]
+        hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
+        if not hopeless and not all(row.status == "passed" or _undone(row) for row in rows):
+            rows = [
+                row if row.status == "passed" or better.status != "passed" else better
+                for row, better in zip(rows, self._asked(item, earlier), strict=True)
+            ]
+        if item.task in self._provided and any(row.status != "passed" for row in rows):
+            self._wrong[item.task] = None
+        return rows
 
-            return noted
-
-        self._replace({name: noting(task, right) for task in tasks for name, right in self._provided[task].items()})
-        try:
-            found = item.run(self._student, self._seed)
-        finally:
-            self._replace({})
-        if not called:
-            return found
-        words = f"passes with {_listed([task for task in tasks if task in called])} right"
+    def _asked(self, item: Item, tasks: list[str]) -> list[Outcome]:
+        """The rows with the functions of these tasks replaced; those that passed say which of them were called."""
+        if tasks != self._replaced:
+            functions = {name: (task, right) for task in tasks for name, right in self._provided[task].items()}
+            self._replace({name: self._noted(*both) for name, both in functions.items()})
+            self._replaced = tasks
+        self._called.clear()
+        rows = item.run(self._student, self._seed)
+        if not self._called:
+            return rows
+        words = f"passes with {_listed([task for task in tasks if task in self._called])} right"
         return [
             row.but(remark="; ".join(filter(None, [row.remark, words]))) if row.status == "passed" else row
-            for row in found
+            for row in rows
         ]
+
+    def _noted(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, and a note when it is called."""
+
+        @functools.wraps(function)
+        def noted(*args: Any, **options: Any) -> Any:
+            self._called.add(task)
+            return function(*args, **options)
+
+        return noted
 
 
 class _Silent(Student):
