@@ -12,6 +12,8 @@ from typing import Any
 from minorm import atomic
 from minorm.cli.errors import UsageError
 from minorm.labs import catalogue, cells, grading, hints, judging
+from minorm.labs.lab import Lab
+from minorm.labs.sealed import finding
 
 
 def add(commands: Any) -> None:
@@ -50,11 +52,17 @@ def add(commands: Any) -> None:
     grade.add_argument(
         "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
     )
+    grade.add_argument(
+        "--trust", action="store_true", help="grade without walls as well, as on macOS: you trust these students"
+    )
     grade.set_defaults(run=_grade)
 
     for command in (check, grade):
         command.add_argument(
-            "--seed", type=int, default=judging.SEED, help="chooses the hidden numbers; keep yours secret"
+            "--seed",
+            type=_seed,
+            default=judging.SEED,
+            help="chooses the hidden numbers; keep yours secret; - reads it from standard input",
         )
         command.add_argument(
             "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
@@ -91,18 +99,50 @@ def _start(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require(args: argparse.Namespace) -> None:
-    """Wrong usage, and no score, where nobody can be judged with these options."""
+def _seed(text: str) -> int:
+    """A number, or the one in the first line of standard input."""
+    return int(sys.stdin.readline(100) if text == "-" else text)
+
+
+def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
+    """Wrong usage, and no score, where nobody can be judged with these options, or on this machine."""
     try:
         judging.require(args.seed, args.memory, args.patience)
     except ValueError as error:
         raise UsageError(f"--{error}") from None
+    _hide_seed(args)
+    try:
+        around = finding.find().for_lab(lab.writes)
+    except finding.Hole as error:
+        raise UsageError(str(error)) from None
+    return grading.Options(around, args.seed, args.memory, args.patience)
+
+
+def _hide_seed(args: argparse.Namespace) -> None:
+    """Begin again with the seed in a pipe: everybody can read the command line of a process."""
+    shown = [place for place, word in enumerate(sys.argv) if len(word) > 3 and "--seed".startswith(word.split("=")[0])]
+    if sys.argv[1:3] != ["labs", args.action] or not shown or sys.argv[shown[0]].endswith("=-"):
+        return
+    place = shown[0]
+    ours = len(sys.orig_argv) - len(sys.argv)
+    if "=" not in sys.argv[place] and sys.argv[place + 1 : place + 2] == ["-"]:
+        return
+    taken = 1 if "=" in sys.argv[place] else 2
+    kept = [*sys.orig_argv[1 : ours + place], *sys.orig_argv[ours + place + taken :], "--seed=-"]
+    read, write = os.pipe()
+    os.write(write, f"{args.seed}\n".encode())
+    os.close(write)
+    os.dup2(read, 0)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *kept])
 
 
 def _check(args: argparse.Namespace) -> int:
-    _require(args)
+    lab = catalogue.find(args.lab)
+    options = _options(args, lab)
     try:
-        report = judging.judge(catalogue.find(args.lab), args.file, args.seed, args.memory, args.patience)
+        lab.require()
+        report = grading.judged(lab, Path(args.file), options)
     except (ValueError, OSError) as error:
         if args.json:  # an autograder shows its students this, and nothing else
             print(json.dumps({"score": 0, "output": str(error)}))
@@ -114,17 +154,23 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _grade(args: argparse.Namespace) -> int:
-    _require(args)
     lab = catalogue.find(args.lab)
+    options = _options(args, lab)
     lab.require()
+    if not options.walls.stand and not args.trust:
+        raise UsageError(
+            f"{options.walls}; nobody was graded. Grade in a container or on Linux, as docs/labs.md says, "
+            "or with --trust, if you trust these students with all your files"
+        )
     path = args.out or f"grades{lab.number}.csv"
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
         print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)
     else:
-        grading.try_judge(lab, reference, args.seed, args.memory, args.patience)
-    for row in grading.grade(lab, args.folder, path, args.seed, args.memory, args.patience):
+        grading.try_judge(lab, reference, options)
+    for row in grading.grade(lab, args.folder, path, options):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)
+    print(options.walls)
     print(path)
     return 0

@@ -3,8 +3,10 @@
     cells        a notebook as cells, percent format and .ipynb
     lab          a lab as its checks; mutation: checks of the student's own tests
     comparing    expected and got
-    student      the student's functions, here or in a process of their own (process, worker, watching, wire,
-                 limits, submission)
+    student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
+                 watching; wire and objects: what goes between
+    sealed/      the walls around such a process
+    beside/      what must run where a student's module is
     judging      one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV
     visible      the same checks inside the notebook
     pictures     plots with a text for those who do not see them
@@ -35,10 +37,13 @@ How to write a lab
    define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
 
 3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs without which
-   nobody is graded. Students' functions take and return what
-   `wire` carries: numbers, text, arrays, tuples, lists, dicts. What needs more (a layer, a training run) is a function
-   of this module, `def train(module, steps): ...`, which gets the student's module and runs in its process:
-   `student.drive("train", steps=20)`. Its answer is the student's word; compute the expected one outside.
+   nobody is graded. Students' functions take and return what `wire` carries: numbers, text, arrays, tuples, lists,
+   dicts. A layer runs here, with the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks,
+   `student.at(rank).share(4)`, and clocks. What must have the student's module (a model as argument) is a function of
+   minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in its process:
+   `student.drive("tuned", kind="camera")`. Its answer is the student's word: let it decide, count and measure nothing,
+   and compute the expected one here. `student.fresh()` begins a process that remembers nothing, and
+   `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
 
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.

@@ -1,5 +1,7 @@
 """Cython of the student's: some pieces of text, one file, translated and compiled into a module of this process.
 
+The compilers run in this process's folder, or where the judge has them run (see sealed/compiler.py).
+
 Needs Cython and the C compiler that Python was built with, with OpenMP. The flags are those of minorm's own kernels;
 no -ffast-math, so sums are added in the order in which they are written.
 """
@@ -7,17 +9,9 @@ no -ffast-math, so sums are added in the order in which they are written.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import hashlib
-import importlib
 import importlib.util
-import io
-import re
-import shlex
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import textwrap
 import time
@@ -27,6 +21,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from minorm.labs.sealed import compiler
 
 CHUNK = 16384
 HEADER = f"""\
@@ -38,13 +34,11 @@ cdef enum:
     CHUNK = {CHUNK}
 
 """
-LINK = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
-COMPILER = LINK[0]
-FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp"]
-
-
-class CompileError(ValueError):
-    """The text is no Cython, or what became of it no C."""
+COMPILER = compiler.LINK[0]
+CompileError = compiler.CompileError
+# Who compiles for this process: called with the kind and the text, gives the bytes of a shared library. A sealed
+# process can start no compiler, and asks the judge.
+elsewhere: list[Callable[[str, str], bytes]] = []
 
 
 def build(*pieces: str) -> ModuleType:
@@ -58,22 +52,8 @@ def build(*pieces: str) -> ModuleType:
 
 @functools.cache
 def _built(text: str) -> ModuleType:
-    name = "kernels_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    source = folder() / f"{name}.pyx"
-    source.write_text(text, encoding="utf-8")
-    _translate(source)
-    target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-    include = "-I" + sysconfig.get_path("include")
-    command = [*LINK, *FLAGS, include, str(source.with_suffix(".c")), "-o", str(target)]
-    try:
-        result = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
-    except FileNotFoundError:
-        raise CompileError(f"there is no C compiler {COMPILER!r} on this machine") from None
-    if result.returncode:
-        said = result.stderr.replace(f"{source.parent}/", "").splitlines()
-        errors = [line for line in said if "error" in line] or said
-        raise CompileError("the C compiler says: " + "\n".join(errors[:5]))
-    spec = importlib.util.spec_from_file_location(name, target)
+    target = shared_library("cython", text)
+    spec = importlib.util.spec_from_file_location(compiler.name_of("cython", text), target)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -81,27 +61,13 @@ def _built(text: str) -> ModuleType:
     return module
 
 
-def _translate(source: Path) -> None:
-    """Cython to C, in this process: starting another takes longer than the translation."""
-    try:
-        main: Any = importlib.import_module("Cython.Compiler.Main")
-    except ImportError as error:
-        raise ImportError("building Cython needs Cython: pip install Cython") from error
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-        result = main.compile_single(str(source), main.CompilationOptions(main.default_options), source.stem)
-    if result.num_errors:
-        raise CompileError("\n".join(_errors(said.getvalue(), source)))
-
-
-def _errors(said: str, source: Path) -> list[str]:
-    """Each of Cython's errors with the line it is about."""
-    lines = source.read_text(encoding="utf-8").splitlines()
-    found = []
-    for match in re.finditer(rf"{re.escape(source.name)}:(\d+):\d+: (.*)", said):
-        text = lines[int(match[1]) - 1].strip() if int(match[1]) <= len(lines) else ""
-        found.append(f"{match[2]}, in: {text}")
-    return found[:5] or [said[-400:]]
+def shared_library(kind: str, text: str) -> Path:
+    """The path of what the text of this kind, "cython" or "cuda", becomes; CompileError where it becomes nothing."""
+    if not elsewhere:
+        return compiler.COMPILE[kind](text, folder())
+    target = folder() / f"{compiler.name_of(kind, text)}.so"
+    target.write_bytes(elsewhere[-1](kind, text))
+    return target
 
 
 @functools.cache

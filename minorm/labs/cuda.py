@@ -13,30 +13,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minorm.labs.compiling import CompileError, folder
+from minorm.labs.compiling import CompileError, shared_library
+from minorm.labs.sealed import compiler
 
 MOST = 1024  # threads of a block
 GUARD = 64  # elements of NaN on both sides of an array
 LINE = 300  # characters of an error of a kernel
-COMPILERS = "g++", "c++"
+COMPILERS = compiler.CUDA_COMPILERS
 C_TYPES = {"int": ctypes.c_int, "float": ctypes.c_float}
-FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
-# Its own names and not those of another library in the process: both would destroy one list of threads at the end.
-SHARED = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,-Bsymbolic"]
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(([^)]*)\)")
-
-SHIM = Path(__file__).with_name("cuda_shim.h")
-
 
 # After a barrier some warps rest for 24 rounds while the others run on: no kernel may count on warps being equally
 # fast. The threads of a warp decide alike, as they all run in the round after the barrier, with one random_state.
@@ -71,10 +61,9 @@ class Program:
         self.parameters = {name: [_parameter(name, p) for p in text.split(",")] for name, text in found.items()}
         launchers = [_launcher(name, text, self.parameters[name]) for name, text in found.items()]
         naps = NAPS if "__shfl" in source else ""
+        head = f'#include "{compiler.SHIM.name}"'
         self.library = _compiled(
-            "\n".join(
-                [f'#include "{SHIM.name}"', naps, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers]
-            )
+            "\n".join([head, naps, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers])
         )
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0) -> int:
@@ -140,31 +129,6 @@ def _launcher(name: str, parameters: str, parsed: list[tuple[str, str]]) -> str:
 
 @functools.cache
 def _compiled(text: str) -> ctypes.CDLL:
-    compiler = _compiler()
-    source = folder() / f"cuda_{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-    source.write_text(text, encoding="utf-8")
-    target = source.with_suffix(".so")
-    result = _run([compiler, *FLAGS, *SHARED, str(source), "-o", str(target)])
-    if result.returncode:
-        said = result.stderr.replace(f"{source.parent}/", "").splitlines()
-        errors = [line for line in said if "error" in line] or said
-        raise CompileError("the compiler says: " + "\n".join(line[:LINE] for line in errors[:5]))
-    library = ctypes.CDLL(str(target))
+    library = ctypes.CDLL(str(shared_library("cuda", text)))
     library.shim_message.restype = ctypes.c_char_p
     return library
-
-
-@functools.cache
-def _compiler() -> str:
-    """The compiler, with the shim precompiled where it can do that: a kernel then takes half as long."""
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise CompileError("there is no C++ compiler (g++) on this machine")
-    shim = folder() / SHIM.name
-    shim.write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
-    _run([compiler, *FLAGS, "-x", "c++-header", str(shim), "-o", f"{shim}.gch"])
-    return compiler
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")

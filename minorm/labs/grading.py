@@ -1,7 +1,8 @@
-"""Grading a folder: each submission by a judge in a process of its own, so that none can end the grading.
+"""Grading: each submission by a judge in a process of its own, so that none can end the grading.
 
 The CSV is replaced after each submission, whole, so an interrupted run leaves what was graded. A judge that does not
-answer, or dies, gives a row with score 0 and a note.
+answer, or dies, gives a row with score 0 and a note. Seed and questions reach it through a pipe: command lines and
+environments can be read by others. It answers when all of the student's processes are gone.
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ import io
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from minorm import atomic
 from minorm.labs import catalogue, judging
 from minorm.labs.lab import Lab
-from minorm.labs.process import ROOT
-from minorm.labs.report import MUCH, Outcome
-from minorm.opening import in_words
+from minorm.labs.report import MUCH, Outcome, Report
+from minorm.labs.sealed import limits, walls
+from minorm.opening import in_words, kind
 
 ENDINGS = (".py", ".ipynb")
-JUDGE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from minorm.labs.grading import answer; answer(json.loads(sys.argv[2]))"
-)
+MOST_FILES = 1000  # in a student's folder
+MEMORY = 16 << 30  # bytes of address space of a judge
+ROOT = Path(__file__).resolve().parents[2]
+JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.labs.grading import answer; answer()"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ class Submission:
     name: str
     path: Path | None
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How submissions are judged: judging.judge says what each means."""
+
+    walls: walls.Walls
+    seed: int = judging.SEED
+    memory: int | None = None
+    patience: float = 1.0
 
 
 def submissions(folder: Path, lab: Lab) -> list[Submission]:
@@ -56,13 +68,11 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
     for entry in entries:
         if entry.name.startswith((".", "__")):
             continue
-        if entry.is_dir():
-            files = [path for path in sorted(entry.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
-            named = [path for path in files if path.stem.startswith(lab.file)] or files
-            if len(named) > 1 and {path.suffix for path in named} == set(ENDINGS) and len(named) == 2:
-                named = [path for path in named if path.suffix == ".py"]  # the notebook and its pair
-            problem = "" if len(named) == 1 else f"{len(named)} files that could be it; expected one {lab.file}.py"
-            found.append(Submission(entry.name, None if problem else named[0], problem))
+        mode = entry.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            found.append(_in_folder(entry, lab))
+        elif not stat.S_ISREG(mode):
+            found.append(Submission(entry.name, None, f"{kind(mode)}; expected a regular file or a folder with one"))
         elif entry.suffix in ENDINGS:
             found.append(Submission(entry.name, entry))
         elif entry.suffix != ".csv":
@@ -70,32 +80,54 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
     return found
 
 
-def try_judge(lab: Lab, reference: Path, seed: int, memory: int | None, patience: float) -> None:
+def _in_folder(folder: Path, lab: Lab) -> Submission:
+    """The file in a student's folder. Links are not followed: they may lead to what is another's."""
+    files: list[Path] = []
+    links, seen = 0, 0
+    for path, folders, names in os.walk(folder):
+        for name in sorted(names):
+            one = Path(path, name)
+            mode = one.lstat().st_mode
+            links += not stat.S_ISREG(mode)
+            if one.suffix in ENDINGS and stat.S_ISREG(mode):
+                files.append(one)
+        seen += len(folders) + len(names)
+        if seen > MOST_FILES:
+            return Submission(folder.name, None, f"more than {MOST_FILES} files")
+    named = [path for path in files if path.stem.startswith(lab.file)] or files
+    if len(named) == 2 and {path.suffix for path in named} == set(ENDINGS):
+        named = [path for path in named if path.suffix == ".py"]  # the notebook and its pair
+    if len(named) == 1:
+        return Submission(folder.name, named[0])
+    others = f" ({links} links or pipes are left out)" if links else ""
+    return Submission(folder.name, None, f"{len(named)} files that could be it; expected one {lab.file}.py{others}")
+
+
+def try_judge(lab: Lab, reference: Path, options: Options) -> None:
     """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
-    row = _row(lab, Submission(reference.name, reference), seed, memory, patience)
+    row = _row(lab, Submission(reference.name, reference), options)
     if row["score"] != row["points"]:
-        limits = f"seed {seed}, memory {lab.memory if memory is None else memory} MB, patience {patience:g}"
+        memory = lab.memory if options.memory is None else options.memory
+        limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
         raise RuntimeError(
             f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
-            f"{row['points']} points on this machine ({limits}): {row['failed'] or row['notes']}"
+            f"{row['points']} points on this machine ({limited}): {row['failed'] or row['notes']}"
         )
 
 
-def grade(
-    lab: Lab, folder: str | Path, csv_path: str | Path, seed: int, memory: int | None, patience: float
-) -> Iterator[dict[str, Any]]:
+def grade(lab: Lab, folder: str | Path, csv_path: str | Path, options: Options) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yields each row as it is done.
 
     ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
     """
-    judging.require(seed, memory, patience)
+    judging.require(options.seed, options.memory, options.patience)
     lab.require()
     found = submissions(Path(folder), lab)
     if not found:
         raise ValueError(f"{folder} has no submissions; expected .py or .ipynb files, or a folder for each student")
     rows: list[dict[str, Any]] = []
     for one in found:
-        row = _row(lab, one, seed, memory, patience)
+        row = _row(lab, one, options)
         rows.append(row)
         with atomic.replacing(csv_path, "grade") as file:
             file.write(as_csv(rows).encode())
@@ -111,23 +143,32 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def answer(question: dict[str, Any]) -> None:
-    """The judge's process: write one report as JSON to the descriptor that was given."""
+def answer() -> None:
+    """The judge's process: a question from standard input, a report to standard output."""
+    limits.hide()
+    limits.set_limits(MEMORY, file_size=MEMORY, files=4096)
+    question = json.load(sys.stdin)
     tempfile.tempdir = question["scratch"]
-    lab = catalogue.find(question["lab"])
-    limits = {name: question[name] for name in ("seed", "memory", "patience")}
+    around = walls.Walls(**{**question["walls"], "absent": tuple(question["walls"]["absent"])})
     try:
-        report = judging.judge(lab, question["path"], **limits)
-        result = {
-            "tasks": {task: earned for task, (earned, _) in report.by_task().items()},
-            "failed": _failures(report.outcomes),
-            "notes": [*report.notes, *([f"printed {report.printed:,} bytes"] if report.printed > MUCH else [])],
-            "seconds": report.seconds,
-        }
-    except (ValueError, OSError, ImportError) as error:
-        result = {"problem": str(error)}
-    with os.fdopen(question["answer_to"], "w") as file:
+        report = judging.judge(catalogue.find(question["lab"]), question["path"], **question["options"], around=around)
+        result: dict[str, Any] = {"report": as_message(report)}
+    except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        result = {"problem": str(error) or type(error).__name__}
+    with os.fdopen(os.dup(1), "w") as file:
         json.dump(result, file)
+
+
+def as_message(report: Report) -> dict[str, Any]:
+    """A report as JSON carries it; exceptions stay here."""
+    rows = [{**asdict(row.but(cause=None)), "cause": None} for row in report.outcomes]
+    named = {field.name: getattr(report, field.name) for field in fields(report)}
+    return {**named, "outcomes": rows, "notes": list(report.notes)}
+
+
+def from_message(message: dict[str, Any]) -> Report:
+    """The inverse."""
+    return Report(**{**message, "outcomes": [Outcome(**row) for row in message["outcomes"]]})
 
 
 def _failures(rows: Sequence[Outcome]) -> list[str]:
@@ -142,68 +183,75 @@ def _failures(rows: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def _row(lab: Lab, one: Submission, seed: int, memory: int | None, patience: float) -> dict[str, Any]:
-    result: dict[str, Any] = {"problem": one.problem}
+def _row(lab: Lab, one: Submission, options: Options) -> dict[str, Any]:
+    problem, report = one.problem, None
     if one.path is not None:
-        result = _judged(lab, one.path, seed, memory, patience)
-    tasks = result.get("tasks", {})
+        try:
+            report = judged(lab, one.path, options)
+        except ValueError as error:
+            problem = str(error)
+    tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
     score = sum(tasks.values())
-    notes = [result["problem"]] if result.get("problem") else result.get("notes", [])
+    notes = [problem] if report is None else list(report.notes)
+    if report is not None and report.printed > MUCH:
+        notes.append(f"printed {report.printed:,} bytes")
     return {
         "submission": one.name,
         "score": f"{score:g}",
         "points": f"{lab.points:g}",
         "percent": round(100 * score / lab.points, 1),
         **{f"task {task}": f"{tasks.get(task, 0):g}" for task in lab.tasks},
-        "seconds": round(result.get("seconds", 0.0), 1),
-        "failed": "; ".join(result.get("failed", [])),
+        "seconds": round(report.seconds if report else 0.0, 1),
+        "failed": "; ".join(_failures(report.outcomes) if report else []),
         "notes": "; ".join(notes),
+        "walls": str(options.walls),
     }
 
 
-def _judged(lab: Lab, path: Path, seed: int, memory: int | None, patience: float) -> dict[str, Any]:
-    """What the judge's process says about a file; its folders go with it, even where it was killed."""
+def judged(lab: Lab, path: Path, options: Options) -> Report:
+    """What a judge in a process of its own says about a file; ValueError in words where it has no report.
+
+    Its folders go with it, even where it was killed.
+    """
     with tempfile.TemporaryDirectory(prefix="grade", ignore_cleanup_errors=True) as scratch:
-        return _asked(lab, path, seed, memory, patience, scratch)
+        os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
+        result = _asked(lab, path, options, scratch)
+    if "problem" in result:
+        raise ValueError(result["problem"])
+    return from_message(result["report"])
 
 
-def _asked(lab: Lab, path: Path, seed: int, memory: int | None, patience: float, scratch: str) -> dict[str, Any]:
-    read, write = os.pipe()
+def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, Any]:
     question = {
         "lab": lab.number,
-        "path": str(path.resolve()),
-        "seed": seed,
-        "memory": memory,
-        "patience": patience,
-        "answer_to": write,
+        "path": str(path.absolute()),
+        "options": {"seed": options.seed, "memory": options.memory, "patience": options.patience},
+        "walls": asdict(options.walls),
         "scratch": scratch,
     }
     path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
-    limit = patience * (120 + sum(item.seconds for item in lab.items) * 3)
-    with os.fdopen(read) as answers:
-        judge = subprocess.Popen(
-            [sys.executable, "-I", "-c", JUDGE, path_list, json.dumps(question)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(write,),
-            start_new_session=True,
-        )
-        os.close(write)
-        try:
-            judge.wait(limit)  # the answer is smaller than a pipe, so nobody waits for us to read it
-        except subprocess.TimeoutExpired:
-            return {"problem": f"no report within {limit:.0f} s"}
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(judge.pid, signal.SIGKILL)
-            judge.wait()
-        if judge.returncode != 0:
-            return {"problem": f"the grader's process was ended with code {judge.returncode}"}
-        try:
-            result: dict[str, Any] = json.loads(answers.read())
-        except ValueError:
-            return {"problem": "no report"}
+    limit = options.patience * (120 + sum(item.seconds for item in lab.items) * 3)
+    judge = subprocess.Popen(
+        [sys.executable, "-I", "-c", JUDGE, path_list],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        said, _ = judge.communicate(json.dumps(question).encode(), limit)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"no report within {limit:.0f} s"}
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(judge.pid, signal.SIGKILL)
+        judge.wait()
+    if judge.returncode != 0:
+        return {"problem": f"the grader's process was ended with code {judge.returncode}"}
+    try:
+        result: dict[str, Any] = json.loads(said)
+    except ValueError:
+        return {"problem": "no report"}
     return result
 
 

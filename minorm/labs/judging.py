@@ -10,8 +10,9 @@ from pathlib import Path
 
 from minorm.labs import cells
 from minorm.labs.lab import Lab
+from minorm.labs.remote import Remote
 from minorm.labs.report import Report
-from minorm.labs.student import Remote
+from minorm.labs.sealed import finding, walls
 from minorm.opening import regular
 
 SEED = 1
@@ -31,12 +32,20 @@ def require(seed: int, memory: int | None, patience: float) -> None:
         raise ValueError(f"patience {patience:g}: expected a factor above 0 and at most {MOST_PATIENCE:g}")
 
 
-def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = None, patience: float = 1.0) -> Report:
+def judge(
+    lab: Lab,
+    path: str | Path,
+    seed: int = SEED,
+    memory: int | None = None,
+    patience: float = 1.0,
+    around: walls.Walls | None = None,
+) -> Report:
     """Run all checks of the lab on the file.
 
     seed      of the numbers that the checks draw; choose your own and keep it to yourself
     memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
+    around    the walls; None are those that this machine has
 
     ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
     where this machine lacks what the lab needs.
@@ -46,9 +55,9 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = Non
     lab.require()
     text = read(Path(path))
     cells.read(text, Path(path).name)
-    with Remote(
-        text, Path(path).name, lab.module, (lab.memory if memory is None else memory) << 20, patience
-    ) as student:
+    around = finding.find() if around is None else around
+    bytes_each = (lab.memory if memory is None else memory) << 20
+    with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around) as student:
         outcomes = lab.run(student, seed)
         student.close()
         return Report(
@@ -60,6 +69,7 @@ def judge(lab: Lab, path: str | Path, seed: int = SEED, memory: int | None = Non
             student.printed,
             student.beginning,
             time.monotonic() - start,
+            str(around),
         )
 
 
@@ -67,7 +77,7 @@ def read(path: Path) -> str:
     """The text of a submission."""
     if path.suffix not in (".py", ".ipynb"):
         raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
-    with regular(path, "labs") as file:
+    with regular(path, "labs", follow=False) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_FILE:
             raise ValueError(f"{path.name} has {size >> 20} MB; expected at most {LARGEST_FILE >> 20}")

@@ -15,7 +15,9 @@ with other numbers than those that are graded.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +28,12 @@ import numpy as np
 
 from minorm.labs import mutation
 from minorm.labs.comparing import Wrong
-from minorm.labs.process import PATH
 from minorm.labs.report import Outcome
 from minorm.labs.student import Failure, Student
 
 Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
 SECONDS = 10.0
+PATH = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])  # compilers are there
 PIP = {"sklearn": "scikit-learn"}  # where the name to install is another than the one to import
 
 
@@ -76,6 +78,7 @@ class Lab:
     minutes  of work for a student
     packages  that solutions and checks import, beside NumPy
     programs  that they run: names, any of which will do
+    writes   whether solutions write files: libraries that they have compiled, checkpoints
     memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
     """
 
@@ -87,6 +90,7 @@ class Lab:
     items: list[Check | mutation.Mutants] = field(default_factory=list)
     packages: Sequence[str] = ()
     programs: Sequence[str] = ()
+    writes: bool = False
     memory: int = 4096
     module: str = ""  # where the checks stand; the catalogue fills it in
 
@@ -127,6 +131,11 @@ class Lab:
         """ImportError where something is missing: graded without it, right answers would count as wrong."""
         if lacking := self.missing():
             raise ImportError(lacking)
+
+    @property
+    def beside(self) -> str:
+        """The module whose functions run beside the student's code, if the lab has one."""
+        return f"minorm.labs.beside.{self.file}"
 
     @property
     def points(self) -> float:

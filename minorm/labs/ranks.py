@@ -27,13 +27,21 @@ from minorm.labs.wire import HEADER, decode, encode
 __all__ = ["Rank", "RankError", "simulate"]
 
 
+class Voice:
+    """What a rank says, where the ranks meet somewhere else: each collective is asked for by name."""
+
+    def __init__(self, rank: int, size: int, function: Callable[[str], Callable[..., Any]]) -> None:
+        self.rank, self.size = rank, size
+        self.all_gather, self.all_reduce = function("all_gather"), function("all_reduce")
+
+
 class Rank:
     """One rank: number, size, and the collectives.
 
     messages, numbers_sent   how many collectives it has called, and how many numbers it has sent
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group | Voice) -> None:
         self.number, self.size, self._group = group.rank, group.size, group
         self.messages = self.numbers_sent = 0
 

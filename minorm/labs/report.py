@@ -55,6 +55,7 @@ class Report:
 
     notes    about statements of the file that failed
     printed  how many bytes the code printed; beginning: the first of them
+    walls    what stood around the code
     """
 
     lab: int
@@ -65,6 +66,7 @@ class Report:
     printed: int = 0
     beginning: str = ""
     seconds: float = 0.0
+    walls: str = ""
 
     @property
     def score(self) -> float:
@@ -92,11 +94,13 @@ class Report:
             lines += [_wrapped(note, "  ") for note in self.notes]
         if self.printed > MUCH:
             lines += ["", f"The code printed {self.printed:,} bytes, which count for nothing."]
+        if self.walls:
+            lines += ["", self.walls]
         return "\n".join(lines)
 
     def gradescope(self) -> dict[str, Any]:
         """results.json as Gradescope's autograder reads it."""
-        output = [f"{self.score:g} of {self.points:g} points", *self.notes]
+        output = [f"{self.score:g} of {self.points:g} points", *self.notes, *filter(None, [self.walls])]
         if self.printed:
             output += [f"The code printed {self.printed:,} bytes. The first of them:", self.beginning]
         return {

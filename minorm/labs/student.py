@@ -1,30 +1,32 @@
 """A student's file as the checks see it: `student.moments(x, (0, 2))` calls the student's function.
 
-`Remote` calls it in a process of its own, within limits; `Here` calls it in this process, for checks in a notebook.
-Either way arguments and answers make the journey through `wire`, so a check sees the same. What goes wrong is a
-Failure.
+`Remote` (minorm/labs/remote.py) calls it in a process of its own, behind walls and within limits; `Here` calls it in
+this process, for checks in a notebook. Either way arguments and answers make the journey through `wire`, so a check
+sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with the judge.
 """
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minorm.labs import submission, wire, worker
-from minorm.labs.process import KEPT, Process
+from minorm.labs import objects, submission, wire, worker
+from minorm.labs.ranks import Rank
 
-Implementation = Mapping[str, Callable[..., Any]]  # what a student's tests test: functions by name
-LOADING = 30.0  # seconds
-MOST_LOST = 3  # processes; after that, checks are not run any more
+Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
+MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
 
 
 class Failure(Exception):
-    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost"."""
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost".
 
-    def __init__(self, status: str, message: str) -> None:
+    kind  the class of the student's exception, where there was one
+    """
+
+    def __init__(self, status: str, message: str, kind: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.kind = status, kind
 
 
 class Student:
@@ -36,11 +38,37 @@ class Student:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args, **options: self.ask({"do": "call", "name": name, "args": args, "options": options})
+        return lambda *args, **options: self.call(name, args, options)
+
+    def call(
+        self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
+    ) -> Any:
+        """One of the student's functions; what it may ask for meanwhile is served."""
+        return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 
     def drive(self, function: str, /, **options: Any) -> Any:
-        """`function(module, **options)` of the lab's own file, run where the student's module is."""
+        """`function(module, **options)` of minorm.labs.beside, run where the student's module is."""
         return self.ask({"do": "drive", "name": function, "options": options})
+
+    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
+        """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
+
+        kind  "cython" or "cuda", which the pieces of text are
+        """
+        return self.ask(
+            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}, where=NATIVE
+        )
+
+    def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
+        """The same with text of ours, in yet another process: what the student's kernel is compared with."""
+        return self.ask(
+            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options},
+            where=YARDSTICK,
+        )
+
+    def at(self, rank: Rank) -> OfRank:
+        """The student's functions as this rank runs them: each takes the rank first."""
+        return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
         """Run the student's test_ functions against an implementation; [{"name": ..., "error": ... or None}, ...]."""
@@ -54,8 +82,15 @@ class Student:
     def allow(self, seconds: float) -> None:
         """The time for what is asked from now on, all together."""
 
-    def ask(self, request: dict[str, Any], implementation: Implementation | None = None) -> Any:
-        """The value, or a Failure."""
+    def fresh(self) -> None:
+        """Forget what the student's code may remember, where that is possible."""
+
+    def native_threads(self) -> int:
+        """How many threads there are where native code runs; 0 where nobody can tell."""
+        return _tasks("self")
+
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
+        """The value, or a Failure. where: MAIN, NATIVE, YARDSTICK or the number of a rank."""
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
@@ -68,100 +103,47 @@ class Student:
         return _value_of(reply)
 
 
+class OfRank:
+    """A student's functions on one rank. Its messages go through the judge's rank, which counts them."""
+
+    def __init__(self, student: Student, rank: Rank) -> None:
+        self._student, self._rank = student, rank
+        self._serving = {"all_gather": rank.all_gather, "all_reduce": rank.all_reduce}
+        self._seat = objects.Seat(rank.number, rank.size)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args: self._ask({"do": "call", "name": name, "args": (self._seat, *args), "options": {}})
+
+    def hold(self, name: str) -> Callable[..., Any]:
+        """What a function returns stays there; this calls its methods, hold("sync_backend")("forward", ...)."""
+        held = self._ask({"do": "hold", "name": name, "args": (self._seat,)})
+        return lambda method, *args, **options: self._ask(
+            {"do": "method", "held": held, "name": method, "args": args, "options": options}
+        )
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        return self._student.ask(request, self._serving, self._rank.number)
+
+
 class Here(Student):
     """The functions of a notebook that is running."""
 
-    def __init__(self, module: Any, lab: str) -> None:
+    def __init__(self, module: Any, beside: str) -> None:
         self.notes, self.remarks = [], []
-        self._module, self._lab = module, lab
+        self._module, self._beside = module, beside
+        self._workers: dict[Any, worker.Worker] = {}
 
-    def ask(self, request: dict[str, Any], implementation: Implementation | None = None) -> Any:
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Call it here; the cause of a Failure is the student's own exception."""
-        local = worker.Worker(self._module, [], self._lab, lambda question: _served(question, implementation or {}))
+        local = self._workers.setdefault(where, worker.Worker(self._module, self._beside))
+        local.ask = lambda question: served(question, serving or {})  # type: ignore[method-assign]
         try:
-            return self._answer_of(local.answer(wire.copied(request)))
+            reply = local.answer(wire.decode(*wire.encode(request, objects.SENT), local.makers))
+            return self._answer_of(wire.decode(*wire.encode(reply, objects.SENT), objects.TAKEN_BACK))
         except Failure as failure:
             raise failure from local.error
-
-
-class Remote(Student):
-    """A submission in a process of its own, started when first needed and again when it was lost."""
-
-    def __init__(self, text: str, file: str, lab: str, memory: int, patience: float = 1.0) -> None:
-        self._begin = {"text": text, "file": file, "lab": lab}
-        self._memory, self._patience = memory, patience
-        self._process: Process | None = None
-        self._lost: list[str] = []
-        self._unloadable: Failure | None = None
-        self._deadline = 0.0
-        self.notes: list[str] = []
-        self.remarks: list[str] = []
-        self.printed, self.beginning = 0, ""
-
-    def allow(self, seconds: float) -> None:
-        """Loading does not count."""
-        self._load()
-        self._deadline = time.monotonic() + seconds * self._patience
-        self._seconds = seconds * self._patience
-
-    def ask(self, request: dict[str, Any], implementation: Implementation | None = None) -> Any:
-        """Send it and wait for the answer, serving the student's tests in between."""
-        process = self._load()
-        try:
-            process.line.send(request, self._deadline)
-            reply = process.line.receive(self._deadline)
-            while isinstance(reply, dict) and "ask" in reply and implementation is not None:
-                process.line.send(_served(reply, implementation), self._deadline)
-                reply = process.line.receive(self._deadline)
-        except TimeoutError:
-            raise self._lose("too slow", f"no answer within {self._seconds:.0f} s") from None
-        except (EOFError, OSError):
-            raise self._lose("died", f"the code {process.ended()}") from None
-        except wire.WireError as error:
-            raise self._lose("died", f"what came back is {error}") from None
-        return self._answer_of(reply)
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.end()
-            self.printed += self._process.printed
-            self.beginning = (self.beginning + self._process.beginning.decode(errors="replace"))[:KEPT]
-            self._process = None
-
-    def __enter__(self) -> Remote:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _load(self) -> Process:
-        if self._unloadable is not None:
-            raise self._unloadable
-        if self._process is not None:
-            return self._process
-        if len(self._lost) >= MOST_LOST:
-            raise Failure("lost", f"not run: the process was lost {MOST_LOST} times before")
-        process = self._process = Process(self._memory)
-        deadline = time.monotonic() + LOADING * self._patience
-        try:
-            process.line.send(self._begin, deadline)
-            reply = process.line.receive(deadline)
-            self.notes = [printable(note) for note in reply["notes"]][:20]
-        except TimeoutError:
-            self._unloadable = self._lose("too slow", f"running the file's cells took over {LOADING:.0f} s")
-        except (EOFError, OSError):
-            self._unloadable = self._lose("died", f"while the file's cells ran, the code {process.ended()}")
-        except (wire.WireError, TypeError, KeyError):
-            self._unloadable = self._lose("died", "while the file's cells ran, the code spoiled the line to the grader")
-        if self._unloadable is not None:
-            raise self._unloadable
-        return process
-
-    def _lose(self, status: str, message: str) -> Failure:
-        self.close()
-        self._lost.append(message)
-        return Failure(status, message)
 
 
 def printable(text: Any) -> str:
@@ -169,24 +151,34 @@ def printable(text: Any) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(text)[:500])
 
 
-def _served(reply: dict[str, Any], implementation: Implementation) -> dict[str, Any]:
-    """What the implementation says to a student's test; its arguments come from a stranger."""
+def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
+    """What a function of the judge's says to a student's code; its arguments come from a stranger."""
     try:
-        function, (args, options) = implementation[reply["ask"]], wire.copied((reply["args"], reply["options"]))
+        function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
         answer = {"value": wire.copied(function(*args, **options))}
-    except Exception as error:  # noqa: BLE001  the student's test sees it as its own
+    except Exception as error:  # noqa: BLE001  the student's code sees it as its own
         return {"refusal": submission.describe(error), "kind": type(error).__name__}
     return answer
+
+
+def _tasks(process: Any) -> int:
+    """How many threads a process has."""
+    try:
+        return len(os.listdir(f"/proc/{process}/task"))
+    except OSError:
+        return 0
 
 
 def _value_of(reply: Any) -> Any:
     """The value of a reply, or the Failure in it."""
     if isinstance(reply, dict) and "value" in reply:
-        return wire.copied(reply["value"])
+        return reply["value"]
     if not isinstance(reply, dict) or not isinstance(reply.get("error"), str):
         raise Failure("error", "no answer")
     message = printable(reply["error"])
-    if reply.get("kind") == "NotImplementedError":
-        raise Failure("not done", message.removeprefix("NotImplementedError: "))
+    kind = printable(reply.get("kind"))
+    if kind == "NotImplementedError":
+        raise Failure("not done", message.removeprefix("NotImplementedError: "), kind)
     place = reply.get("place")
-    raise Failure("error", f"{printable(place)}: {message}" if place and isinstance(place, str) else message)
+    text = f"{printable(place)}: {message}" if place and isinstance(place, str) else message
+    raise Failure("error", text, kind)

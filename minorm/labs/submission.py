@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 import sys
 import traceback
 from types import ModuleType
@@ -45,6 +46,12 @@ def load(text: str, file: str) -> tuple[ModuleType, list[str]]:
             except BaseException as error:  # noqa: BLE001  sys.exit as well: it ends a statement here, not the grader
                 notes.append(f"{place(file, statement.lineno)}: {describe(error)}")
     return module, notes
+
+
+def imports(text: str) -> list[str]:
+    """Modules that the file asks for anywhere in it, by name; of a notebook as well, whose code stands in JSON."""
+    names = re.findall(r"(?:^|\\n|[\"\s])(?:import|from)\s+([A-Za-z_][\w.]*)", text)
+    return [name for name in dict.fromkeys(names) if all(part.isidentifier() for part in name.split("."))]
 
 
 def describe(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class Checker:
             raise ValueError(
                 f"lab {self.lab.number} has no visible checks for task {task!r}; there are {self._tasks()}"
             )
-        student = Here(SimpleNamespace(**self.names), self.lab.module)
+        student = Here(SimpleNamespace(**self.names), self.lab.beside)
         rows = [row for item in items for row in item.run(student, SEED)]
         for row in rows:
             if row.status == "not done":

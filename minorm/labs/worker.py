@@ -1,75 +1,127 @@
-"""The student's process: loads the file, calls what the judge asks for, and answers with values.
+"""A student's process: loads the file, calls what the judge asks for, and answers with values.
 
 It never decides anything. What it says is a value, or that a call raised; whether that is right the judge finds out in
-its own process, so nothing the student's code does here, printing, writing files, changing this module, can earn a
-point that a right answer would not.
+its own process. It runs behind walls (see sealed), so that nothing it does reaches further than its answers.
+
+Three kinds run this: the student's file, one of its ranks (lab 9), and native code of the student's without the file
+(labs 7 and 8), so that no Python of theirs stands beside what is compared and timed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.abc
 import linecache
 import os
-import socket
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from minorm.labs import limits, submission
+from minorm.kernels.protocol import Statistics
+from minorm.labs import compiling, cuda, objects, ranks, submission
+from minorm.labs.sealed import entry
 from minorm.labs.watching import Watched, WatchedModule
-from minorm.labs.wire import Line, WireError, encode
+from minorm.labs.wire import Line, Packers, WireError, encode
 
 TEST = "test_"
-SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
+SENT: Packers = {Statistics: objects.SENT[Statistics]}
+SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
+BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
 
 
-def main(descriptor: int, memory: int) -> None:
-    """Serve the judge at the other end of the socket until it hangs up."""
-    limits.set_limits(memory)
-    sys.addaudithook(keep_closed)
-    line = Line(socket.socket(fileno=descriptor))
-    mine = os.getpid()
+def main(descriptor: int, plan: dict[str, Any]) -> None:
+    """Serve the judge at the other end of the descriptor until it hangs up."""
+    close_checks()
+    worker = Worker()
+    line = Line(Descriptor(descriptor), SENT, worker.makers)
 
     def ask(question: dict[str, Any]) -> dict[str, Any]:
         line.send(question)
         answer: dict[str, Any] = line.receive()
         return answer
 
+    worker.ask = ask  # type: ignore[method-assign]
+    compiling.elsewhere.append(worker.compiled)
     with contextlib.suppress(EOFError, OSError):
-        begin = line.receive()
-        worker = Worker(*submission.load(begin["text"], begin["file"]), begin["lab"], ask)
-        reply: Any = {"notes": worker.notes}
-        while os.getpid() == mine:  # a child that the student forked must not talk
+        request = line.receive()
+        if entry.closes_files(plan):
+            import_all(bytes(request["text"]).decode(), request["beside"])
+            entry.close_files()
+        while True:
+            reply = worker.answer(request)
             with contextlib.suppress(Exception):  # whatever the student has made of it
                 sys.stdout.flush()  # so that the judge can say how much was printed
             line.send(reply)
-            reply = worker.answer(line.receive())
+            request = line.receive()
     os._exit(0)  # no handlers of the student's
 
 
-def keep_closed(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: Python opens no solution, where the grader's checkout has them. Other ways to read stay open."""
-    if event == "open" and isinstance(arguments[0], (str, bytes)):
-        name = os.fsdecode(arguments[0])
-        if "solutions" in name and SOLUTIONS in Path(name).resolve().parents:
-            raise PermissionError("solutions are closed while a submission is graded")
+class Descriptor:
+    """A file descriptor with the methods of a socket that a line uses: here is no socket to be had."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def recv(self, size: int) -> bytes:
+        """Some bytes; none at the end."""
+        return os.read(self.number, size)
+
+    def sendall(self, data: bytes) -> None:
+        """Write all."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.number, view) :]
+
+    def settimeout(self, seconds: float) -> None:
+        """The judge alone has deadlines."""
+
+
+class Closed(importlib.abc.MetaPathFinder):
+    """The checks cannot be imported here, even where no wall hides their files."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
+        """ImportError for what would tell the right answers."""
+        if name.startswith(SECRET):
+            raise ImportError(f"{name} is closed while a submission is graded")
+
+
+def close_checks() -> None:
+    """`check` does nothing beside a student's code that is graded: each notebook asks for it at its top."""
+    sys.meta_path.insert(0, Closed())
+    visible = ModuleType("minorm.labs.visible")
+    visible.checker = lambda *_: lambda _: None  # type: ignore[attr-defined]
+    sys.modules["minorm.labs.visible"] = visible
+
+
+def import_all(text: str, beside: str) -> None:
+    """Import what the file may import, and what its lab needs: later on there may be no file to import from."""
+    for name in [*submission.imports(text), beside]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    prepare = getattr(sys.modules.get(beside), "prepare", None)
+    if prepare is not None:
+        prepare()
 
 
 class Worker:
     """A loaded submission, and what can be asked of it."""
 
-    def __init__(
-        self, module: ModuleType, notes: list[str], lab: str, ask: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> None:
-        self.module, self.notes, self.lab, self.ask = module, notes, lab, ask
+    def __init__(self, module: ModuleType | None = None, beside: str = "") -> None:
+        self.module, self.beside = module or ModuleType(submission.NAME), beside
         self.error: BaseException | None = None
+        self.held: list[Any] = []
+        self.changed: list[list[str]] = []
+        self.makers = objects.made_for_students(self._function, self._rank)
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Put a question to the judge; whoever makes a worker puts its own in this place."""
+        raise NotImplementedError
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
-        self.changed: list[list[str]] = []
+        self.changed = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
             return {"value": sendable(value), "changed": self.changed}
@@ -81,33 +133,69 @@ class Worker:
                 "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
             }
 
+    def do_load(self, text: Any, file: str, beside: str) -> Any:
+        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
+        self.beside = beside
+        self.module, notes = submission.load(bytes(text).decode(), file)
+        return notes
+
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """One of the student's functions."""
         return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
+    def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
+        """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
+        self.held.append(function_of(self.module, name)(*args))
+        return len(self.held) - 1
+
+    def do_method(self, held: int, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """A method of what is kept."""
+        return getattr(self.held[held], name)(*args, **options)
+
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
-        """A function of the lab, which is given the student's module."""
+        """A function of minorm.labs.beside, which is given the student's module."""
         module = WatchedModule(self.module, self.changed)
-        return getattr(importlib.import_module(self.lab), name)(module, **options)
+        return getattr(importlib.import_module(self.beside), name)(module, **options)
+
+    def do_native(self, kind: str, pieces: Sequence[str], name: str, options: dict[str, Any]) -> Any:
+        """A function of minorm.labs.beside, which is given what the pieces of text become when they are compiled."""
+        return getattr(importlib.import_module(self.beside), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
         """The student's tests against an implementation that stays in the judge's process."""
-        return run_tests(self.module, Absent(self._ask))
+        return run_tests(self.module, Absent(self.asked))
 
-    def _ask(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """What a function of the judge's says."""
         reply = self.ask({"ask": name, "args": args, "options": options})
         if "refusal" in reply:
-            raise REFUSALS.get(reply["kind"], RuntimeError)(reply["refusal"])
+            kind = REFUSALS.get(reply["kind"], RuntimeError)
+            raise kind(reply["refusal"].removeprefix(f"{kind.__name__}: "))
         return reply["value"]
 
+    def compiled(self, kind: str, text: str) -> bytes:
+        """A shared library of this text: the judge has it compiled, where none of the student's Python runs."""
+        return bytes(self.asked("compile", (kind, text), {}))
 
-REFUSALS: dict[str, type[Exception]] = {"ValueError": ValueError, "TypeError": TypeError}
+    def _function(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **options: self.asked(name, args, options)
+
+    def _rank(self, number: int, size: int) -> ranks.Rank:
+        return ranks.Rank(ranks.Voice(number, size, self._function))
+
+
+REFUSALS: dict[str, type[Exception]] = {
+    "ValueError": ValueError,
+    "TypeError": TypeError,
+    "CompileError": compiling.CompileError,
+    "RankError": ranks.RankError,
+}
 
 
 def sendable(value: Any) -> Any:
     """The value itself; TypeError where it has no place in a message."""
     try:
-        encode(value)
+        encode(value, SENT)
     except WireError as error:
         raise TypeError(f"the answer holds {error}") from None
     return value

@@ -13,6 +13,7 @@ import pytest
 
 from minorm.labs import cuda
 from minorm.labs.compiling import CompileError
+from minorm.labs.sealed import compiler
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 SUM = """
@@ -140,7 +141,7 @@ def test_what_cannot_be_launched_says_why() -> None:
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    cuda._compiler.cache_clear()
+    compiler._cuda_compiler.cache_clear()
     with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
         cuda.Program("__global__ void f(float* only_here) { }")
 
@@ -164,7 +165,7 @@ assert y.tolist() == [2.0] * 4
 def test_another_library_of_these_names_is_let_alone(tmp_path: Path) -> None:
     """As the kernels of tests/gpu in the same process: the end of both destroyed one list of threads twice."""
     other = tmp_path / "other.so"
-    (tmp_path / "other.cpp").write_text(f'#include "{cuda.SHIM}"\\n')
+    (tmp_path / "other.cpp").write_text(f'#include "{compiler.SHIM}"\\n')
     command = ["g++", "-std=c++17", "-w", "-fPIC", "-shared", str(tmp_path / "other.cpp"), "-o", str(other)]
     subprocess.run(command, check=True)
     subprocess.run([sys.executable, "-c", TWICE, str(other)], check=True)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from minorm.labs import cells, submission
-from minorm.labs.student import Failure, Here, Remote
+from minorm.labs.remote import Remote
+from minorm.labs.student import Failure, Here
 from minorm.labs.worker import Absent, run_tests
 
 TEXT = """\
@@ -41,7 +42,7 @@ NOTEBOOK = cells.to_notebook(cells.read_percent(TEXT))
 
 
 def here(text: str, file: str) -> Here:
-    return Here(submission.load(text, file)[0], "minorm.labs.checks.lab00_axes")
+    return Here(submission.load(text, file)[0], "minorm.labs.beside.lab00_axes")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_an_error_names_the_cell_of_a_notebook_and_the_line(text: str, file: str
     """Cells of code count as Jupyter counts them when it runs all: text does not, a plot does."""
     with pytest.raises(Failure, match=f"^{said}"):
         here(text, file).broken(1)
-    with Remote(text, file, "minorm.labs.checks.lab00_axes", 0) as remote:
+    with Remote(text, file, "minorm.labs.beside.lab00_axes", 0) as remote:
         remote.allow(20)
         with pytest.raises(Failure, match=f"^{said}"):
             remote.broken(1)

@@ -95,12 +95,8 @@ def parameter_gradients(student: Any, rng: np.random.Generator) -> None:
 LAYERS = ("batch_norm", "layer_norm", "group_norm", "rms_norm", "mean_variance_norm")
 
 
-def plugged(module: Any, layer: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """dx, ds and db of a functional that runs with the student's backward."""
-    return _run(layer, arrays, PartialBackend(backward=module.backward))
-
-
 def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
+    """dx, ds and db of a functional that runs with this backend."""
     x, s, b, dy = (tensor(array) for array in arrays)
     for leaf in (x, s, b):
         leaf.requires_grad = True
@@ -122,7 +118,7 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> No
     for layer in layers:
         shape = (3, 4, 2, 5)
         arrays = rng.standard_normal(shape) + 1, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
-        got = parts(student.drive("plugged", layer=layer, arrays=arrays), 3, f"{layer} with your backward")
+        got = parts(_run(layer, arrays, PartialBackend(backward=student.backward)), 3, f"{layer} with your backward")
         for name, mine, right in zip(("dx", "ds", "db"), got, _run(layer, arrays, None), strict=True):
             close(mine, right, f"{name} of {layer} with your backward, x of shape {shape}", rtol=1e-7, atol=1e-9)
 
@@ -147,11 +143,6 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
     _plug(student, rng, LAYERS[4:])
 
 
-def trained(module: Any, steps: int, seed: int) -> Any:
-    """The losses of the digits network with the student's backward."""
-    return digits.losses(PartialBackend(backward=module.backward), steps, seed)
-
-
 @functools.cache
 def _library(steps: int, seed: int) -> Any:
     """The losses with the library's kernels."""
@@ -161,7 +152,7 @@ def _library(steps: int, seed: int) -> Any:
 @LAB.check("3.4", "the digits network trains as with the library", points=2, seconds=60)
 def trains(student: Any, rng: np.random.Generator) -> None:
     seed = int(rng.integers(1000))
-    got = student.drive("trained", steps=12, seed=seed)
+    got = digits.losses(PartialBackend(backward=student.backward), 12, seed)
     close(got, _library(12, seed), "the losses of 12 steps with your backward", rtol=1e-6)
 
 

@@ -1,6 +1,7 @@
 """Lab 5: accuracies in both modes, running statistics taken anew, five repairs to a target, fine-tuning of two.
 
-Models stay in the student's process; what comes out is a state dict, which is put into a model of ours and measured.
+What comes out of the student's process is a state dict, or what a function has set on layers; it is put into a model of
+ours, which is trained and measured here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from minorm.autograd import no_grad
 from minorm.creation import tensor
 from minorm.labs import gap
+from minorm.labs.beside.lab05_train_eval_gap import state, trained
 from minorm.labs.comparing import Wrong, close, equal, true
 from minorm.labs.lab import Lab
 from minorm.running import no_stats_update
@@ -37,17 +39,6 @@ def _share(model: Any, x: Any, labels: Any) -> float:
     return float(100 * np.mean(found == labels))
 
 
-def _trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
-    """A model, and test images and labels."""
-    x, labels, x_test, labels_test = gap.images()
-    return gap.train(gap.network(seed), x, labels, epochs=epochs, seed=seed), x, x_test, labels_test
-
-
-def state(model: Any) -> dict[str, Any]:
-    """Everything that a model has learned, as arrays."""
-    return {name: value.numpy().copy() for name, value in model.state_dict().items()}
-
-
 def _loaded(found: Any, what: str) -> Any:
     """A model of ours with the state that came back."""
     model = gap.network()
@@ -63,21 +54,11 @@ def _same(found: Any, expected: dict[str, Any], names: Any, what: str) -> None:
         equal(found[name], expected[name], f"{name} {what}")
 
 
-def measured(module: Any, function: str, seed: int, count: int, batch_size: int, training: bool) -> dict[str, Any]:
-    """What the student's function says of a model, and how the model was before and after."""
-    model, _, x, labels = _trained(seed)
-    model.train(training)
-    before = state(model)
-    options = (batch_size,) if batch_size else ()
-    answer = getattr(module, function)(model, x[:count], labels[:count], *options)
-    return {"answer": answer, "before": before, "after": state(model), "training": model.training}
-
-
 def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int = 0, trace: bool = False) -> None:
     seed, training = int(rng.integers(5)), bool(rng.integers(2))
     options = {"seed": seed, "count": count, "batch_size": batch_size, "training": training}
     found = student.drive("measured", function=function, **options)
-    model, _, x, labels = _trained(seed)
+    model, _, x, labels = trained(seed)
     if batch_size:
         model.train()
         starts = range(0, count - batch_size + 1, batch_size)
@@ -87,7 +68,8 @@ def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int 
         right = _share(model.eval(), x[:count], labels[:count])
     what = f"{function} of {count} images" + (f" in batches of {batch_size}" if batch_size else "")
     if trace:
-        _same(found["after"], found["before"], found["before"], f"after {what}")
+        before = state(trained(seed)[0])
+        _same(found["after"], before, before, f"after {what}")
         equal(found["training"], training, f"model.training after {what}")
     else:
         close(found["answer"], right, what, rtol=0, atol=1e-6)
@@ -136,21 +118,9 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
         close(student.spread_of_running_mean(3, momentum), right, f"spread_of_running_mean(3, {momentum:g})", rtol=1e-6)
 
 
-def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
-    """A model before and after the student's recalibration."""
-    model, x, _, _ = _trained(seed)
-    for layer in gap.norms(model):
-        layer.momentum = momentum
-    model.train(training)
-    before = state(model)
-    module.recalibrate(model, x[:600], batch_size)
-    momenta = [layer.momentum for layer in gap.norms(model)]
-    return {"before": before, "after": state(model), "momenta": momenta, "training": model.training}
-
-
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
     """The plain average of mean and var of every batch, by hooks of our own: the layers' inputs."""
-    model, x, _, _ = _trained(seed)
+    model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
     sums: dict[str, Any] = {}
@@ -180,20 +150,13 @@ def statistics(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("5.3", "weights, momentum and mode stay")
 def untouched(student: Any, rng: np.random.Generator) -> None:
     for training, momentum in ((True, 0.8), (False, 0.95)):
-        found = student.drive(
-            "recalibrated", seed=int(rng.integers(5)), batch_size=100, momentum=momentum, training=training
-        )
-        weights = [name for name in found["before"] if name.endswith(("weight", "bias"))]
-        _same(found["after"], found["before"], weights, "after recalibrate")
+        seed = int(rng.integers(5))
+        found = student.drive("recalibrated", seed=seed, batch_size=100, momentum=momentum, training=training)
+        before = state(trained(seed)[0])
+        weights = [name for name in before if name.endswith(("weight", "bias"))]
+        _same(found["after"], before, weights, "after recalibrate")
         equal(found["momenta"], [momentum] * 3, "momentum of the layers after recalibrate")
         equal(found["training"], training, "model.training after recalibrate")
-
-
-def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
-    """A broken model after the student's repair."""
-    model, x, _, _ = gap.broken(kind, seed)
-    module.repair(model, x)
-    return {"after": state(model), "training": model.training}
 
 
 def _repair(student: Any, kind: str, seed: int) -> None:
@@ -216,10 +179,10 @@ for _kind in gap.BROKEN:
         _repair(student, kind, int(rng.integers(5)))
 
 
-def tuned(module: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """A model for mirrored digits before and after fine-tuning with batches of two, frozen by the student."""
-    model, x, _, _ = _trained(seed, epochs=4)
-    x, labels = gap.mirrored(x), gap.images()[1]
+def _mirrored(seed: int) -> Any:
+    """A model with the statistics of mirrored digits, in evaluation mode."""
+    model, x, _, _ = trained(seed, epochs=4)
+    x = gap.mirrored(x)
     for layer in gap.norms(model):
         layer.momentum = None
         layer.reset_running_stats()
@@ -228,9 +191,27 @@ def tuned(module: Any, seed: int, train: bool = True) -> dict[str, Any]:
             model(tensor(x[start : start + 350]))
     for layer in gap.norms(model):
         layer.momentum = 0.9
-    model.eval()
+    return model.eval()
+
+
+def _set_as(model: Any, said: dict[str, Any]) -> None:
+    """Set on a model of ours what the student's function has set on theirs."""
+    model.load_state_dict(said["values"])
+    layers, parameters = list(model.modules()), list(model.parameters())
+    for layer, frozen, training in zip(layers, said["frozen"], said["training"], strict=True):
+        layer.frozen, layer.training = bool(frozen), bool(training)
+    for parameter, learns in zip(parameters, said["learns"], strict=True):
+        parameter.requires_grad = bool(learns)
+    for layer, momentum in zip(gap.norms(model), said["momenta"], strict=True):
+        layer.momentum = momentum
+
+
+def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
+    """A model for mirrored digits before and after fine-tuning with batches of two, frozen as the student says."""
+    model = _mirrored(seed)
     before = state(model)
-    module.freeze_norms(model)
+    _set_as(model, student.drive("frozen", values=before))
+    x, labels = gap.mirrored(gap.images()[0]), gap.images()[1]
     if train:
         gap.train(model, x[:MIRRORED], labels[:MIRRORED], batch_size=2, epochs=3, lr=0.03, seed=seed)
     after = state(model)
@@ -245,7 +226,7 @@ def tuned(module: Any, seed: int, train: bool = True) -> dict[str, Any]:
 
 @LAB.check("5.5", "fine-tuning reaches its target", points=2, visible=True)
 def fine_tuning(student: Any, rng: np.random.Generator) -> None:
-    found = student.drive("tuned", seed=int(rng.integers(5)))
+    found = _tuned(student, int(rng.integers(5)))
     _, _, x_test, labels_test = gap.images()
     share = _share(_loaded(found["after"], "the tuned model"), gap.mirrored(x_test), labels_test)
     true(share >= TUNED, "the tuned model on mirrored digits", f"at least {TUNED:g} % right", f"{share:.1f} %")
@@ -253,7 +234,7 @@ def fine_tuning(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("5.5", "statistics, scale and bias stand still, weights move", visible=True)
 def standing(student: Any, rng: np.random.Generator) -> None:
-    found = student.drive("tuned", seed=int(rng.integers(5)))
+    found = _tuned(student, int(rng.integers(5)))
     places = [name.rsplit(".", 1)[0] for name in found["before"] if name.endswith("running_mean")]
     still = [f"{place}.{name}" for place in places for name in (*STATISTICS, "weight", "bias")]
     _same(found["after"], found["before"], still, "after fine-tuning")
@@ -265,7 +246,7 @@ def standing(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("5.5", "unfreeze follows")
 def unfreezing(student: Any, rng: np.random.Generator) -> None:
-    found = student.drive("tuned", seed=int(rng.integers(5)), train=False)
+    found = _tuned(student, int(rng.integers(5)), train=False)
     equal(all(found["grads"]), True, "every parameter learns again after unfreeze")
     name = next(name for name in found["before"] if name.endswith("running_mean"))
     moved = not np.array_equal(found["after"][name], found["unfrozen"][name])

@@ -198,9 +198,9 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
         _bounded(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
 
 
-def plugged(module: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
+def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
     """y of a layer with the student's forward."""
-    backend, dtype = PartialBackend(forward=module.forward), None if compute is None else np.dtype(compute)
+    backend, dtype = PartialBackend(forward=student.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
     if layer == "layer_norm":
@@ -223,7 +223,7 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, comput
     right, size = _exact(rows, flat_s, flat_b, 1e-5, layer != "rms_norm")
     wide = compute or ("float32" if np.dtype(dtype) in dtypes.HALVES else str(np.dtype(dtype)))
     what = f"{layer} of {np.dtype(dtype)} with your forward, compute_dtype={compute}"
-    got = numbers(student.drive("plugged", layer=layer, x=x, s=s, b=b, compute=compute), what, "y")
+    got = numbers(_run(student, layer, x, s, b, compute), what, "y")
     _bounded(got.reshape(right.shape), right, size, np.dtype(dtype), _slack(wide, dtype), what)
 
 

@@ -1,8 +1,10 @@
-"""Lab 7: the student's Cython, compiled in the student's process; sums, bits for any number of threads, and speed."""
+"""Lab 7: the student's Cython: sums, bits for any number of threads, and speed.
+
+The kernels run without the student's Python; threads and seconds are counted from outside.
+"""
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -12,8 +14,8 @@ import minorm.functional as F
 from minorm import config
 from minorm.creation import tensor
 from minorm.kernels.partial import PartialBackend
-from minorm.labs.comparing import close, numbers, parts, true
-from minorm.labs.compiling import CHUNK, COMPILER, build, quickest, reader
+from minorm.labs.comparing import close, parts, true
+from minorm.labs.compiling import CHUNK, COMPILER, READER
 from minorm.labs.lab import Lab
 
 LAB = Lab(
@@ -22,18 +24,37 @@ LAB = Lab(
     "OpenMP in Cython",
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
     minutes=150,
+    writes=True,
     packages=("Cython",),
     programs=(COMPILER,),
 )
 SECONDS = 60.0  # a check may have to compile first
 THREADS = (1, 2, 3, 4, 7, 8)
-TASKS = "/proc/self/task"
 
 
-def summed(module: Any, function: str, x: Any) -> Any:
+PLAIN = """
+def plain_sum(size_t address, Py_ssize_t n):
+    cdef const float* x = <const float*>address
+    cdef float total = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        total += x[i]
+    return total
+"""  # what the student's kernel is compared with: theirs might be slow on purpose
+
+
+def _texts(student: Any, *names: str) -> tuple[str, ...]:
+    """Pieces of the student's."""
+    found = [getattr(student, name)() for name in names]
+    for name, text in zip(names, found, strict=True):
+        true(isinstance(text, str), name, "text", type(text).__name__)
+    return tuple(found)
+
+
+def _summed(student: Any, function: str, x: Any) -> Any:
     """A function (address, n) of one of the student's pieces."""
-    pieces = {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}
-    return getattr(build(getattr(module, pieces[function])()), function)(x.ctypes.data, x.size)
+    pieces = _texts(student, {"plain_sum": "plain_pyx", "lanes": "lanes_pyx"}[function])
+    return student.native("cython", pieces, "summed", function=function, x=x)
 
 
 def _sizes(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[Any]:
@@ -45,18 +66,18 @@ def plain(student: Any, rng: np.random.Generator) -> None:
     for x in _sizes(rng, (1, 5, 1000, 100_000)):
         expected = np.add.accumulate(x)[-1]
         what = f"plain_sum of {x.size} numbers, added in float32"
-        close(student.drive("summed", function="plain_sum", x=x), expected, what, rtol=0, atol=0)
+        close(_summed(student, "plain_sum", x), expected, what, rtol=0, atol=0)
 
 
 @LAB.check("7.1", "nothing to add", seconds=SECONDS)
 def plain_empty(student: Any, rng: np.random.Generator) -> None:
-    close(student.drive("summed", function="plain_sum", x=np.zeros(0, np.float32)), 0.0, "plain_sum of no numbers")
+    close(_summed(student, "plain_sum", np.zeros(0, np.float32)), 0.0, "plain_sum of no numbers")
 
 
 def _lanes(student: Any, xs: list[Any]) -> None:
     for x in xs:
         what = f"lanes of {x.size} numbers"
-        close(student.drive("summed", function="lanes", x=x), x.sum(dtype=np.float64), what, rtol=1e-5)
+        close(_summed(student, "lanes", x), x.sum(dtype=np.float64), what, rtol=1e-5)
 
 
 @LAB.check("7.2", "the sum in lanes", points=2, visible=True, seconds=SECONDS)
@@ -69,36 +90,53 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
     _lanes(student, _sizes(rng, (0, 1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 129)))
 
 
-def lane_speed(module: Any) -> float:
-    """How many times as fast as the plain loop."""
-    kernels = build(module.plain_pyx(), module.lanes_pyx())
-    x = np.ones(1 << 18, np.float32)
-    calls = [lambda f=f: f(x.ctypes.data, x.size) for f in (kernels.plain_sum, kernels.lanes)]
-    slow, fast = quickest(calls, 25)
-    return slow / fast
+def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
+    """Seconds of one call by the judge's clock. Before each the numbers change, and each sum is looked at.
+
+    Whole numbers, whose sums float32 holds exactly in any order.
+    """
+    size = options["size"]
+    places, values = rng.integers(0, size, repeats), rng.integers(size // 100, size // 10, repeats)
+    start = time.perf_counter()
+    found = ask("cython", pieces, "repeated", places=places, values=values, **options)
+    seconds = time.perf_counter() - start
+    x, right = np.ones(size, np.float32), []
+    for place, value in zip(places, values, strict=True):
+        x[place] = value
+        right.append(x.sum(dtype=np.float64))
+    close(found, np.array(right), f"{options['function']} of {size} numbers that change", rtol=1e-4)
+    return seconds / repeats
+
+
+def _lane_speed(student: Any, rng: np.random.Generator) -> float:
+    """How many times as fast as a plain loop."""
+    pieces, size, times = _texts(student, "lanes_pyx"), 1 << 18, []
+    for _ in range(5):
+        slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
+        fast = _timed(student.native, pieces, rng, 200, function="lanes", size=size)
+        times.append((slow, fast))
+    slow, fast = np.min(times, axis=0)
+    return float(slow / fast)
 
 
 @LAB.check("7.2", "twice as fast as the plain loop", points=2, visible=True, seconds=SECONDS)
 def lanes_fast(student: Any, rng: np.random.Generator) -> None:
-    speed = max(float(numbers(student.drive("lane_speed"), "speed of lanes", "a number")) for _ in range(2))
-    true(speed >= 2, "lanes of 1 MB", "at least twice as fast as plain_sum", f"{speed:.2f} times as fast")
+    _summed(student, "lanes", np.ones(1, np.float32))  # compiled and loaded, before the clock runs
+    speed = max(_lane_speed(student, rng) for _ in range(2))
+    true(speed >= 2, "lanes of 1 MB", "at least twice as fast as a plain loop", f"{speed:.2f} times as fast")
 
 
-def shared(module: Any, x: Any, threads: list[int], repeats: int = 1) -> list[float]:
-    """parallel_sum with each number of threads, `repeats` times."""
-    function = build(module.lanes_pyx(), module.parallel_pyx()).parallel_sum
-    found = []
-    for count in threads:
-        for _ in range(repeats):
-            partial = np.full(x.size // CHUNK + 20, np.nan)
-            found.append(function(x.ctypes.data, x.size, partial.ctypes.data, count))
-    return found
+def _shared(student: Any, **options: Any) -> list[float]:
+    """parallel_sum with each number of threads."""
+    found = student.native("cython", _texts(student, "lanes_pyx", "parallel_pyx"), "shared", **options)
+    count = len(options["threads"]) * options.get("repeats", 1)
+    return list(parts(found, count, "parallel_sum with some numbers of threads"))
 
 
 @LAB.check("7.3", "the sum in chunks", visible=True, seconds=SECONDS)
 def parallel(student: Any, rng: np.random.Generator) -> None:
     for x in _sizes(rng, (1, 100, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 77)):
-        for count, found in zip((1, 3), student.drive("shared", x=x, threads=[1, 3]), strict=True):
+        for count, found in zip((1, 3), _shared(student, x=x, threads=[1, 3]), strict=True):
             what = f"parallel_sum of {x.size} numbers with {count} threads"
             close(found, x.sum(dtype=np.float64), what, rtol=1e-5)
 
@@ -120,39 +158,31 @@ def _bits(found: Any, repeats: int, what: str) -> None:
 def parallel_bits(student: Any, rng: np.random.Generator) -> None:
     for _ in range(4):
         x = (rng.standard_normal(40 * CHUNK + 5) * 10.0 ** rng.uniform(-3, 3, 40 * CHUNK + 5)).astype(np.float32)
-        found = student.drive("shared", x=x, threads=list(THREADS), repeats=3)
+        found = _shared(student, x=x, threads=list(THREADS), repeats=3)
         _bits(found, 3, f"parallel_sum of {x.size} numbers")
 
 
-def _tasks() -> int:
-    """How many threads this process has."""
-    return len(os.listdir(TASKS)) if os.path.isdir(TASKS) else 0
-
-
-def threads_started(module: Any, function: str) -> int | None:
+def _started(student: Any, function: str) -> int | None:
     """How many more threads there are after asking for 9 than after asking for 2; None where nobody can tell."""
-    x, places = np.ones(200 * CHUNK, np.float32), np.empty(500)
-    if function == "parallel_sum":
-        call = build(module.lanes_pyx(), module.parallel_pyx()).parallel_sum
-    else:
-        call = build(module.moments_pyx()).parallel_moments
+    names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
+    pieces = _texts(student, *names)
     for count in (12, 2):  # OpenMP keeps the threads it has until fewer are asked for; those let go end a moment later
-        call(x.ctypes.data, x.size, places.ctypes.data, count)
+        student.native("cython", pieces, "called", function=function, threads=count)
     time.sleep(0.05)
-    before = _tasks()
-    call(x.ctypes.data, x.size, places.ctypes.data, 9)
-    return _tasks() - before if before else None
+    before = student.native_threads()
+    student.native("cython", pieces, "called", function=function, threads=9)
+    return student.native_threads() - before if before else None
 
 
 def _threads(student: Any, function: str) -> None:
-    most: Any = 0
+    most = 0
     for _ in range(3):
-        started = student.drive("threads_started", function=function)
+        started = _started(student, function)
         if started is None:
             return
-        most = max(most, float(numbers(started, "threads", "a number")))
+        most = max(most, started)
     what = f"threads that {function} starts with threads=9 beside those for threads=2"
-    true(most >= 5, what, "7", f"{most:g}")
+    true(most >= 5, what, "7", f"{most}")
 
 
 @LAB.check("7.3", "as many threads as asked for", visible=True, seconds=SECONDS)
@@ -160,39 +190,44 @@ def parallel_threads(student: Any, rng: np.random.Generator) -> None:
     _threads(student, "parallel_sum")
 
 
-def thread_speed(module: Any, threads: int) -> tuple[float, float]:
-    """How much faster with threads: parallel_sum, and reading alone."""
-    x = np.ones(1 << 20, np.float32)
-    partial = np.empty(x.size // CHUNK + 1)
-    function = build(module.lanes_pyx(), module.parallel_pyx()).parallel_sum
-    mine = [lambda n=n: function(x.ctypes.data, x.size, partial.ctypes.data, n) for n in (1, threads)]
-    one, some, read_one, read_some = quickest([*mine, reader(x, 1), reader(x, threads)], 25)
-    return one / some, read_one / read_some
+def _thread_speed(student: Any, rng: np.random.Generator, threads: int) -> tuple[float, float]:
+    """How much faster with threads: parallel_sum, and reading alone, a kernel of ours."""
+    pieces, size, times = _texts(student, "lanes_pyx", "parallel_pyx"), 1 << 20, []
+    for _ in range(5):
+        mine = [
+            _timed(student.native, pieces, rng, 20, function="parallel_sum", size=size, threads=count)
+            for count in (1, threads)
+        ]
+        reading = []
+        for count in (1, threads):
+            start = time.perf_counter()
+            student.yardstick("cython", (READER,), "read", size=size, threads=count, repeats=20)
+            reading.append(time.perf_counter() - start)
+        times.append((*mine, *reading))
+    one, some, read_one, read_some = np.min(times, axis=0)
+    return float(one / some), float(read_one / read_some)
 
 
 @LAB.check("7.3", "faster with more threads", points=2, seconds=SECONDS)
 def parallel_fast(student: Any, rng: np.random.Generator) -> None:
     """Compared with reading alone, so that a busy machine, where nothing gets faster, costs nobody a point."""
     threads = min(4, config.get_num_threads())
+    _shared(student, x=np.ones(1, np.float32), threads=[threads])  # compiled and loaded, before the clock runs
     if threads == 1:
-        student.drive("thread_speed", threads=1)
         return
+    student.yardstick("cython", (READER,), "read", size=CHUNK, threads=1, repeats=1)
     for _ in range(4):
-        mine, reading = parts(student.drive("thread_speed", threads=threads), 2, "speeds")
+        mine, reading = _thread_speed(student, rng, threads)
         if mine >= 1 + 0.4 * (min(reading, threads) - 1) or reading < 1.3:
             return
     what = f"parallel_sum of 4 MB with {threads} threads"
     true(False, what, f"about {reading:.1f} times as fast as with one, as reading is", f"{mine:.2f} times")
 
 
-def merged(module: Any, x: Any, threads: list[int]) -> list[Any]:
+def _merged(student: Any, x: Any, threads: list[int]) -> tuple[Any, ...]:
     """parallel_moments with each number of threads."""
-    function = build(module.moments_pyx()).parallel_moments
-    found = []
-    for count in threads:
-        places = np.full(2 * (x.size // CHUNK + 2), np.nan)
-        found.append(function(x.ctypes.data, x.size, places.ctypes.data, count))
-    return found
+    found = student.native("cython", _texts(student, "moments_pyx"), "merged", x=x, threads=threads)
+    return parts(found, len(threads), "parallel_moments with some numbers of threads")
 
 
 def _moments(student: Any, rng: np.random.Generator, sizes: tuple[int, ...], offsets: tuple[float, ...]) -> None:
@@ -201,7 +236,7 @@ def _moments(student: Any, rng: np.random.Generator, sizes: tuple[int, ...], off
             x = (rng.standard_normal(size) + offset).astype(np.float32)
             wide = x.astype(np.float64)
             what = f"of {size} numbers with mean {offset:g}"
-            for found in student.drive("merged", x=x, threads=[1, 3]):
+            for found in _merged(student, x, [1, 3]):
                 mean, var = parts(found, 2, f"parallel_moments {what}")
                 close(mean, wide.mean(), f"mean {what}", rtol=1e-7, atol=1e-7)
                 close(var, ((wide - wide.mean()) ** 2).mean(), f"var {what}", rtol=1e-5)
@@ -220,7 +255,7 @@ def moments_far(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("7.4", "chunks with means of their own", seconds=SECONDS)
 def moments_drifting(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(5 * CHUNK) + np.repeat(rng.uniform(-1000, 1000, 5), CHUNK)).astype(np.float32)
-    ((mean, var),) = student.drive("merged", x=x, threads=[2])
+    mean, var = parts(_merged(student, x, [2])[0], 2, "parallel_moments")
     close(mean, x.mean(dtype=np.float64), "mean of chunks with means of their own", rtol=1e-7)
     close(var, x.var(dtype=np.float64), "var of chunks with means of their own", rtol=1e-5)
 
@@ -228,18 +263,14 @@ def moments_drifting(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("7.4", "the same bits, and threads", points=2, visible=True, seconds=SECONDS)
 def moments_bits(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(30 * CHUNK + 5) * 10.0 ** rng.uniform(-3, 3, 30 * CHUNK + 5)).astype(np.float32)
-    found = student.drive("merged", x=x, threads=list(THREADS))
+    found = _merged(student, x, list(THREADS))
     for place, name in enumerate(("mean", "var")):
         _bits([parts(pair, 2, "parallel_moments")[place] for pair in found], 1, name)
     _threads(student, "parallel_moments")
 
 
-def plugged(module: Any, layer: str, x: Any) -> Any:
-    """y of a layer with the student's moments."""
-    return _run(layer, x, PartialBackend(moments=module.moments))
-
-
 def _run(layer: str, x: Any, backend: Any) -> Any:
+    """y of a layer with this backend."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":
@@ -253,7 +284,9 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, 
     x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
     expected = _run(layer, x.astype(np.float64), None)
     what = f"y of {layer} with your moments, x of shape {shape}"
-    close(student.drive("plugged", layer=layer, x=x), expected, what, rtol=1e-5, atol=1e-5, dtype=np.float32)
+    close(
+        _run(layer, x, PartialBackend(moments=student.moments)), expected, what, rtol=1e-5, atol=1e-5, dtype=np.float32
+    )
 
 
 @LAB.check("7.5", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)

@@ -1,4 +1,7 @@
-"""Lab 9: the student's functions on simulated ranks, held against one computer with the whole batch."""
+"""Lab 9: the student's functions on simulated ranks, held against one computer with the whole batch.
+
+The ranks meet here, and their messages are counted here; what a rank computes it computes in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.creation import tensor
+from minorm.kernels.partial import PartialBackend
 from minorm.labs import digits
-from minorm.labs.comparing import at_most, close, equal, parts, true
+from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 from minorm.labs.ranks import Rank, simulate
 
@@ -89,11 +93,11 @@ def _same(found: list[Any]) -> Any:
     return found[0]
 
 
-def gathered(module: Any, counts: Any, mean: Any, var: Any) -> list[Any]:
+def gathered(student: Any, counts: list[int], mean: Any, var: Any) -> list[Any]:
     """all_moments on each rank: its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
-        found = module.all_moments(rank, counts[rank.number], mean[rank.number], var[rank.number])
+        found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], var[rank.number])
         return [found, rank.messages]
 
     return simulate(len(counts), program)
@@ -103,7 +107,7 @@ def _all_moments(student: Any, rng: np.random.Generator, counts: tuple[int, ...]
     rows = _rows(rng, counts, channels)
     what = f"all_moments of {len(counts)} ranks with {', '.join(map(str, counts))} rows"
     m, mean, var = _moments(rows)
-    found = student.drive("gathered", counts=[int(count) for count in m], mean=mean, var=var)
+    found = gathered(student, [int(count) for count in m], mean, var)
     _are(_same([parts(result, 3, what) for result, _ in found]), rows, what)
     at_most(max(messages for _, messages in found), 1, f"messages of each rank, {what}")
 
@@ -119,11 +123,11 @@ def moments_of_many(student: Any, rng: np.random.Generator) -> None:
     _all_moments(student, rng, (1, 9, 0, 4, 4, 2, 16, 3), 1)
 
 
-def gradients(module: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
+def gradients(student: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
     """input_gradient on each rank: its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
-        dx = module.input_gradient(rank, g[rank.number], xhat[rank.number], rstd)
+        dx = student.at(rank).input_gradient(g[rank.number], xhat[rank.number], rstd)
         return [dx, rank.messages]
 
     return simulate(len(g), program)
@@ -137,7 +141,7 @@ def _gradient(student: Any, rng: np.random.Generator, counts: tuple[int, ...]) -
     xhat = (whole - whole.mean(0)) * rstd
     expected = rstd * (g - g.mean(0) - xhat * (g * xhat).mean(0))
     split = [np.split(array, cuts) for array in (g, xhat, expected)]
-    found = student.drive("gradients", g=split[0], xhat=split[1], rstd=rstd)
+    found = gradients(student, split[0], split[1], rstd)
     for number, (dx, messages) in enumerate(found):
         what = f"dx of rank {number}, of ranks with {', '.join(map(str, counts))} rows"
         close(dx, split[2][number], what, rtol=1e-9, atol=1e-12)
@@ -155,30 +159,31 @@ def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
     _gradient(student, rng, (6,))
 
 
-def shares(module: Any, counts: list[int]) -> list[Any]:
-    """share on each rank."""
-    return simulate(len(counts), lambda rank: module.share(rank, counts[rank.number]))
-
-
-def summed(module: Any, lists: list[list[Any]]) -> list[Any]:
+def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
     """sum_gradients on each rank: its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
-        return [list(module.sum_gradients(rank, lists[rank.number])), rank.messages]
+        return [student.at(rank).sum_gradients(lists[rank.number]), rank.messages]
 
     return simulate(len(lists), program)
+
+
+def _share(student: Any, counts: list[int], rank: Rank) -> Any:
+    """share on a rank."""
+    return student.at(rank).share(counts[rank.number])
 
 
 @LAB.check("9.4", "the share of a rank's loss", visible=True)
 def share_of_loss(student: Any, rng: np.random.Generator) -> None:
     for counts in ([4, 4], [int(count) for count in rng.integers(1, 50, 5)]):
-        found = np.array(student.drive("shares", counts=counts), np.float64)
+        shares = simulate(len(counts), functools.partial(_share, student, counts))
+        found = np.array([numbers(share, "share", "a number") for share in shares], np.float64)
         close(found, np.array(counts) / sum(counts), f"share of ranks with {counts} images")
 
 
 def _sums(student: Any, rng: np.random.Generator, ranks: int, shapes: tuple[tuple[int, ...], ...]) -> None:
     lists = [[rng.standard_normal(shape) for shape in shapes] for _ in range(ranks)]
-    found = student.drive("summed", lists=lists)
+    found = summed(student, lists)
     for number, (arrays, messages) in enumerate(found):
         what = f"sum_gradients of {ranks} ranks, shapes {shapes}, on rank {number}"
         for place, array in enumerate(parts(arrays, len(shapes), what)):
@@ -196,11 +201,17 @@ def sums_of_odd(student: Any, rng: np.random.Generator) -> None:
     _sums(student, rng, 2, ((3, 1, 2, 2), (), (1,), (5, 5)))
 
 
-def layers(module: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
+def backend(student: Any, rank: Rank) -> PartialBackend:
+    """The student's sync_backend of a rank, in a layer that runs here."""
+    call = student.at(rank).hold("sync_backend")
+    return PartialBackend(forward=functools.partial(call, "forward"), backward=functools.partial(call, "backward"))
+
+
+def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
     """A BatchNorm on each rank, with sync_backend: y, dx, ds, db, and messages there and back."""
 
     def program(rank: Rank) -> list[Any]:
-        found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, module.sync_backend(rank), rank)
+        found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, backend(student, rank), rank)
         return [*found, sent]
 
     return simulate(len(xs), program)
@@ -221,7 +232,7 @@ def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...]
     xs = [(rng.standard_normal(shape) * 2 + rng.standard_normal() + offset).astype(dtype) for shape in shapes]
     dys = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
     s, b = rng.standard_normal((2, shapes[0][1])).astype(dtype)
-    found = student.drive("layers", xs=xs, dys=dys, s=s, b=b)
+    found = layers(student, xs, dys, s, b)
     whole = [np.concatenate(arrays).astype(np.float64) for arrays in (xs, dys)]
     expected, _ = _batch_norm(whole[0], whole[1], s.astype(np.float64), b.astype(np.float64))
     return found, expected, np.cumsum([shape[0] for shape in shapes])[:-1]
@@ -266,9 +277,15 @@ def layer_messages(student: Any, rng: np.random.Generator) -> None:
         true(there == back == 1, "messages of a layer, forward and backward", "1 and 1", f"{there} and {back}")
 
 
-def trained(module: Any, cuts: list[int], steps: int) -> Any:
+def trained(student: Any, cuts: list[int], steps: int) -> Any:
     """The losses of ranks that train the digits' network with the student's functions."""
-    return digits.losses_over_ranks(cuts, module.sync_backend, module.share, module.sum_gradients, steps)
+    return digits.losses_over_ranks(
+        cuts,
+        functools.partial(backend, student),
+        lambda rank, count: float(numbers(student.at(rank).share(count), "share", "a number")),
+        lambda rank, gradients: student.at(rank).sum_gradients(gradients),
+        steps,
+    )
 
 
 @functools.cache
@@ -280,16 +297,16 @@ def _whole(steps: int) -> Any:
 @LAB.check("9.5", "ranks train as one computer", points=3, seconds=SECONDS)
 def training(student: Any, rng: np.random.Generator) -> None:
     cuts = [int(rng.integers(6, 30)), int(rng.integers(34, 58))]
-    found = student.drive("trained", cuts=cuts, steps=6)
+    found = trained(student, cuts, 6)
     what = f"losses of three ranks, batches of 64 cut at {cuts[0]} and {cuts[1]}"
     close(found, _whole(6), what, rtol=1e-8)
 
 
-def carried(module: Any, vectors: Any, sizes: list[int]) -> list[Any]:
+def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:
     """sum_over with the vectors shared by so many processes: of each its result, its messages, numbers sent."""
 
     def program(rank: Rank) -> list[Any]:
-        found = module.sum_over(rank, np.split(vectors, rank.size)[rank.number])
+        found = student.at(rank).sum_over(np.split(vectors, rank.size)[rank.number])
         return [found, rank.messages, rank.numbers_sent]
 
     return [simulate(size, program) for size in sizes]
@@ -331,7 +348,7 @@ def brackets_of_any(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("9.6", "the same bits on 1, 2, 4 and 8 processes", points=2, visible=True)
 def same_bits(student: Any, rng: np.random.Generator) -> None:
     vectors = _vectors(rng, 8)
-    found = student.drive("carried", vectors=vectors, sizes=[1, 2, 4, 8])
+    found = carried(student, vectors, [1, 2, 4, 8])
     sums = [np.asarray(result[0]) for results in found for result in results]
     close(sums[0], vectors.sum(0, dtype=np.float64), "sum_over on one process", rtol=1e-3, atol=1e-2)
     for size, results in zip((1, 2, 4, 8), found, strict=True):
@@ -341,7 +358,7 @@ def same_bits(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("9.6", "one vector of each process, in one message")
 def one_vector(student: Any, rng: np.random.Generator) -> None:
-    for results in student.drive("carried", vectors=_vectors(rng, 8, 10), sizes=[1, 2, 4]):
+    for results in carried(student, _vectors(rng, 8, 10), [1, 2, 4]):
         for number, (_, messages, sent) in enumerate(results):
             what = f"of process {number} of {len(results)}"
             at_most(messages, 1, f"messages {what}")

@@ -32,33 +32,6 @@ REFUSED = "a ValueError"
 TOLERANCE = {"float16": 3e-3, "float32": 2e-5, "float64": 1e-9}
 
 
-def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """What `since`, `attributes` or `mode` says of the model's node; a ValueError is an answer too."""
-    model = zoo.parsed(data)
-    node = model.graph.node[0]
-    if domain is not None:
-        node.domain = domain
-    try:
-        answer = getattr(module, function)(*((model, node) if function == "since" else (node, version)))
-        return {"answer": answer}
-    except ValueError:
-        return {"refused": True}
-
-
-def refusal(module: Any, function: str, args: Any) -> bool:
-    """Whether the function raises ValueError."""
-    try:
-        getattr(module, function)(*args)
-    except ValueError:
-        return True
-    return False
-
-
-def ran(module: Any, data: Any, x: Any) -> Any:
-    """What `run` gives."""
-    return module.run(zoo.parsed(data), x)
-
-
 def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
     """The answer where one is expected, else None after a refusal."""
     found = student.drive("asked", function=function, data=data, **options)

@@ -16,6 +16,7 @@ import numpy as np
 from minorm.labs import oracles, suspects
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
+from minorm.labs.objects import Asked
 
 LAB = Lab(
     11,
@@ -193,28 +194,22 @@ PREDICATES: dict[str, tuple[Callable[[Any], bool], int, int]] = {  # fails; elem
 }
 
 
-def shrunk(module: Any, case: Any, name: str) -> Any:
-    """What the student's machine makes of the case, how often it asked, and what became of the case itself."""
-    asked = 0
-    before = case["inputs"][0].copy()
-
-    def fails(tried: Any) -> bool:
-        nonlocal asked
-        asked += 1
-        return PREDICATES[name][0](np.asarray(tried["inputs"][0]))
-
-    found = module.smallest(case, fails)
-    return {"found": found, "asked": asked, "same": np.array_equal(before, case["inputs"][0])}
-
-
 def _shrink(student: Any, rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> tuple[Any, str]:
     fails, size, others = PREDICATES[name]
     x = rng.normal(0, 20, shape).astype(np.float32)
     x.flat[int(rng.integers(x.size))] = 230.5
     x.flat[int(rng.integers(x.size))] = -230.5
-    found = student.drive("shrunk", case=oracles.case(LRN, 13, x, size=3), name=name)
+    asked = 0
+
+    def tried(case: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return fails(np.asarray(case["inputs"][0]))
+
     what = f"smallest of {'x'.join(map(str, shape))}, {name}"
-    case = found["found"]
+    given, serving = oracles.case(LRN, 13, x, size=3), {"fails": tried}
+    case = student.call("smallest", (given, Asked("fails")), {}, serving)
+    changed = [remark for remark in student.remarks if remark.startswith("smallest ")]
     try:
         oracles.checked(case)
     except ValueError as error:
@@ -225,8 +220,8 @@ def _shrink(student: Any, rng: np.random.Generator, name: str, shape: tuple[int,
     true(left.size <= size, what, f"at most {size} elements", f"{left.size}, shape {left.shape}")
     many = np.count_nonzero(left)
     true(many <= others, what, f"at most {others} numbers other than 0", f"{many}")
-    true(found["same"], f"the case given, after {what}", "what it was", "another")
-    true(found["asked"] <= QUESTIONS, what, f"at most {QUESTIONS} questions", f"{found['asked']}")
+    true(not changed, f"the case given, after {what}", "what it was", "another")
+    true(asked <= QUESTIONS, what, f"at most {QUESTIONS} questions", f"{asked}")
     return left, what
 
 

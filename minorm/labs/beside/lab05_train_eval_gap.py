@@ -1,0 +1,64 @@
+"""Lab 5: models for the student's functions, and what became of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.labs import gap
+
+
+def prepare() -> None:
+    """Open what is opened late, while files may be opened."""
+    gap.images()
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Everything that a model has learned, as arrays."""
+    return {name: value.numpy().copy() for name, value in model.state_dict().items()}
+
+
+def trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
+    """A model, training images, test images and labels."""
+    x, labels, x_test, labels_test = gap.images()
+    return gap.train(gap.network(seed), x, labels, epochs=epochs, seed=seed), x, x_test, labels_test
+
+
+def measured(module: Any, function: str, seed: int, count: int, batch_size: int, training: bool) -> dict[str, Any]:
+    """What the student's function says of a model, and how the model is afterwards."""
+    model, _, x, labels = trained(seed)
+    model.train(training)
+    options = (batch_size,) if batch_size else ()
+    answer = getattr(module, function)(model, x[:count], labels[:count], *options)
+    return {"answer": answer, "after": state(model), "training": model.training}
+
+
+def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
+    """A model after the student's recalibration."""
+    model, x, _, _ = trained(seed)
+    for layer in gap.norms(model):
+        layer.momentum = momentum
+    model.train(training)
+    module.recalibrate(model, x[:600], batch_size)
+    momenta = [layer.momentum for layer in gap.norms(model)]
+    return {"after": state(model), "momenta": momenta, "training": model.training}
+
+
+def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
+    """A broken model after the student's repair."""
+    model, x, _, _ = gap.broken(kind, seed)
+    module.repair(model, x)
+    return {"after": state(model), "training": model.training}
+
+
+def frozen(module: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """What the student's function sets on a model in these values: what its layers and parameters say of themselves."""
+    model = gap.network()
+    model.load_state_dict(values)
+    module.freeze_norms(model.eval())
+    return {
+        "frozen": [layer.frozen for layer in model.modules()],
+        "training": [layer.training for layer in model.modules()],
+        "learns": [parameter.requires_grad for parameter in model.parameters()],
+        "momenta": [layer.momentum for layer in gap.norms(model)],
+        "values": state(model),
+    }

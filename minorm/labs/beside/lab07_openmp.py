@@ -1,0 +1,62 @@
+"""Lab 7: the student's compiled kernels, called. None of their Python is in this process; the clock is the judge's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.compiling import CHUNK
+
+KEPT = 2 * 500  # numbers that a kernel may leave: two a chunk
+
+
+def summed(kernels: Any, function: str, x: Any) -> Any:
+    """A function (address, n)."""
+    return getattr(kernels, function)(x.ctypes.data, x.size)
+
+
+def shared(kernels: Any, x: Any, threads: list[int], repeats: int = 1) -> list[float]:
+    """parallel_sum with each number of threads, `repeats` times."""
+    found = []
+    for count in threads:
+        for _ in range(repeats):
+            partial = np.full(x.size // CHUNK + 20, np.nan)
+            found.append(kernels.parallel_sum(x.ctypes.data, x.size, partial.ctypes.data, count))
+    return found
+
+
+def merged(kernels: Any, x: Any, threads: list[int]) -> list[Any]:
+    """parallel_moments with each number of threads."""
+    found = []
+    for count in threads:
+        places = np.full(2 * (x.size // CHUNK + 2), np.nan)
+        found.append(kernels.parallel_moments(x.ctypes.data, x.size, places.ctypes.data, count))
+    return found
+
+
+def called(kernels: Any, function: str, threads: int) -> None:
+    """A function of threads, once, on 200 chunks."""
+    x, places = np.ones(200 * CHUNK, np.float32), np.empty(KEPT)
+    getattr(kernels, function)(x.ctypes.data, x.size, places.ctypes.data, threads)
+
+
+def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
+    """The function on ones, of which another has a new value each time; threads: of a function that takes some.
+
+    So there is nothing to remember from one call to the next, and the judge knows each of the sums.
+    """
+    x, left = np.ones(size, np.float32), np.empty(size // CHUNK + 1)
+    more = (left.ctypes.data, threads) if threads else ()
+    call, found = getattr(kernels, function), []
+    for place, value in zip(places.tolist(), values.tolist(), strict=True):
+        x[place] = value
+        found.append(call(x.ctypes.data, size, *more))
+    return found
+
+
+def read(kernels: Any, size: int, threads: int, repeats: int) -> None:
+    """The judge's own kernel, which reads and does next to nothing."""
+    x, out = np.ones(size, np.float32), np.zeros(size // CHUNK, np.uint64)
+    for _ in range(repeats):
+        kernels.read(x.ctypes.data, size, out.ctypes.data, threads)

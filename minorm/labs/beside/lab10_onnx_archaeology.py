@@ -1,0 +1,39 @@
+"""Lab 10: models that arrive as bytes, parsed for the student's functions; a ValueError is an answer too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.labs import zoo
+
+
+def prepare() -> None:
+    """Open what is opened late, while files may be opened."""
+    zoo.parsed(b"")
+
+
+def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
+    """What `since`, `attributes` or `mode` says of the model's node; a ValueError is an answer too."""
+    model = zoo.parsed(data)
+    node = model.graph.node[0]
+    if domain is not None:
+        node.domain = domain
+    try:
+        answer = getattr(module, function)(*((model, node) if function == "since" else (node, version)))
+        return {"answer": answer}
+    except ValueError:
+        return {"refused": True}
+
+
+def refusal(module: Any, function: str, args: Any) -> bool:
+    """Whether the function raises ValueError."""
+    try:
+        getattr(module, function)(*args)
+    except ValueError:
+        return True
+    return False
+
+
+def ran(module: Any, data: Any, x: Any) -> Any:
+    """What `run` gives."""
+    return module.run(zoo.parsed(data), x)

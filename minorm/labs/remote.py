@@ -1,0 +1,156 @@
+"""A submission in sealed processes: one for the file, one for each rank, one for native code, one for what is ours.
+
+Each starts when it is first needed, and again when it was lost. No two share anything: what one of them remembers, or
+tells by way of memory or files, reaches no other.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from minorm.labs import objects, wire
+from minorm.labs.sealed import compiling, finding, walls
+from minorm.labs.sealed.process import KEPT, NotSealed, Process
+from minorm.labs.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
+
+LOADING = 30.0  # seconds
+MOST_LOST = 3  # processes; after that, checks are not run any more
+
+
+class Remote(Student):
+    """A submission.
+
+    text, file    of the submission
+    beside        module of minorm.labs.beside, whose functions may run next to it
+    memory        bytes of each process
+    around        the walls
+    """
+
+    def __init__(
+        self, text: str, file: str, beside: str, memory: int, patience: float = 1.0, around: walls.Walls | None = None
+    ) -> None:
+        self._text, self._file, self._beside = text, file, beside
+        self._memory, self._patience = memory, patience
+        self._walls = finding.find() if around is None else around
+        self._processes: dict[Any, Process] = {}
+        self._lost: list[str] = []
+        self._unloadable: Failure | None = None
+        self._deadline = self._seconds = 0.0
+        self._starting = threading.Lock()
+        self._starter = ThreadPoolExecutor(1)
+        self.notes: list[str] = []
+        self.remarks: list[str] = []
+        self.printed, self.beginning = 0, ""
+
+    def allow(self, seconds: float) -> None:
+        """Loading does not count."""
+        self._loaded(MAIN)
+        self._deadline = time.monotonic() + seconds * self._patience
+        self._seconds = seconds * self._patience
+
+    def fresh(self) -> None:
+        """End the process of the file, so that the next call starts another."""
+        self._end(MAIN)
+
+    def native_threads(self) -> int:
+        """As the kernel counts them, from outside."""
+        process = self._processes.get(NATIVE)
+        return process.threads() if process is not None else 0
+
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
+        """Send it and wait for the answer, serving what the code asks for in between."""
+        process = self._loaded(where)
+        return self._answer_of(self._asked(process, request, serving or {}, self._deadline, where))
+
+    def _asked(
+        self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
+    ) -> Any:
+        """The reply; a Failure where there is none in time."""
+        serving = {**serving, "compile": functools.partial(self._compiled, deadline)}
+        try:
+            process.line.send(request, deadline)
+            reply = process.line.receive(deadline)
+            while isinstance(reply, dict) and "ask" in reply:
+                process.line.send(served(reply, serving), deadline)
+                reply = process.line.receive(deadline)
+        except TimeoutError:
+            raise self._lose(where, "too slow", f"no answer within {self._seconds:.0f} s") from None
+        except (EOFError, OSError):
+            raise self._lose(where, "died", f"the code {process.ended()}") from None
+        except wire.WireError as error:
+            raise self._lose(where, "died", f"what came back is {error}") from None
+        return reply
+
+    def _compiled(self, deadline: float, kind: str, text: str) -> Any:
+        """A library for one of the processes, as an array of bytes."""
+        return objects.as_bytes(compiling.compiled(self._walls, kind, text, deadline))
+
+    def close(self) -> None:
+        """End all processes; when this returns, they are gone."""
+        for where in list(self._processes):
+            self._end(where)
+        self._starter.shutdown()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, where: Any) -> None:
+        process = self._processes.pop(where, None)
+        if process is not None:
+            process.end()
+            self.printed += process.printed
+            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT]
+
+    def _loaded(self, where: Any) -> Process:
+        """The process for this, running and loaded; what that takes is added to the deadline."""
+        with self._starting:
+            if self._unloadable is not None and where != YARDSTICK:
+                raise self._unloadable
+            if where in self._processes:
+                return self._processes[where]
+            if len(self._lost) >= MOST_LOST:
+                raise Failure("lost", f"not run: the process was lost {MOST_LOST} times before")
+            start = time.monotonic()
+            process = self._start(where)
+            self._deadline += time.monotonic() - start
+            return process
+
+    def _start(self, where: Any) -> Process:
+        mine = where not in (NATIVE, YARDSTICK)  # with the student's Python
+        text = self._text if mine else ""
+        request = {"do": "load", "text": objects.as_bytes(text.encode()), "file": self._file, "beside": self._beside}
+        try:
+            # By a thread that lives as long as this: a process ends with the *thread* that started it.
+            process = self._starter.submit(Process, self._walls, self._memory).result()
+            self._processes[where] = process
+        except NotSealed as refused:
+            raise RuntimeError(str(refused)) from None
+        limit = LOADING * self._patience
+        try:
+            notes = self._asked(process, request, {}, time.monotonic() + limit, where)["value"]
+            if mine:
+                self.notes = [printable(note) for note in notes][:20]
+        except Failure as failure:
+            words = str(failure)
+            if failure.status == "too slow":
+                words = f"running the file's cells took over {LOADING:.0f} s"
+            elif failure.status == "died":
+                words = f"while the file's cells ran, {words}"
+            self._unloadable = Failure(failure.status, words)
+        except (TypeError, KeyError):
+            self._unloadable = self._lose(where, "died", "while the file's cells ran, the code spoiled its line")
+        if self._unloadable is not None:
+            raise self._unloadable
+        return process
+
+    def _lose(self, where: Any, status: str, message: str) -> Failure:
+        self._end(where)
+        self._lost.append(message)
+        return Failure(status, message)

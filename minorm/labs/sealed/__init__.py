@@ -1,0 +1,16 @@
+"""Walls around a process: what a student's code can read, write, start and signal, decided before it runs.
+
+    syscalls     numbers of system calls on x86-64 and aarch64
+    seccomp      which system calls a process may make at all
+    landlock     which files it may open
+    namespaces   a file system of its own, without a network
+    limits       memory, file sizes, threads; its user; its end
+    entry        where the process begins: it seals itself, then imports NumPy and the rest
+    attack       the judge's own try to get out
+    walls        which of them this machine has, found by trying
+    process      the judge's side: start such a process, talk to it, end it
+
+Everything that runs before the walls stand needs the standard library alone. The process seals itself, and does so
+before it imports NumPy: Landlock holds for the thread that asks for it and for those that it starts later, and
+OpenBLAS starts its threads when it is imported.
+"""

@@ -1,0 +1,148 @@
+"""Compilers: text to a shared library, in a folder; and the same in a sealed process.
+
+What students write in C is read by programs that open files when they are told to: `#include`, `.incbin`, Cython's
+`include`. So for the judge they run behind walls of their own, which let them read compilers and headers, and start
+programs, and nothing of the student's Python runs there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LINK = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
+CUDA_COMPILERS = "g++", "c++"
+CYTHON_FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp"]
+CUDA_FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
+# Its own names and not those of another library in the process: both would destroy one list of threads at the end.
+CUDA_LINK = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,-Bsymbolic"]
+SHIM = Path(__file__).parents[1] / "cuda_shim.h"
+LINE = 300  # characters of a line of a compiler's
+
+
+class CompileError(ValueError):
+    """The text is no Cython, or what became of it no C."""
+
+
+def name_of(kind: str, text: str) -> str:
+    """A name for what becomes of the text; that of a Python module is part of it, so it is the same everywhere."""
+    return f"{'kernels' if kind == 'cython' else kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def cython(text: str, folder: Path) -> Path:
+    """Cython to C to an extension module, with Python's own C compiler."""
+    source = folder / f"{name_of('cython', text)}.pyx"
+    source.write_text(text, encoding="utf-8")
+    _translate(source)
+    target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+    include = "-I" + sysconfig.get_path("include")
+    command = [*LINK, *CYTHON_FLAGS, include, str(source.with_suffix(".c")), "-o", str(target)]
+    try:
+        result = _run(command)
+    except FileNotFoundError:
+        raise CompileError(f"there is no C compiler {LINK[0]!r} on this machine") from None
+    _require(result, source, "C compiler")
+    return target
+
+
+def cuda(text: str, folder: Path) -> Path:
+    """CUDA, with the shim in front, to a shared library, with a C++ compiler."""
+    command = [_cuda_compiler(), *CUDA_FLAGS, *CUDA_LINK, "-I", str(_shim(folder))]
+    source = folder / f"{name_of('cuda', text)}.cpp"
+    source.write_text(text, encoding="utf-8")
+    target = source.with_suffix(".so")
+    _require(_run([*command, str(source), "-o", str(target)]), source, "compiler")
+    return target
+
+
+COMPILE: dict[str, Callable[[str, Path], Path]] = {"cython": cython, "cuda": cuda}
+
+
+def main(line: int, plan: dict[str, Any]) -> None:
+    """In a sealed process: one text, and back the library's bytes behind a line of JSON, or what is wrong."""
+    task = plan["task"]
+    if task["shim"]:
+        _SHIMS[plan["folder"]] = Path(task["shim"])
+    data, answer = b"", {}
+    try:
+        data = COMPILE[task["kind"]](task["text"], Path(plan["folder"])).read_bytes()
+    except CompileError as error:
+        answer = {"refusal": str(error)}
+    with os.fdopen(line, "wb") as file:
+        file.write(json.dumps({**answer, "size": len(data)}).encode() + b"\n" + data)
+    os._exit(0)
+
+
+def precompile(folder: Path) -> None:
+    """The shim, precompiled where the compiler can do that: a kernel then takes half as long."""
+    shim = folder / SHIM.name
+    shim.write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
+    _run([_cuda_compiler(), *CUDA_FLAGS, "-x", "c++-header", str(shim), "-o", f"{shim}.gch"])
+
+
+_SHIMS: dict[str, Path] = {}
+
+
+def _shim(folder: Path) -> Path:
+    """Where the precompiled shim lies; made once for a folder."""
+    if str(folder) not in _SHIMS:
+        precompile(folder)
+        _SHIMS[str(folder)] = folder
+    return _SHIMS[str(folder)]
+
+
+@functools.cache
+def _cuda_compiler() -> str:
+    compiler = next(filter(None, map(shutil.which, CUDA_COMPILERS)), None)
+    if compiler is None:
+        raise CompileError("there is no C++ compiler (g++) on this machine")
+    return compiler
+
+
+def _translate(source: Path) -> None:
+    """Cython to C, in this process: starting another takes longer than the translation."""
+    try:
+        main: Any = importlib.import_module("Cython.Compiler.Main")
+    except ImportError as error:
+        raise ImportError("building Cython needs Cython: pip install Cython") from error
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        result = main.compile_single(str(source), main.CompilationOptions(main.default_options), source.stem)
+    if result.num_errors:
+        raise CompileError("\n".join(_errors(said.getvalue(), source)))
+
+
+def _errors(said: str, source: Path) -> list[str]:
+    """Each of Cython's errors with the line it is about."""
+    lines = source.read_text(encoding="utf-8").splitlines()
+    found = []
+    for match in re.finditer(rf"{re.escape(source.name)}:(\d+):\d+: (.*)", said):
+        text = lines[int(match[1]) - 1].strip() if int(match[1]) <= len(lines) else ""
+        found.append(f"{match[2]}, in: {text}")
+    return found[:5] or [said[-400:]]
+
+
+def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -> None:
+    """CompileError with what the compiler says."""
+    if result.returncode:
+        said = result.stderr.replace(f"{source.parent}/", "").splitlines()
+        errors = [line for line in said if "error" in line] or said
+        raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]))
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")

@@ -1,0 +1,96 @@
+"""Where a sealed process begins: read the plan, seal, and only then import what is to run inside.
+
+Standard library and ctypes alone up to there. `import minorm` would bring NumPy, so empty modules stand in for minorm
+and minorm.labs until the walls are up (see BEGIN). The plan and the answer, a line of JSON each, go through the one
+socket that the process has.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+from minorm.labs.sealed import landlock, limits, namespaces, seccomp
+
+# What the process runs first; its argument is the folder of the package minorm.
+BEGIN = """
+import sys, types
+folder = sys.argv.pop()
+for name, path in (("minorm", folder), ("minorm.labs", folder + "/labs")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+from minorm.labs.sealed import entry
+entry.main()
+"""
+STAGE = "stage"  # in the answer of a process that could not seal itself: what has failed
+
+
+def main() -> None:
+    """Serve in a sealed process: what the plan says."""
+    line = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)  # what a student's code reads from its standard input
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    plan = json.loads(_read_line(line))
+    for stage, step in _steps(plan):
+        try:
+            step()
+        except OSError as error:
+            os.write(line, json.dumps({STAGE: stage, "errno": error.errno, "said": str(error)}).encode() + b"\n")
+            os._exit(1)
+    os.write(line, b"{}\n")
+    sys.path[:] = plan["path"]
+    os.environ.update(plan["environment"])
+    module, _, function = plan["then"].partition(":")
+    if not module.startswith(__package__):
+        for name in [name for name in sys.modules if name.split(".")[0] == "minorm"]:
+            del sys.modules[name]
+    try:
+        getattr(importlib.import_module(module), function)(line, plan)
+    except OSError as error:  # a Python that this user may not read
+        os.write(line, json.dumps({"said": str(error)}).encode() + b"\n")
+        os._exit(1)
+
+
+def _steps(plan: dict[str, Any]) -> Any:
+    """The walls in the order in which they must rise, each with its name."""
+    folder, parent = plan["folder"], plan["parent"]
+    yield "limits", lambda: limits.set_limits(plan["memory"])
+    if plan["mounts"]:
+        there = [*plan["reads"], *plan["runs"]]
+        yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"])
+    if plan["user"] is not None:
+        yield "user", lambda: limits.become(plan["user"])
+    yield "rights", limits.drop_rights
+    yield "end", lambda: limits.end_with(parent)  # behind the change of user, which forgets it
+    yield "folder", lambda: os.chdir(folder)
+    if plan["landlock"]:
+        reads = plan["reads"] if plan["mounts"] else plan["narrow"]
+        own = folder if plan["writes"] else None
+        yield "landlock", lambda: landlock.restrict(reads, plan["lists"], own, plan["runs"])
+    if plan["seccomp"]:
+        yield "seccomp", lambda: seccomp.install(plan["writes"])
+
+
+def closes_files(plan: dict[str, Any]) -> bool:
+    """Whether neither mounts nor Landlock say which files may be opened."""
+    return bool(plan["seccomp"] and not plan["mounts"] and not plan["landlock"])
+
+
+def close_files() -> None:
+    """Open no file any more: where nothing says which, once everything is imported."""
+    seccomp.install(False, opens=False)
+
+
+def _read_line(descriptor: int) -> bytes:
+    """Up to the end of a line, and no byte further."""
+    found = bytearray()
+    while not found.endswith(b"\n"):
+        byte = os.read(descriptor, 1)
+        if not byte:
+            os._exit(1)
+        found += byte
+    return bytes(found)

@@ -1,0 +1,65 @@
+"""Which walls this machine has: found by raising them in a child and attacking them from within.
+
+An attempt to mount that fails half-way leaves a process that must not go on, so each combination is tried in a child of
+its own, the best one first.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+from collections.abc import Collection
+
+from minorm.labs.sealed import landlock, process, syscalls
+from minorm.labs.sealed.walls import Walls
+
+
+class Hole(RuntimeError):
+    """Something came through the walls, or there is no Python behind them: nobody can be graded here."""
+
+
+def find(without: Collection[str] = ()) -> Walls:
+    """The walls that this machine has, tried; Hole where they let something through.
+
+    without  "mounts", "user", "landlock", "seccomp": what is left out, for tests
+    """
+    return _found(tuple(sorted(without)))
+
+
+@functools.cache
+def _found(without: tuple[str, ...]) -> Walls:
+    if not syscalls.numbers() or "seccomp" in without:
+        return Walls(absent=("no seccomp for this system",))
+    absent: list[str] = []
+    version = 0 if "landlock" in without else landlock.version()
+    if not version:
+        absent.append("Landlock")
+    user = hasattr(os, "geteuid") and os.geteuid() == 0 and "user" not in without
+    for mounts in (True, False):
+        if mounts and "mounts" in without:
+            absent.append("mounts")
+            continue
+        around = Walls(mounts, user, version, True, tuple(absent))
+        answer = process.attack(around)
+        if "succeeded" in answer:
+            if answer["succeeded"]:
+                raise Hole(f"the walls around students' code have a hole; from within one can {answer['succeeded']}")
+            return around
+        why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
+        if answer.get("stage") == "seccomp":
+            return Walls(absent=(f"no seccomp ({why})",))
+        if not mounts:
+            raise Hole(_unreadable(answer, why))
+        absent.append(f"mounts ({why})")
+    raise Hole("the walls could not be tried")
+
+
+def _unreadable(answer: dict[str, object], why: str) -> str:
+    if answer.get("stage"):
+        return f"a process could not be sealed: {answer['stage']}: {why}"
+    return (
+        f"the user that students' code runs as cannot read this Python ({sys.prefix}: {why}), and mounts are not "
+        "allowed here; install Python where every user may read it"
+    )

@@ -1,0 +1,78 @@
+"""What a process may use, who it is, and when it ends.
+
+Memory, because a machine that swaps grades nobody; the size of a file, because of disks; threads, because of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+
+FILE_SIZE = 64 << 20
+OPEN_FILES = 256
+MORE_THREADS = 256  # beyond what the user runs already
+_PDEATHSIG, _SET_DUMPABLE, _NO_NEW_PRIVS = 1, 4, 38
+
+
+def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES) -> None:
+    """Limit this process to `memory` bytes of address space (0: any), to small files and few threads; not undone."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    wanted = [
+        (resource.RLIMIT_AS, memory or resource.RLIM_INFINITY),
+        (resource.RLIMIT_FSIZE, file_size),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    if hasattr(resource, "RLIMIT_NPROC") and (running := _tasks_of_user()):
+        wanted.append((resource.RLIMIT_NPROC, running + MORE_THREADS))
+    for kind, limit in wanted:
+        with contextlib.suppress(ValueError, OSError):  # a lower one is set already
+            resource.setrlimit(kind, (limit, limit))
+
+
+def become(user: int) -> None:
+    """Another user and group, without rights; for good."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def drop_rights() -> None:
+    """No capabilities, and none to come: a set-user-id program gives none either."""
+    if sys.platform == "linux":
+        header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
+        library = ctypes.CDLL(None, use_errno=True)
+        library.capset(header, ctypes.create_string_buffer(24))
+        library.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def end_with(parent: int) -> None:
+    """End when the process that started this one does, however that ends; a change of user forgets it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.name == "posix" and os.getppid() != parent:  # it was quicker
+        os._exit(1)
+
+
+def hide() -> None:
+    """No other process of this user may look into this one's memory, descriptors and environment."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _tasks_of_user() -> int:
+    """How many processes and threads this user runs; 0 where /proc does not tell."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid():
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count

@@ -1,0 +1,264 @@
+"""The judge's side of a sealed process: its folder, its one line, what it prints, its end.
+
+What it prints is read all the time, so that it never waits, and only the beginning is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from minorm import config
+from minorm.labs import objects
+from minorm.labs.sealed import entry, walls
+from minorm.labs.wire import Line
+
+KEPT = 4000  # bytes of what is printed
+FOLDER_SIZE = 64 << 20  # bytes in the process's own folder
+MOST_FILES = 10_000
+STARTING = 30.0  # seconds
+LONGEST_LINE = 1 << 16
+SERVE = "minorm.labs.worker:main"
+ATTACK = "minorm.labs.sealed.attack:main"
+
+
+class NotSealed(RuntimeError):
+    """The process could not be started behind its walls; `answer` says why."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(f"a process could not be sealed: {answer.get('said', 'no answer')}")
+        self.answer = answer
+
+
+class Process:
+    """A running process. line: the way to talk to it; printed: how many bytes it wrote.
+
+    user  its user id; None where it has the judge's
+    """
+
+    def __init__(
+        self,
+        around: walls.Walls,
+        memory: int,
+        then: str = SERVE,
+        task: dict[str, Any] | None = None,
+        runs: Sequence[str] = (),
+        search: str = "",
+    ) -> None:
+        self.walls = around
+        self._claim: socket.socket | None = None
+        self.user: int | None = None
+        if around.user:
+            self._claim, self.user = _free_user()
+        self.folder = tempfile.mkdtemp(prefix="lab")
+        ours, theirs = socket.socketpair()
+        self._socket, self.line = ours, Line(ours, objects.SENT, objects.TAKEN_BACK)
+        with theirs:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", entry.BEGIN, str(walls.PACKAGE)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        self.printed, self.beginning, self._full = 0, b"", False
+        self._ending = threading.Event()
+        self._threads = [threading.Thread(target=self._drain, daemon=True)]
+        if around.writes and not around.mounts:
+            self._threads.append(threading.Thread(target=self._watch, daemon=True))
+        for thread in self._threads:
+            thread.start()
+        try:
+            if self.user is not None and not around.mounts:
+                os.chown(self.folder, self.user, self.user)
+            plan = self._plan(memory, then, list(runs), search)
+            ours.sendall(json.dumps({**plan, "task": task}).encode() + b"\n")
+            answer = self.read_line(time.monotonic() + STARTING)
+        except (OSError, TimeoutError):
+            answer = {"said": "it ended before it was sealed"}
+        if answer:
+            self.end()
+            raise NotSealed(answer)
+
+    def _plan(self, memory: int, then: str, runs: list[str], search: str) -> dict[str, Any]:
+        """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
+        reads = walls.readable()
+        narrow, lists = walls.narrow(reads)
+        return {
+            "folder": self.folder,
+            "writes": self.walls.writes or not self.walls.stand,
+            "memory": memory,
+            "user": self.user,
+            "mounts": self.walls.mounts,
+            "landlock": bool(self.walls.landlock),
+            "seccomp": self.walls.seccomp and not runs,
+            "runs": runs,
+            "reads": reads,
+            "narrow": narrow,
+            "lists": lists,
+            "hidden": walls.hidden(),
+            "path": walls.import_path(),
+            "parent": os.getpid(),
+            "environment": {
+                "HOME": self.folder,
+                "TMPDIR": self.folder,
+                "MPLBACKEND": "Agg",
+                **({"PATH": search} if search else {}),
+                **config.environment(),
+            },
+            "then": then,
+        }
+
+    def read_line(self, deadline: float) -> dict[str, Any]:
+        """A line of JSON: how a process answers that has no NumPy. Nothing, or anything else, is an answer too."""
+        found = bytearray()
+        while not found.endswith(b"\n") and len(found) < LONGEST_LINE:
+            byte = self.read(1, deadline)
+            if not byte:
+                return {"said": "it ended before it was sealed"}
+            found += byte
+        try:
+            answer = json.loads(found)
+        except ValueError:
+            answer = None
+        return answer if isinstance(answer, dict) else {"said": "it answers nonsense"}
+
+    def read(self, size: int, deadline: float) -> bytes:
+        """Up to so many bytes; TimeoutError after the deadline."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket.recv(size)
+
+    def _drain(self) -> None:
+        assert self.popen.stdout is not None
+        descriptor = self.popen.stdout.fileno()
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(descriptor, 1 << 16):
+                self.beginning += chunk[: KEPT - len(self.beginning)]
+                self.printed += len(chunk)
+
+    def _watch(self) -> None:
+        """Without a file system of its own, its folder has no size: end it when it has written too much."""
+        while not self._ending.wait(0.2):
+            if _used(self.folder) > FOLDER_SIZE:
+                self._full = True
+                self.popen.kill()
+                return
+
+    def threads(self) -> int:
+        """How many threads it has, as the kernel counts them; 0 where nobody can tell."""
+        try:
+            return len(os.listdir(f"/proc/{self.popen.pid}/task"))
+        except OSError:
+            return 0
+
+    def ended(self) -> str:
+        """How the process ended by itself, in words; waits a moment for it."""
+        try:
+            code = self.popen.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "closed its line to the grader"
+        if self._full:
+            return f"wrote more than {FOLDER_SIZE >> 20} MB of files"
+        if code >= 0:
+            return f"ended its process with exit code {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        return f"crashed with signal {name}"
+
+    def end(self) -> None:
+        """Kill it and wait until it is gone, and forget its folder."""
+        self._ending.set()
+        self._socket.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        for thread in self._threads:
+            thread.join(timeout=1)
+        if self.popen.stdout is not None and not self._threads[0].is_alive():
+            self.popen.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._claim is not None:
+            self._claim.close()
+
+
+def attack(around: walls.Walls) -> dict[str, Any]:
+    """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand."""
+    with tempfile.NamedTemporaryFile(prefix="neighbour", suffix=".py") as neighbour:
+        os.fchmod(neighbour.fileno(), 0o644)  # as submissions often are
+        files = [neighbour.name, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
+        target = {"judge": os.getpid(), "folder": tempfile.gettempdir(), "files": files}
+        try:
+            process = Process(around, 0, ATTACK, task=target)
+        except NotSealed as refused:
+            return refused.answer
+        try:
+            return process.read_line(time.monotonic() + STARTING)
+        except (OSError, TimeoutError):
+            return {"said": "no answer"}
+        finally:
+            process.end()
+
+
+def read_exactly(process: Process, size: int, deadline: float) -> bytes:
+    """So many bytes; EOFError where there are fewer."""
+    found = bytearray()
+    while len(found) < size:
+        piece = process.read(min(size - len(found), 1 << 20), deadline)
+        if not piece:
+            raise EOFError
+        found += piece
+    return bytes(found)
+
+
+def _free_user() -> tuple[socket.socket, int]:
+    """A user id that nobody has now, and the claim to it: a name that only one socket of this machine can have."""
+    taken = _users()
+    for _ in range(200):
+        user = walls.FIRST_USER + secrets.randbelow(walls.LAST_USER - walls.FIRST_USER + 1)
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with contextlib.suppress(OSError):
+            if user not in taken:
+                claim.bind(f"\0minorm-labs-{user}")
+                return claim, user
+        claim.close()
+    raise RuntimeError("no free user id for a student's process")
+
+
+def _users() -> set[int]:
+    """Users that run something."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit():
+                    found.add(os.stat(f"/proc/{name}").st_uid)
+    return found
+
+
+def _used(folder: str) -> int:
+    """Bytes of the files below; a great many files count as too much."""
+    total, count = 0, 0
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            count += 1
+            if count > MOST_FILES:
+                return FOLDER_SIZE + 1
+    return total

@@ -1,0 +1,114 @@
+"""What stands around a student's process, and which files are within.
+
+Without seccomp there are no walls, whatever else there is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2]  # minorm
+LABS = PACKAGE / "labs"
+HIDDEN = (LABS / "checks", LABS / "wrong_kernels.py")  # what would tell a student's code the right answers
+LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+FIRST_USER, LAST_USER = 61184, 65519  # systemd's range for users of a moment, which no account has
+
+
+@dataclass(frozen=True)
+class Walls:
+    """What stands around a student's process. absent: what does not, and why."""
+
+    mounts: bool = False
+    user: bool = False
+    landlock: int = 0
+    seccomp: bool = False
+    absent: tuple[str, ...] = ()
+
+    @property
+    def stand(self) -> bool:
+        """Whether a stranger's code may be graded behind them."""
+        return self.seccomp
+
+    @property
+    def writes(self) -> bool:
+        """Whether a process gets a folder to write in, and can write nowhere else."""
+        return self.mounts or bool(self.landlock)
+
+    def __str__(self) -> str:
+        if not self.stand:
+            return "no walls: for your own work only" + (f" ({'; '.join(self.absent)})" if self.absent else "")
+        names = [
+            "mounts" if self.mounts else "",
+            "a user of its own" if self.user else "",
+            f"Landlock {self.landlock}" if self.landlock else "",
+            "seccomp",
+        ]
+        missing = f"; not here: {', '.join(self.absent)}" if self.absent else ""
+        return f"walls: {', '.join(filter(None, names))}{missing}"
+
+    def for_lab(self, writes: bool) -> Walls:
+        """For a lab whose solutions write files, which needs walls that say where they may."""
+        if self.stand and writes and not self.writes:
+            return Walls(absent=("this lab writes files; that needs mounts or Landlock",))
+        return self
+
+
+NONE = Walls()
+
+
+def readable() -> list[str]:
+    """Files and folders that a student's code needs: Python, its packages, shared libraries, minorm."""
+    paths = sysconfig.get_paths()
+    found = {paths["stdlib"], paths["platstdlib"], os.path.join(sys.base_prefix, "lib"), *LIBRARIES}
+    found |= {entry for entry in import_path() if entry != str(PACKAGE.parent)}
+    found |= {str(PACKAGE.parent / name) for name in ("minorm", "minorm_ext")}
+    found |= {str(path) for path in PACKAGE.parent.glob("minorm_ext*")}
+    return sorted(
+        {os.path.realpath(path) for path in found if os.path.exists(path)} | {p for p in found if os.path.exists(p)}
+    )
+
+
+def import_path() -> list[str]:
+    """What of sys.path a student's process gets: packages and Python, not the folder that somebody works in."""
+    root = str(PACKAGE.parent)
+    own = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.base_prefix, sys.prefix))
+    found = [os.path.abspath(entry) for entry in sys.path if entry]
+    kept = [
+        entry
+        for entry in found
+        if os.path.realpath(entry).startswith(own) or os.path.basename(entry) in ("site-packages", "dist-packages")
+    ]
+    return list(dict.fromkeys([*[entry for entry in kept if entry != root], root]))
+
+
+def hidden() -> list[str]:
+    """What of it is taken away again."""
+    return [str(path) for path in HIDDEN]
+
+
+def narrow(paths: Collection[str]) -> tuple[list[str], list[str]]:
+    """(what is read, what is only listed), where a hidden path is left out of those above it: Landlock's way."""
+    reads, lists = [], {str(PACKAGE.parent)}
+    for path in paths:
+        if not any(str(one).startswith(path.rstrip("/") + "/") for one in HIDDEN):
+            reads.append(path)
+            continue
+        reads += [str(entry) for entry in _around(Path(path))]
+        lists |= {path, *(str(above) for one in HIDDEN for above in one.parents if str(above).startswith(path))}
+    return reads, sorted(lists)
+
+
+def _around(folder: Path) -> Iterator[Path]:
+    """Everything in the folder but what is hidden, as large pieces as there are."""
+    for entry in sorted(folder.iterdir()):
+        if entry in HIDDEN:
+            continue
+        if any(entry in one.parents for one in HIDDEN):
+            yield from _around(entry)
+        else:
+            yield entry

@@ -1,0 +1,77 @@
+"""The table of system calls against the headers of this machine; the filter, run here, against the table."""
+
+from __future__ import annotations
+
+import errno
+import platform
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from minorm.labs.sealed import seccomp, syscalls
+
+HEADERS = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+here = pytest.mark.skipif(not syscalls.numbers(), reason="no table for this system")
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="tables of Linux")
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_numbers_are_those_of_the_kernels_headers(machine: str) -> None:
+    paths = [Path(path) for path in HEADERS[machine] if Path(path).exists()]
+    if not paths:
+        pytest.skip("no headers")
+    found = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", paths[0].read_text()))
+    for name, number in syscalls.numbers(machine).items():
+        theirs = "fstatat" if machine == "aarch64" and name == "newfstatat" else name
+        assert int(found[theirs]) == number, name
+
+
+def test_an_unknown_machine_has_no_table() -> None:
+    assert syscalls.numbers("pdp11") == {}
+
+
+def result(name: str, arguments: tuple[int, ...] = (), writes: bool = False, opens: bool = True) -> int:
+    """What the filter says of a call: the program is run here, as the kernel would."""
+    numbers = syscalls.numbers()
+    number = numbers.get(name, 999)
+    machine = syscalls.ARCHITECTURES[platform.machine()]
+    data = struct.pack("=iIQ6Q", number, machine, 0, *(arguments + (0,) * 6)[:6])
+    program = [struct.unpack("=HBBI", line) for line in seccomp._program(numbers, writes, opens)]
+    value = place = 0
+    while True:
+        code, yes, no, constant = program[place]
+        place += 1
+        if code == 0x20:
+            (value,) = struct.unpack_from("=I", data, constant)
+        elif code == 0x06:
+            return constant
+        else:
+            test = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[code]
+            place += yes if test else no
+
+
+@here
+def test_what_the_filter_allows_and_refuses() -> None:
+    refused = seccomp.REFUSE | errno.EPERM
+    assert result("read") == result("mmap") == result("exit_group") == seccomp.ALLOW
+    assert result("fork") == result("socket") == result("kill") == result("execve") == refused
+    assert result("clone", (0x10000,)) == seccomp.ALLOW
+    assert result("clone", (17,)) == refused
+    assert result("clone3") == seccomp.REFUSE | errno.ENOSYS
+    assert result("tgkill", (1, 1, 9)) == refused
+    assert result("prlimit64", (1,)) == refused
+    assert result("prlimit64", (0,)) == seccomp.ALLOW
+    assert result("prctl", (1,)) == refused  # PR_SET_PDEATHSIG
+    assert result("ioctl", (0, 0x5412)) == seccomp.REFUSE | errno.ENOTTY  # TIOCSTI
+    assert result("madvise", (0, 0, 4)) == seccomp.ALLOW
+    assert result("madvise", (0, 0, 21)) == refused  # MADV_PAGEOUT
+    assert result("openat", (0, 0, 0)) == seccomp.ALLOW
+    assert result("openat", (0, 0, 1)) == seccomp.REFUSE | errno.EROFS
+    assert result("openat", (0, 0, 1), writes=True) == seccomp.ALLOW
+    assert result("openat", (0, 0, 0), opens=False) == seccomp.REFUSE | errno.EACCES
+    assert result("renameat") == seccomp.REFUSE | errno.EROFS
