@@ -17,14 +17,14 @@ from minorm.labs.wire import TYPES, Makers, Packers
 from minorm.nest import Axis, Loop, Nest
 
 
-class Asked:
+class Callback:
     """A function of the judge's, by name: the student's code can call it and cannot see it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class Seat:
+class RankReference:
     """A rank's place among others: its number, and of how many. The student's code gets a rank that asks the judge."""
 
     def __init__(self, number: int, size: int) -> None:
@@ -57,19 +57,19 @@ SENT: Packers = {
     Equation: ("equation", lambda e: (e.eps, e.centered, e.guard)),
     Statistics: ("statistics", lambda s: s.block),
     np.dtype: ("dtype", str),
-    Asked: ("asked", lambda function: function.name),
-    Seat: ("seat", lambda seat: (seat.number, seat.size)),
+    Callback: ("callback", lambda function: function.name),
+    RankReference: ("rank", lambda rank: (rank.number, rank.size)),
 }  # fmt: skip
 TAKEN_BACK: Makers = {"statistics": statistics}  # all that the judge makes of a stranger's message
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
-    """What a student's process makes: `function` of an Asked, `rank` of a Seat."""
+    """What a student's process makes: `function` of a Callback, `rank` of a RankReference."""
     return {
         **TAKEN_BACK,
         "nest": _nest,
         "equation": lambda parts: Equation(*parts),
         "dtype": TYPES.__getitem__,
-        "asked": function,
-        "seat": lambda parts: rank(*parts),
+        "callback": function,
+        "rank": lambda parts: rank(*parts),
     }

@@ -27,7 +27,7 @@ from minorm.labs.wire import HEADER, decode, encode
 __all__ = ["Rank", "RankError", "simulate"]
 
 
-class Voice:
+class RemoteGroup:
     """What a rank says, where the ranks meet somewhere else: each collective is asked for by name."""
 
     def __init__(self, rank: int, size: int, function: Callable[[str], Callable[..., Any]]) -> None:
@@ -41,7 +41,7 @@ class Rank:
     messages, numbers_sent   how many collectives it has called, and how many numbers it has sent
     """
 
-    def __init__(self, group: Group | Voice) -> None:
+    def __init__(self, group: Group | RemoteGroup) -> None:
         self.number, self.size, self._group = group.rank, group.size, group
         self.messages = self.numbers_sent = 0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from minorm.labs import objects, wire
 from minorm.labs.sealed import compiling, finding, walls
-from minorm.labs.sealed.process import KEPT, NotSealed, Process
+from minorm.labs.sealed.process import KEPT, Process
 from minorm.labs.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
 
 LOADING = 30.0  # seconds
@@ -126,12 +126,8 @@ class Remote(Student):
         mine = where not in (NATIVE, YARDSTICK)  # with the student's Python
         text = self._text if mine else ""
         request = {"do": "load", "text": objects.as_bytes(text.encode()), "file": self._file, "beside": self._beside}
-        try:
-            # By a thread that lives as long as this: a process ends with the *thread* that started it.
-            process = self._starter.submit(Process, self._walls, self._memory).result()
-            self._processes[where] = process
-        except NotSealed as refused:
-            raise RuntimeError(str(refused)) from None
+        # By a thread that lives as long as this: a process ends with the *thread* that started it.
+        process = self._processes[where] = self._starter.submit(Process, self._walls, self._memory).result()
         limit = LOADING * self._patience
         try:
             notes = self._asked(process, request, {}, time.monotonic() + limit, where)["value"]

@@ -109,16 +109,16 @@ class OfRank:
     def __init__(self, student: Student, rank: Rank) -> None:
         self._student, self._rank = student, rank
         self._serving = {"all_gather": rank.all_gather, "all_reduce": rank.all_reduce}
-        self._seat = objects.Seat(rank.number, rank.size)
+        self._reference = objects.RankReference(rank.number, rank.size)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args: self._ask({"do": "call", "name": name, "args": (self._seat, *args), "options": {}})
+        return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
 
     def hold(self, name: str) -> Callable[..., Any]:
         """What a function returns stays there; this calls its methods, hold("sync_backend")("forward", ...)."""
-        held = self._ask({"do": "hold", "name": name, "args": (self._seat,)})
+        held = self._ask({"do": "hold", "name": name, "args": (self._reference,)})
         return lambda method, *args, **options: self._ask(
             {"do": "method", "held": held, "name": method, "args": args, "options": options}
         )

@@ -181,7 +181,7 @@ class Worker:
         return lambda *args, **options: self.asked(name, args, options)
 
     def _rank(self, number: int, size: int) -> ranks.Rank:
-        return ranks.Rank(ranks.Voice(number, size, self._function))
+        return ranks.Rank(ranks.RemoteGroup(number, size, self._function))
 
 
 REFUSALS: dict[str, type[Exception]] = {

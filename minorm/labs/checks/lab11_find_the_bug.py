@@ -16,7 +16,7 @@ import numpy as np
 from minorm.labs import oracles, suspects
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
-from minorm.labs.objects import Asked
+from minorm.labs.objects import Callback
 
 LAB = Lab(
     11,
@@ -208,7 +208,7 @@ def _shrink(student: Any, rng: np.random.Generator, name: str, shape: tuple[int,
 
     what = f"smallest of {'x'.join(map(str, shape))}, {name}"
     given, serving = oracles.case(LRN, 13, x, size=3), {"fails": tried}
-    case = student.call("smallest", (given, Asked("fails")), {}, serving)
+    case = student.call("smallest", (given, Callback("fails")), {}, serving)
     changed = [remark for remark in student.remarks if remark.startswith("smallest ")]
     try:
         oracles.checked(case)

@@ -55,7 +55,7 @@ def enter(reads: Iterable[str], hidden: Iterable[str], folder: str, writes: bool
         _mount("tmpfs", folder + folder, "tmpfs", _NO_SET_UID | _NO_DEVICES, f"mode=777,size={SIZE}")
     os.chdir(folder)
     _system_call(_PIVOT_ROOT[os.uname().machine], b".", b".")
-    _system_call_umount(b".")
+    _detach(b".")
     os.chdir(folder)
 
 
@@ -90,7 +90,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
     _checked(done, f"mount {target}")
 
 
-def _system_call_umount(path: bytes) -> None:
+def _detach(path: bytes) -> None:
     _checked(_library().umount2(path, _DETACH), "umount2")
 
 
