@@ -53,9 +53,10 @@ def remote(without: tuple[str, ...] = (), memory: int = GIB) -> Remote:
 def test_the_cap_on_the_level_is_handed_on(cap: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else lab 12 would compare the bits of two instruction sets."""
     monkeypatch.setattr(minorm_ext, "MAX_LEVEL", cap)
+    monkeypatch.setattr(minorm_ext, "WINOGRAD", cap is None)
     with remote() as student:
-        found = [entry for entry in student.facts()["environment"] if entry.startswith("MINORM_")]
-    assert found == ([] if cap is None else ["MINORM_MAX_LEVEL=baseline"])
+        found = sorted(entry for entry in student.facts()["environment"] if entry.startswith("MINORM_"))
+    assert found == ([] if cap is None else ["MINORM_MAX_LEVEL=baseline", "MINORM_WINOGRAD=0"])
 
 
 def test_it_is_given_a_line_and_a_pipe_an_empty_folder_and_no_secret() -> None:
