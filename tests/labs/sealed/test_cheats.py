@@ -20,10 +20,10 @@ from minorm.labs.sealed import finding, walls
 from tests.labs.sealed.cheats import CHEATS
 
 SOLUTIONS = catalogue.CHECKOUT / "solutions"
-SAMPLE = {
-    "writes_a_result_and_kills_the_judge", "hides_a_child", "reads_a_neighbour_otherwise", "imports_the_checks",
-    "edits_the_grades", "counts_in_memory", "answers_with_millions_of_numbers",
-}  # fmt: skip
+SAMPLE = [  # of lab 1, which is quick
+    "edits_the_grades", "hides_a_child", "imports_the_checks", "reads_a_neighbour_otherwise",
+    "writes_a_result_and_kills_the_judge",
+]  # fmt: skip
 LONGEST = 45.0  # seconds that a cheat may take, with the options below
 slow = pytest.mark.slow
 needs_walls = pytest.mark.skipif(not finding.find().stand, reason="this system has no walls, and says so")
@@ -102,13 +102,12 @@ def strangers() -> list[str]:
 
 @needs_walls
 def test_a_sample_of_cheats(tmp_path: Path) -> None:
-    for lab in (1, 3):
-        (tmp_path / str(lab)).mkdir()
-        check(tmp_path / str(lab), lab, [name for name in sorted(SAMPLE) if CHEATS[name].lab == lab])
+    check(tmp_path, 1, SAMPLE)
 
 
 @needs_walls
 @slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("lab", sorted({cheat.lab for cheat in CHEATS.values()}))
 def test_all_cheats(lab: int, tmp_path: Path) -> None:
     check(tmp_path, lab, [name for name in sorted(CHEATS) if CHEATS[name].lab == lab])
