@@ -19,14 +19,11 @@ MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
 
 
 class Failure(Exception):
-    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost".
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost"."""
 
-    kind  the class of the student's exception, where there was one
-    """
-
-    def __init__(self, status: str, message: str, kind: str = "") -> None:
+    def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.kind = status, kind
+        self.status = status
 
 
 class Student:
@@ -50,21 +47,17 @@ class Student:
         """`function(module, **options)` of minorm.labs.beside, run where the student's module is."""
         return self.ask({"do": "drive", "name": function, "options": options})
 
-    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
+    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
         """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
 
         kind  "cython" or "cuda", which the pieces of text are
         """
-        return self.ask(
-            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}, where=NATIVE
-        )
+        request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
+        return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
         """The same with text of ours, in yet another process: what the student's kernel is compared with."""
-        return self.ask(
-            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options},
-            where=YARDSTICK,
-        )
+        return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
         """The student's functions as this rank runs them: each takes the rank first."""
@@ -176,9 +169,8 @@ def _value_of(reply: Any) -> Any:
     if not isinstance(reply, dict) or not isinstance(reply.get("error"), str):
         raise Failure("error", "no answer")
     message = printable(reply["error"])
-    kind = printable(reply.get("kind"))
-    if kind == "NotImplementedError":
-        raise Failure("not done", message.removeprefix("NotImplementedError: "), kind)
+    if reply.get("kind") == "NotImplementedError":
+        raise Failure("not done", message.removeprefix("NotImplementedError: "))
     place = reply.get("place")
     text = f"{printable(place)}: {message}" if place and isinstance(place, str) else message
-    raise Failure("error", text, kind)
+    raise Failure("error", text)
