@@ -36,8 +36,8 @@ finfo, iinfo = (ml_dtypes or np).finfo, (ml_dtypes or np).iinfo  # what a type c
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
 HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
-FLOATS = HALVES | {float32, float64}
-ALL = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
+FLOATS: frozenset[np.dtype[Any]] = HALVES | {float32, float64}
+ALL: frozenset[np.dtype[Any]] = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
 _OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
 
 

@@ -50,21 +50,17 @@ class Student:
         """`function(module, **options)` of minorm.labs.beside, run where the student's module is."""
         return self.ask({"do": "drive", "name": function, "options": options})
 
-    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
+    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
         """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
 
         kind  "cython" or "cuda", which the pieces of text are
         """
-        return self.ask(
-            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}, where=NATIVE
-        )
+        request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
+        return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
         """The same with text of ours, in yet another process: what the student's kernel is compared with."""
-        return self.ask(
-            {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options},
-            where=YARDSTICK,
-        )
+        return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
         """The student's functions as this rank runs them: each takes the rank first."""
@@ -181,4 +177,4 @@ def _value_of(reply: Any) -> Any:
         raise Failure("not done", message.removeprefix("NotImplementedError: "), kind)
     place = reply.get("place")
     text = f"{printable(place)}: {message}" if place and isinstance(place, str) else message
-    raise Failure("error", text, kind)
+    raise Failure("error", text)
