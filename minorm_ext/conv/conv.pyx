@@ -7,11 +7,10 @@
 # all output channels from it, up to six at a time: a block of 6 channels x 4 vectors of results stays in registers
 # while all channels and taps pass by (block.inc.h). What the lanes of a vector are, neighbouring pixels or images, and
 # where everything lies, is the layout's matter: minorm/kernels/cpu/conv_layout.py explains it and fills the tables,
-# plan.pxd packs and unpacks by them. Kernels of 3x3 have another way, Winograd's, where it pays (winograd.pxd).
-#
-# `Layout` and `Winograd` have the same two sums. `correlate` (correlation.pxd) serves the forward pass and the gradient
-# for the input; `weight_gradient` (weights.pxd) cuts its work into chunks that depend on shapes alone, and adds up the
-# chunks in their order, so that no bit depends on the number of threads. conv_plan.py says which of the two it is.
+# plan.pxd packs and unpacks by them. Kernels of 3x3 have another way where it pays, Winograd's (winograd.pxd), and
+# conv_plan.py chooses. Both have two sums: `correlate` (correlation.pxd) for the forward pass and the gradient for the
+# input, and `weight_gradient` (weights.pxd), which cuts its work into chunks by shapes alone and adds them up in their
+# order, so that no bit depends on the number of threads.
 
 from libc.stdint cimport intptr_t
 

@@ -16,10 +16,11 @@
 
 /* B^T d, or for the gradient for the weights A dy = (dy0, dy0 + dy1, dy0 - dy1, -dy1). */
 static INLINE void NAME(tile_of)(const int gradient, VECTOR *d) {
-    const VECTOR d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    const VECTOR d0 = d[0], d1 = d[1];
     if (gradient) {
         d[1] = d0 + d1, d[2] = d0 - d1, d[3] = -d1;
     } else {
+        const VECTOR d2 = d[2], d3 = d[3];
         d[0] = d0 - d2, d[1] = d1 + d2, d[2] = d2 - d1, d[3] = d1 - d3;
     }
 }

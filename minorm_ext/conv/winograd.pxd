@@ -232,7 +232,7 @@ cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
             sum_products(
                 p, t.item, v + k * p.source_step * t.item, dy + k * p.result_step * t.item, tiles, channels,
                 sums + k * p.kernel_step * t.item)
-        for i in range(p.outputs if part == 0 and t.db != NULL else 0):  # product 1, 1 is the sum of all four gradients of a tile
+        for i in range(p.outputs if part == 0 and t.db != NULL else 0):  # product 1, 1 sums the gradients of a tile
             add_total(t.item, bias + i * t.item, dy + (5 * p.result_step + i * p.pitch) * t.item, tiles + rest)
         piece += 1
 
