@@ -25,7 +25,7 @@ LONGEST = 1 << 20  # bytes of its JSON: reading it takes a hundred times as long
 MOST_AXES = 32
 DEEPEST = 50  # lists inside lists
 HEADER = struct.Struct("<QQ")
-TYPES = {str(dtype): dtype for dtype in dtypes.ALL}
+TYPES: dict[str, Any] = {str(dtype): dtype for dtype in dtypes.ALL}
 
 Packers = Mapping[type, tuple[str, Callable[[Any], Any]]]  # class -> name, parts of an object
 Makers = Mapping[str, Callable[[Any], Any]]  # name -> an object of its parts
