@@ -48,7 +48,7 @@ def rows(number: int, *changes: tuple[str, str], hangs: tuple[str, ...] = ()) ->
     lab = catalogue.find(number)
     module, _ = submission.load(changed(number, *changes), "mine.py")
     with np.errstate(all="ignore"):
-        return lab.run(Replaceable(module, lab.module, hangs), 1)
+        return lab.run(Replaceable(module, lab.beside, hangs), 1)
 
 
 def tasks_lost(found: list[Outcome]) -> set[str]:
@@ -87,7 +87,7 @@ def test_without_it_the_penalty_cascades() -> None:
     """What `Here`, which replaces nothing, still does; so the tests above test something."""
     lab = catalogue.find(1)
     module, _ = submission.load(changed(1, DDOF), "mine.py")
-    assert tasks_lost(lab.run(Here(module, lab.module), 1)) == {"1.1", "1.2", "1.4", "1.5"}
+    assert tasks_lost(lab.run(Here(module, lab.beside), 1)) == {"1.1", "1.2", "1.4", "1.5"}
 
 
 def test_two_wrong_functions_cost_two_tasks_and_both_are_named() -> None:
@@ -111,7 +111,7 @@ def test_a_stub_is_a_wrong_function_too() -> None:
 def test_a_function_that_never_comes_back_costs_its_own_task_and_one_limit_of_time() -> None:
     lab = catalogue.find(1)
     module, _ = submission.load(changed(1), "mine.py")
-    student = Replaceable(module, lab.module, hangs=("moments",))
+    student = Replaceable(module, lab.beside, hangs=("moments",))
     found = lab.run(student, 1)
     assert tasks_lost(found) == {"1.1"}
     assert student.hung == 1
@@ -152,7 +152,7 @@ def test_what_is_provided_passes_its_own_task(number: int, task: str, functions:
     module, _ = submission.load(changed(number), "mine.py")
     assert functions.keys() <= vars(module).keys()
     vars(module).update(functions)
-    assert not tasks_lost(lab.run(Here(module, lab.module), 1))
+    assert not tasks_lost(lab.run(Here(module, lab.beside), 1))
 
 
 @pytest.mark.parametrize(
