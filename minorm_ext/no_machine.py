@@ -1,4 +1,4 @@
-"""In the place of runtime/machine.pyx where the wheel was built without kernels: one level, "reference", and one thread."""
+"""In the place of runtime/machine.pyx in a wheel without kernels: one level, "reference", and one thread."""
 
 from __future__ import annotations
 

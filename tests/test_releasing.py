@@ -36,7 +36,7 @@ def test_the_recipe_is_of_this_version_and_requires_what_the_wheel_does() -> Non
     assert re.findall(r"^  name: (.+)$", text, re.MULTILINE) == [PROJECT["name"]]
     (required,) = re.findall(r"^  run:\n((?:    - .+\n)+)", text, re.MULTILINE)
     assert re.findall(r"- (\S+) (\S+)", required) == [
-        tuple(re.match(r"([\w-]+)(.+)", requirement).groups())  # type: ignore[union-attr]
+        tuple(re.match(r"([\w-]+)([^;]+)", requirement).groups())  # type: ignore[union-attr]
         for requirement in PROJECT["dependencies"]
     ]
 

@@ -21,8 +21,8 @@ Array = Any
 REDUCED = (2, 3)
 
 
-def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:  # noqa: ARG001
-    """No plan, for `minorm.explain` where this stands in for the kernels: the formulas below run as they are written."""
+def plan_of(nest: Nest, *_: Any) -> dict[str, Any]:  # noqa: ARG001
+    """No plan, for `minorm.explain` where this stands in for the kernels: the formulas run as they are written."""
     return {"strategy": "reference"}
 
 
