@@ -47,8 +47,7 @@ def set_num_threads(n: int) -> None:
 
 def environment() -> dict[str, str]:
     """The variables by which a process that is started with an environment of its own computes as this one does."""
-    level = {} if minorm_ext.MAX_LEVEL is None else {"MINORM_MAX_LEVEL": minorm_ext.MAX_LEVEL}
-    return {**level, **({} if minorm_ext.WINOGRAD else {"MINORM_WINOGRAD": "0"})}
+    return minorm_ext.environment()
 
 
 @documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')

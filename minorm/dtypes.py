@@ -32,7 +32,8 @@ bool = np.dtype(np.bool_)
 
 half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
 contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
-finfo, iinfo = (ml_dtypes or np).finfo, (ml_dtypes or np).iinfo  # what a type can hold: mn.finfo(x.dtype).min
+_limits: Any = ml_dtypes or np
+finfo, iinfo = _limits.finfo, _limits.iinfo  # what a type can hold: mn.finfo(x.dtype).min
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
 HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})

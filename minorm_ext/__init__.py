@@ -111,6 +111,18 @@ def choice() -> str:
     return f"the processor does not have {beyond[0]}" if beyond else "the highest that was built"
 
 
+# Of NumPy and the libraries that multiply matrices for it: which instruction sets and how many threads.
+NUMPY_VARIABLES = ("NPY_", "OPENBLAS_", "OMP_", "MKL_", "BLIS_", "VECLIB_")
+
+
+def environment() -> dict[str, str]:
+    """The variables that decide what is computed: MINORM's own, or NumPy's where there are no kernels."""
+    if not COMPILED:
+        return {name: value for name, value in os.environ.items() if name.startswith(NUMPY_VARIABLES)}
+    level = {} if MAX_LEVEL is None else {"MINORM_MAX_LEVEL": MAX_LEVEL}
+    return {**level, **({} if WINOGRAD else {"MINORM_WINOGRAD": "0"})}
+
+
 @functools.cache
 def kernels(name: str, level: str | None = None) -> ModuleType:
     """The compiled module `name`.pyx for instruction set `level`; None is the best one for this processor.

@@ -99,7 +99,9 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
         """The samples at these positions, each array in one copy."""
-        return self._scaled([array.take(indices, axis=0) for array in self.arrays])
+        # NumPy takes by intp alone, which has 32 bits in a browser.
+        places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
+        return self._scaled([array.take(places, axis=0) for array in self.arrays])
 
     def _scaled(self, entries: list[Any]) -> tuple[Any, ...]:
         if self.scale is not None:

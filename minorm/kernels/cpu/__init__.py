@@ -1,9 +1,11 @@
 """Backend cpu: the compiled kernels; in a wheel that was built without them, the reference in their place."""
 
+from typing import TYPE_CHECKING
+
 import minorm_ext
 from minorm.kernels.reference import indexing
 
-if minorm_ext.COMPILED:
+if TYPE_CHECKING or minorm_ext.COMPILED:
     from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
 else:
     from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
