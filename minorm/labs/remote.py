@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from minorm.labs import objects, wire
+from minorm.labs import objects, wire, worker
 from minorm.labs.sealed import compiling, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
 from minorm.labs.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
@@ -38,6 +38,7 @@ class Remote(Student):
         self._walls = finding.find() if around is None else around
         self._processes: dict[Any, Process] = {}
         self._lost: list[str] = []
+        self._right: Implementation = {}
         self._unloadable: Failure | None = None
         self._deadline = self._seconds = 0.0
         self._starting = threading.Lock()
@@ -56,6 +57,12 @@ class Remote(Student):
         """End the process of the file, so that the next call starts another."""
         self._end(MAIN)
 
+    def replace(self, functions: Implementation) -> None:
+        """From now on, these are in place of the student's, in fresh processes; {} ends that."""
+        for where in [where for where in self._processes if where not in (NATIVE, YARDSTICK)]:
+            self._end(where)
+        self._right = functions
+
     def native_threads(self) -> int:
         """As the kernel counts them, from outside."""
         process = self._processes.get(NATIVE)
@@ -70,7 +77,8 @@ class Remote(Student):
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
         """The reply; a Failure where there is none in time."""
-        serving = {**serving, "compile": functools.partial(self._compiled, deadline)}
+        right = {worker.RIGHT + name: function for name, function in self._right.items()}
+        serving = {**serving, **right, "compile": functools.partial(self._compiled, deadline)}
         try:
             process.line.send(request, deadline)
             reply = process.line.receive(deadline)
@@ -131,6 +139,8 @@ class Remote(Student):
         limit = LOADING * self._patience
         try:
             notes = self._asked(process, request, {}, time.monotonic() + limit, where)["value"]
+            if mine and self._right:
+                self._asked(process, {"do": "replace", "names": list(self._right)}, {}, time.monotonic() + limit, where)
             if mine:
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:

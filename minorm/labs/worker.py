@@ -143,6 +143,11 @@ class Worker:
         """One of the student's functions."""
         return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
+    def do_replace(self, names: Sequence[str]) -> None:
+        """Put the judge's functions in place of the student's, by name; the judge says what they return."""
+        for name in names:
+            setattr(self.module, name, self._function(RIGHT + name))
+
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
         """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
         self.held.append(function_of(self.module, name)(*args))
@@ -184,6 +189,7 @@ class Worker:
         return ranks.Rank(ranks.RemoteGroup(number, size, self._function))
 
 
+RIGHT = "right "  # before the names of functions that are in place of the student's
 REFUSALS: dict[str, type[Exception]] = {
     "ValueError": ValueError,
     "TypeError": TypeError,

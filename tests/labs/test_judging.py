@@ -66,7 +66,7 @@ def test_limits_that_cannot_be_used(judge_changed: Any, options: dict[str, Any])
         judge_changed(0, **options)
 
 
-def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> None:
+def test_lost_processes_cost_their_own_tasks(judge_changed: Any) -> None:
     hang = ("def to_mask(axes):", "def to_mask(axes):\n    while True: pass\n\n\ndef _to_mask(axes):")
     leave = (
         "def loops(shape, axes):",
@@ -74,9 +74,27 @@ def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> N
     )
     report = judge_changed(0, hang, leave, patience=0.1)
     statuses = [row.status for row in report.outcomes]
-    assert statuses == ["passed"] * 2 + ["too slow"] + ["passed"] * 4 + ["died"] * 2 + ["lost"] * 4
+    assert statuses == [
+        *["passed", "passed"],
+        *["too slow", "lost"],
+        *["passed"] * 3,
+        *["died", "lost", "lost"],
+        *["passed"] * 3,
+    ]
     assert "no answer within 1 s" in str(report)
     assert "ended its process with exit code 3" in str(report)
+
+
+def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> None:
+    """In a lab that has nothing to put in the place of what is lost."""
+    report = judge_changed(
+        2,
+        ("def naive(x):", "def naive(x):\n    import os; os._exit(3)\n\n\ndef _naive(x):"),
+        ("def two_pass(x):", "def two_pass(x):\n    import os; os._exit(3)\n\n\ndef _two_pass(x):"),
+    )
+    statuses = [row.status for row in report.outcomes]
+    assert statuses.count("died") == 3
+    assert set(statuses[statuses.index("died") :]) == {"died", "lost"}
 
 
 def test_a_missing_package_of_the_checks_is_nobodys_mistake(
