@@ -29,6 +29,7 @@ import minorm.onnx as mo  # noqa: E402  after importorskip
 from minorm import plots  # noqa: E402
 from minorm.cli import demo, labs  # noqa: E402
 from minorm.labs import catalogue, grading  # noqa: E402
+from minorm.labs.sealed import finding  # noqa: E402
 from minorm.onnx.operators import table  # noqa: E402
 from minorm.training import Run, Settings  # noqa: E402
 
@@ -63,7 +64,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
         (there / "handed in").mkdir(exist_ok=True)
         (there / "handed in" / "ada.txt").write_bytes(b"")  # no code to run: a row all the same
         lab = catalogue.find(0)
-        list(grading.grade(lab, there / "handed in", folder / "g.csv", version, None, 1.0))
+        list(grading.grade(lab, there / "handed in", folder / "g.csv", grading.Options(finding.find(), version)))
 
     def operators(folder: Path, version: int) -> None:
         if version == 0:
@@ -82,7 +83,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
 
     def start(folder: Path, version: int) -> None:
         if version == 1:
-            labs._start(argparse.Namespace(lab=0, to=str(folder)))
+            labs._start(argparse.Namespace(lab=0, out=str(folder)))
 
     return {
         "save": lambda folder, v: mn.save({"a": np.full(3000 + v, v)}, folder / "m.safetensors"),

@@ -227,6 +227,7 @@ ELSEWHERE = {
     "data", "device", "dtype", "grad", "is_cuda", "is_leaf", "requires_grad",  # what a Tensor is: test_tensor.py
     "Tensor", "backward", "requires_grad_", "retain_grad", "cuda", "enable_grad", "is_grad_enabled", "no_grad",
     "add_", "clamp_", "clip_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_",  # in place: test_in_place.py
+    "get_autocast_dtype", "is_autocast_enabled",  # amp/test_casting.py
     "__rmatmul__",  # an array @ a Tensor: test_tensor.py
     "load", "save", "manual_seed", "get_num_threads", "set_num_threads",
     "BoolTensor", "ByteTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",

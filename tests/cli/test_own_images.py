@@ -273,7 +273,8 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(there: Path, tmp_pat
         "import resource, sys; from minorm.cli import main; "
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); sys.exit(main(sys.argv[1:]))"
     )
-    (run / CHECKPOINT).unlink()
+    for name in (CHECKPOINT, BEST):
+        (run / name).unlink()
     words = [*train(there, "x"), "--epochs", "1", "-o", str(run)]
     found = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
     assert found.returncode == 1

@@ -17,6 +17,7 @@ SOLUTION = (Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutio
 MASK = "return sum(1 << axis for axis in set(axes))"
 FULL = 18.0
 MASK_POINTS = 1.0  # the check that calls to_mask alone
+TASK_POINTS = 2.0  # its task, all of which goes with a process that is lost
 CHILD = """
     import os, time
     if os.fork() == 0:
@@ -65,7 +66,7 @@ def in_mask(code: str) -> str:
 def submissions(pids: Path) -> dict[str, tuple[str, float]]:
     """File -> (text, the score it should get)."""
     broken_cell = "\n\n# %%\ndef f(:\n    pass\n\n\n# %%\nprint('goes on')\n"
-    rest = FULL - MASK_POINTS
+    rest, without = FULL - MASK_POINTS, FULL - TASK_POINTS
     return {
         "right.py": (SOLUTION, FULL),
         "right.ipynb": (cells.to_notebook(cells.read_percent(SOLUTION)), FULL),
@@ -78,21 +79,21 @@ def submissions(pids: Path) -> dict[str, tuple[str, float]]:
         "magics.py": (SOLUTION.replace("import numpy as np", "%matplotlib inline\n!ls\nimport numpy as np", 1), FULL),
         "exits_at_the_end.py": (SOLUTION + "\n\n# %%\nimport sys\nsys.exit(0)\n", FULL),
         "exits.py": (in_mask("import sys; sys.exit(0)"), rest),
-        "leaves.py": (in_mask("import os; os._exit(0)"), rest),
-        "crashes.py": (in_mask("import ctypes; ctypes.string_at(0)"), rest),
-        "hangs.py": (in_mask("while True: pass"), rest),
+        "leaves.py": (in_mask("import os; os._exit(0)"), without),
+        "crashes.py": (in_mask("import ctypes; ctypes.string_at(0)"), without),
+        "hangs.py": (in_mask("while True: pass"), without),
         "hangs_in_a_cell.py": (SOLUTION + "\n\n# %%\nwhile True: pass\n", 0.0),
         "fills_memory.py": (in_mask("x = []\n    while True: x.append(bytes(1 << 26))"), rest),
         "recurses.py": (in_mask("return to_mask(axes)"), rest),
         "prints.py": (in_mask("for _ in range(40): print('x' * 1000000)\n    " + MASK), FULL),
-        "answers_with_megabytes.py": (in_mask("return np.ones((1 << 26,))"), rest),
+        "answers_with_megabytes.py": (in_mask("return np.ones((1 << 26,))"), without),
         "answers_oddly.py": (in_mask("return type('Evil', (), {'__eq__': lambda self, other: True})()"), rest),
         "forks.py": (in_mask(CHILD.format(path=str(pids)) + "    " + MASK), rest),
         "child_goes_on.py": (in_mask("import os; os.fork()\n    " + MASK), rest),
         "forges.py": (in_mask(FORGE), rest),
-        "spoils_the_line.py": (in_mask(SPOIL), rest),
+        "spoils_the_line.py": (in_mask(SPOIL), without),
         "reads_the_solution.py": (in_mask(READ), rest),
-        "closes_the_line.py": (in_mask("import os; os.closerange(3, 64)"), rest),
+        "closes_the_line.py": (in_mask("import os; os.closerange(3, 64)"), without),
         "kills_the_grader.py": (in_mask("import os; os.kill(os.getppid(), 9)"), rest),
         "=cmd.py": (SOLUTION, FULL),
     }
