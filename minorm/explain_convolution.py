@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import functional as family
 from minorm.functional.convolution import checked_options
-from minorm.kernels.cpu import conv_plan
+from minorm.kernels import cpu
 from minorm.tensor import Tensor
 
 FUNCTIONS = {family.conv1d: 1, family.conv2d: 2, family.conv3d: 3}
@@ -23,7 +23,8 @@ class ConvolutionExplanation:
     """How a convolution will run on the CPU: print it, or read its attributes.
 
     y_shape       the shape of the result
-    strategies    for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images
+    strategies    for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; reference where there
+                  are no kernels
     multiply_adds by the definition, of one of the three sums
     """
 
@@ -54,7 +55,7 @@ def explained(
             given.arguments[name] = Tensor(np.zeros(given.arguments[name], dtype))
     how = checked_options(function.__name__, FUNCTIONS[function], *given.arguments.values())
     w_shape = given.arguments["weight"].shape
-    y_shape, found = conv_plan.ways(shape, w_shape, **how, itemsize=max(4, x.array.itemsize))
+    y_shape, found = cpu.conv.ways(shape, w_shape, **how, itemsize=max(4, x.array.itemsize))
     described = {name: _described(way) for name, way in found.items()}
     return ConvolutionExplanation(
         title=f"{function.__name__} of {_by(shape)} {x.dtype}, weight {_by(w_shape)}",
@@ -67,6 +68,8 @@ def explained(
 
 def _described(way: Any) -> tuple[str, str]:
     """The strategy, and how the work is cut, in words."""
+    if way is None:
+        return "reference", "there are no kernels, NumPy multiplies a place of the filter at a time"
     if isinstance(way, dict):
         tiles = way["images_at_once"] * way["rows_at_once"] * way["columns"]
         return "winograd", f"{way['rows']}x{way['columns']} tiles an image, {tiles} at a time, {way['pieces']} times"

@@ -147,6 +147,13 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
         ) from error
 
 
+def multiply_adds() -> str:
+    """How often a * b + c is rounded in products of matrices; without kernels NumPy's BLAS decides."""
+    if not COMPILED:
+        return "as NumPy does"
+    return "once" if kernels("matmul").FUSED else "twice"
+
+
 def set_num_threads(n: int) -> None:
     """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
     if isinstance(n, bool) or not hasattr(n, "__index__"):

@@ -177,11 +177,24 @@ print(mn.zeros(2).dtype == mn.bfloat16, mn.finfo(mn.float16).max == 65504)
 
 
 def test_explain_names_no_plan(site: Path) -> None:
-    program = "import minorm as mn, minorm.functional as F\nprint(mn.explain(F.layer_norm, (4, 8), 8))"
+    program = """
+import minorm as mn, minorm.functional as F
+print(mn.explain(F.layer_norm, (4, 8), 8))
+print(mn.explain(F.conv2d, (2, 3, 8, 8), (4, 3, 3, 3)).strategies["forward"])
+"""
     text = "\n".join(printed(site, program))
     assert "reference: there are no kernels, NumPy takes each operation over all of x" in text
     assert "again is from memory" in text
+    assert text.endswith("\nreference")
     assert "5 passes" not in text  # which kernels need, whose second phase reads from cache
+
+
+def test_processes_of_a_job_compare_what_computes(site: Path) -> None:
+    program = """
+from minorm.distributed import job
+print('"rounding of multiply-adds": "as NumPy does"' in job._fingerprint(2, "cpu").tobytes().decode())
+"""
+    assert printed(site, program) == ["True"]
 
 
 def test_another_process_computes_with_the_same_blas(site: Path) -> None:

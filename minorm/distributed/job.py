@@ -114,7 +114,7 @@ def _fingerprint(size: int, device: str) -> Any:
     """What the bits depend on, as text of a fixed length; and the state of the random numbers, which is process 0's."""
     facts = {
         "minorm": config.__version__,
-        "rounding of multiply-adds": "once" if minorm_ext.kernels("matmul").FUSED else "twice",
+        "rounding of multiply-adds": minorm_ext.multiply_adds(),
         "winograd": minorm_ext.WINOGRAD,
         "numpy": np.__version__,
         "ranks": size,

@@ -10,13 +10,14 @@ from typing import Any
 import minorm_ext
 from minorm.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
+from minorm.kernels.cpu.conv_plan import ways
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import check_bias, output_shape
 
-__all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
+__all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape", "ways"]
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

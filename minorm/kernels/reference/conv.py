@@ -114,6 +114,20 @@ def grad_weight(
     return dw.astype(x.dtype), grad_bias(dy) if bias else None
 
 
+def ways(
+    x_shape: Ints,
+    w_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    itemsize: int,  # noqa: ARG001
+) -> tuple[Ints, dict[str, Any]]:
+    """The shape of y; and None for each of the three sums, where `minorm.explain` shows what kernels would choose."""
+    y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
+    return y_shape, dict.fromkeys(("forward", "grad_input", "grad_weight"))
+
+
 def grad_bias(dy: Any) -> Any:
     """db: dy summed over everything but the channels."""
     return dy.astype(compute_type(dy.dtype)).sum(axis=(0, *range(2, dy.ndim))).astype(dy.dtype)
