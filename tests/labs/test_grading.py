@@ -86,7 +86,7 @@ def submissions(pids: Path) -> dict[str, tuple[str, float]]:
         "fills_memory.py": (in_mask("x = []\n    while True: x.append(bytes(1 << 26))"), rest),
         "recurses.py": (in_mask("return to_mask(axes)"), rest),
         "prints.py": (in_mask("for _ in range(40): print('x' * 1000000)\n    " + MASK), FULL),
-        "answers_with_megabytes.py": (in_mask("return np.ones((1 << 26,))"), without),
+        "answers_with_megabytes.py": (in_mask("return np.ones((1 << 24,))"), rest),
         "answers_oddly.py": (in_mask("return type('Evil', (), {'__eq__': lambda self, other: True})()"), rest),
         "forks.py": (in_mask(CHILD.format(path=str(pids)) + "    " + MASK), rest),
         "child_goes_on.py": (in_mask("import os; os.fork()\n    " + MASK), rest),
