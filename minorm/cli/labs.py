@@ -49,6 +49,7 @@ def add(commands: Any) -> None:
     grade.add_argument("lab", type=int, metavar="N")
     grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
     grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
     grade.add_argument(
         "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
     )
@@ -168,9 +169,11 @@ def _grade(args: argparse.Namespace) -> int:
         print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)
     else:
         grading.try_judge(lab, reference, options)
-    for row in grading.grade(lab, args.folder, path, options):
+    for row in grading.grade(lab, args.folder, path, options, args.reports):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)
     print(options.walls)
     print(path)
+    if args.reports:
+        print(args.reports)
     return 0

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from minorm import atomic
-from minorm.labs import catalogue, judging
+from minorm.config import __version__
+from minorm.labs import catalogue, first_look, judging, page
 from minorm.labs.lab import Lab
 from minorm.labs.report import MUCH, Outcome, Report
 from minorm.labs.sealed import limits, walls
@@ -105,7 +106,7 @@ def _in_folder(folder: Path, lab: Lab) -> Submission:
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
     """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
-    row = _row(lab, Submission(reference.name, reference), options)
+    row, _, _ = _row(lab, Submission(reference.name, reference), options)
     if row["score"] != row["points"]:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
@@ -115,8 +116,12 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
         )
 
 
-def grade(lab: Lab, folder: str | Path, csv_path: str | Path, options: Options) -> Iterator[dict[str, Any]]:
+def grade(
+    lab: Lab, folder: str | Path, csv_path: str | Path, options: Options, reports: str | Path | None = None
+) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yields each row as it is done.
+
+    reports  a folder for a page a student; made if it is not there
 
     ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
     """
@@ -125,13 +130,28 @@ def grade(lab: Lab, folder: str | Path, csv_path: str | Path, options: Options) 
     found = submissions(Path(folder), lab)
     if not found:
         raise ValueError(f"{folder} has no submissions; expected .py or .ipynb files, or a folder for each student")
+    if reports is not None:
+        atomic.make_folder(reports, "labs grade")
     rows: list[dict[str, Any]] = []
+    same: dict[str, list[dict[str, Any]]] = {}  # rows by their code
+    pages: set[str] = set()
     for one in found:
-        row = _row(lab, one, options)
+        row, report, code = _row(lab, one, options)
         rows.append(row)
+        if code is not None:
+            _mark_equal(same.setdefault(code, []), row)
+        if reports is not None:
+            page.write(Path(reports), one.name, page.html(one.name, report, row["notes"]), pages)
         with atomic.replacing(csv_path, "grade") as file:
             file.write(as_csv(rows).encode())
         yield row
+
+
+def _mark_equal(others: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Name in each of these rows the others, whose code is the same."""
+    others.append(row)
+    for one in others:
+        one["same as"] = "; ".join(other["submission"] for other in others if other is not one)
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -150,9 +170,11 @@ def answer() -> None:
     question = json.load(sys.stdin)
     tempfile.tempdir = question["scratch"]
     around = walls.Walls(**{**question["walls"], "absent": tuple(question["walls"]["absent"])})
+    lab, path = catalogue.find(question["lab"]), Path(question["path"])
     try:
-        report = judging.judge(catalogue.find(question["lab"]), question["path"], **question["options"], around=around)
-        result: dict[str, Any] = {"report": as_message(report)}
+        seen = first_look.look(judging.read(path), path.name, lab)
+        report = judging.judge(lab, question["path"], **question["options"], around=around)
+        result: dict[str, Any] = {"report": as_message(report), "seen": seen}
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
         result = {"problem": str(error) or type(error).__name__}
     with os.fdopen(os.dup(1), "w") as file:
@@ -183,19 +205,21 @@ def _failures(rows: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def _row(lab: Lab, one: Submission, options: Options) -> dict[str, Any]:
+def _row(lab: Lab, one: Submission, options: Options) -> tuple[dict[str, Any], Report | None, str | None]:
+    """The row, the report, and a digest of the code where it may be compared with others'."""
     problem, report = one.problem, None
+    seen: dict[str, Any] = {"code": None, "remarks": []}
     if one.path is not None:
         try:
-            report = judged(lab, one.path, options)
+            report, seen = _judged(lab, one.path, options)
         except ValueError as error:
             problem = str(error)
     tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
     score = sum(tasks.values())
-    notes = [problem] if report is None else list(report.notes)
+    notes = [problem] if report is None else [*seen["remarks"], *report.notes]
     if report is not None and report.printed > MUCH:
         notes.append(f"printed {report.printed:,} bytes")
-    return {
+    row = {
         "submission": one.name,
         "score": f"{score:g}",
         "points": f"{lab.points:g}",
@@ -204,21 +228,27 @@ def _row(lab: Lab, one: Submission, options: Options) -> dict[str, Any]:
         "seconds": round(report.seconds if report else 0.0, 1),
         "failed": "; ".join(_failures(report.outcomes) if report else []),
         "notes": "; ".join(notes),
+        "same as": "",
         "walls": str(options.walls),
+        "version": __version__,
+        "seed hash": first_look.seed_hash(options.seed),
     }
+    return row, report, seen["code"]
 
 
 def judged(lab: Lab, path: Path, options: Options) -> Report:
-    """What a judge in a process of its own says about a file; ValueError in words where it has no report.
+    """What a judge in a process of its own says about a file; ValueError in words where it has no report."""
+    return _judged(lab, path, options)[0]
 
-    Its folders go with it, even where it was killed.
-    """
+
+def _judged(lab: Lab, path: Path, options: Options) -> tuple[Report, dict[str, Any]]:
+    """Its report, and what it saw at first; its folders go with it, even where it was killed."""
     with tempfile.TemporaryDirectory(prefix="grade", ignore_cleanup_errors=True) as scratch:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
         result = _asked(lab, path, options, scratch)
     if "problem" in result:
         raise ValueError(result["problem"])
-    return from_message(result["report"])
+    return from_message(result["report"]), result["seen"]
 
 
 def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, Any]:
