@@ -11,7 +11,7 @@ from typing import Any
 
 from minorm import atomic
 from minorm.cli.errors import UsageError
-from minorm.labs import catalogue, cells, grading, hints, judging
+from minorm.labs import catalogue, cells, gradescope, grading, hints, judging
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding
 
@@ -58,13 +58,32 @@ def add(commands: Any) -> None:
     )
     grade.set_defaults(run=_grade)
 
-    for command in (check, grade):
+    zipped = actions.add_parser("gradescope", help="write a zip that sets up Gradescope's autograder for a lab")
+    zipped.add_argument("lab", type=int, metavar="N")
+    zipped.add_argument("-o", "--out", metavar="FILE", help="default: labN.zip here")
+    zipped.add_argument(
+        "--wheel",
+        required=True,
+        metavar="FILE",
+        help="minorm's, for Linux on x86-64: `pip wheel --no-deps .` in a clone",
+    )
+    zipped.set_defaults(run=_gradescope)
+
+    for command in (check, zipped):
+        command.add_argument(
+            "--hidden",
+            choices=gradescope.HIDDEN,
+            default="visible",
+            help="when Gradescope shows students the checks that their notebook has not (default: visible)",
+        )
+    for command in (check, grade, zipped):
         command.add_argument(
             "--seed",
             type=_seed,
             default=judging.SEED,
             help="chooses the hidden numbers; keep yours secret; - reads it from standard input",
         )
+    for command in (check, grade):
         command.add_argument(
             "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
         )
@@ -150,8 +169,20 @@ def _check(args: argparse.Namespace) -> int:
         raise
     if args.hint:
         report = hints.hinted(report)
-    print(json.dumps(report.gradescope(), indent=2) if args.json else report)
+    print(json.dumps(gradescope.results(report.gradescope(), args.hidden), indent=2) if args.json else report)
     return 0 if report.score == report.points else 1
+
+
+def _gradescope(args: argparse.Namespace) -> int:
+    lab = catalogue.find(args.lab)
+    try:
+        judging.require(args.seed, None, 1.0)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+    path = args.out or f"lab{lab.number}.zip"
+    gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden)
+    print(path)
+    return 0
 
 
 def _grade(args: argparse.Namespace) -> int:

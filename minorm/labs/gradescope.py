@@ -1,0 +1,80 @@
+"""A zip for Gradescope's autograder: what sets its machine up, and what grades one submission there.
+
+    setup.sh         an environment with the wheel and the packages of the lab; runs once
+    run_autograder   `minorm labs check N FILE --json --seed -`, into results.json; runs for each submission
+    seed.txt         the hidden numbers' seed; only root reads it
+    *.whl            minorm, which no package index has
+
+Gradescope runs both as root. The judge puts a student's process behind walls and under a user of its own, so that it
+sees neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from minorm import atomic
+from minorm.labs.lab import Lab
+from minorm.opening import contents
+
+HIDDEN = ("visible", "after_due_date", "after_published", "hidden")  # Gradescope's words
+PLACE = "${AUTOGRADER:-/autograder}"  # another folder in tests
+
+SETUP = f"""\
+#!/usr/bin/env bash
+# Once: an environment in a place that any user may read, as a student's process runs as a user of its own.
+set -euo pipefail
+apt-get update
+apt-get install -y python3 python3-dev python3-venv gcc g++
+python3 -m venv "{PLACE}/environment"
+"{PLACE}/environment/bin/pip" install "{PLACE}/source/WHEEL[demo]" "Cython>=3.1"
+chmod -R a+rX "{PLACE}/environment"
+chmod 600 "{PLACE}/source/seed.txt"
+"""
+
+RUN = f"""\
+#!/usr/bin/env bash
+# For each submission: its one .py or .ipynb; of a notebook and its pair the .py.
+set -uo pipefail
+place="{PLACE}"
+shopt -s nullglob
+files=("$place"/submission/*.py)
+[ ${{#files[@]}} -gt 0 ] || files=("$place"/submission/*.ipynb)
+if [ ${{#files[@]}} -ne 1 ]; then
+    printf '{{"score": 0, "output": "%d files that could be it; expected one FILE.py or FILE.ipynb"}}' ${{#files[@]}} \\
+        > "$place/results/results.json"
+    exit 0
+fi
+"$place/environment/bin/minorm" labs check NUMBER "${{files[0]}}" --json --hidden HIDDEN_CHECKS --seed - \\
+    < "$place/source/seed.txt" > "$place/results/results.json"
+[ $? -le 1 ] # 1: not all points
+"""
+
+
+def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> None:
+    """Write the zip. ValueError for a file that is no wheel of this project."""
+    if not re.fullmatch(r"minorm_nn-[\w.!+]+-[\w.-]+\.whl", wheel.name):
+        raise ValueError(
+            f"labs gradescope: --wheel is {wheel.name}; expected minorm_nn-VERSION-TAGS.whl, as `pip wheel .` makes it"
+        )
+    files = {
+        "setup.sh": SETUP.replace("WHEEL", wheel.name),
+        "run_autograder": RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden),
+        "seed.txt": f"{seed}\n",
+    }
+    content = contents(wheel, "labs gradescope")
+    with atomic.replacing(path, "labs gradescope") as target, zipfile.ZipFile(target, "w") as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = (0o600 if name == "seed.txt" else 0o755) << 16
+            archive.writestr(entry, text)
+        archive.writestr(zipfile.ZipInfo(wheel.name), content)
+
+
+def results(found: dict[str, Any], hidden: str) -> dict[str, Any]:
+    """A report's results.json with the checks that students do not have shown when `hidden` says."""
+    tests = [{**test, "visibility": hidden if "hidden" in test["tags"] else "visible"} for test in found["tests"]]
+    return {**found, "tests": tests}
