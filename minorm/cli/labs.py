@@ -96,7 +96,7 @@ def _list(_: argparse.Namespace) -> int:
     labs = [catalogue.find(number) for number in catalogue.numbers()]
     width = max(len(lab.title) for lab in labs)
     for lab in labs:
-        print(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes} min, {lab.points:g} points")
+        print(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points")
         print(f"     {lab.question}")
     return 0
 

@@ -247,7 +247,7 @@ def _judged(lab: Lab, path: Path, options: Options) -> tuple[Report, dict[str, A
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
         result = _asked(lab, path, options, scratch)
     if "problem" in result:
-        raise ValueError(result["problem"])
+        raise ValueError(result["problem"].replace(str(path.absolute()), str(path)))
     return from_message(result["report"]), result["seen"]
 
 

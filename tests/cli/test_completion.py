@@ -17,7 +17,7 @@ LINES = [  # what is typed, and what a Tab makes of its last word
     ("minorm ev", "evaluate"),
     ("minorm train --opt", "--optimizer"),
     ("minorm train --optimizer adamw --data fo", "folder"),
-    ("minorm labs grad", "grade"),
+    ("minorm labs li", "list"),
     ("minorm labs grade --ref", "--reference"),
     ("minorm predict run pict", "picture.png"),
 ]
