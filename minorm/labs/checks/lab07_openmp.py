@@ -190,8 +190,8 @@ def parallel_threads(student: Any, rng: np.random.Generator) -> None:
     _threads(student, "parallel_sum")
 
 
-def _thread_speed(student: Any, rng: np.random.Generator, threads: int) -> tuple[float, float]:
-    """How much faster with threads: parallel_sum, and reading alone, a kernel of ours."""
+def _thread_times(student: Any, rng: np.random.Generator, threads: int) -> list[float]:
+    """The best of five: parallel_sum with one thread and with some, then reading alone, a kernel of ours."""
     pieces, size, times = _texts(student, "lanes_pyx", "parallel_pyx"), 1 << 20, []
     for _ in range(5):
         mine = [
@@ -204,8 +204,7 @@ def _thread_speed(student: Any, rng: np.random.Generator, threads: int) -> tuple
             student.yardstick("cython", (READER,), "read", size=size, threads=count, repeats=20)
             reading.append(time.perf_counter() - start)
         times.append((*mine, *reading))
-    one, some, read_one, read_some = np.min(times, axis=0)
-    return float(one / some), float(read_one / read_some)
+    return [float(best) for best in np.min(times, axis=0)]
 
 
 @LAB.check("7.3", "faster with more threads", points=2, seconds=SECONDS)
@@ -216,8 +215,10 @@ def parallel_fast(student: Any, rng: np.random.Generator) -> None:
     if threads == 1:
         return
     student.yardstick("cython", (READER,), "read", size=CHUNK, threads=1, repeats=1)
-    for _ in range(4):
-        mine, reading = _thread_speed(student, rng, threads)
+    best = [np.inf] * 4
+    for _ in range(12):  # until a moment comes in which the processors are not others'
+        best = [min(pair) for pair in zip(best, _thread_times(student, rng, threads), strict=True)]
+        mine, reading = best[0] / best[1], best[2] / best[3]
         if mine >= 1 + 0.4 * (min(reading, threads) - 1) or reading < 1.3:
             return
     what = f"parallel_sum of 4 MB with {threads} threads"
