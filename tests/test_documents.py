@@ -101,7 +101,7 @@ def test_the_readmes_first_screen_has_the_figures_of_the_pages() -> None:
     }
     assert f"a LeNet with BatchNorm is {speedup['LeNet with BatchNorm, 28x28']} times as fast" in screen
     assert f"a CNN of 8x8 digits {speedup['digits CNN, 8x8']} times" in screen
-    assert f"a ResNet-20 step is at {speedup['ResNet-20, 32x32']} of PyTorch's speed" in screen
+    assert f"of a ResNet-20 {speedup['ResNet-20, 32x32']} times" in screen
     ours, theirs, onnxruntime = (totals(name) for name in ("minorm", "PyTorch", "onnxruntime"))
     assert ours["wrong"] == ours["unsupported"] == 0
     assert f"right in {ours['right']} of {ours['right']} cases" in screen
