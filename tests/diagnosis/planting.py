@@ -127,7 +127,7 @@ def gap() -> Sick:
 
 def small_batch() -> Sick:
     batches = loader(2)
-    return Sick("small_batch", "11", trained(network(), batches=batches, steps=300), "warning", batches, 2)
+    return Sick("small_batch", "11", trained(network(), batches=batches, steps=300, lr=0.03), "warning", batches, 2)
 
 
 def batch_of_one() -> Sick:
