@@ -108,7 +108,8 @@ def operation(function: AnyCallable) -> AnyCallable:
         if error := wrong_call(function.__name__, function, args, kwargs):
             raise error
         arguments = named_arguments(function, args, kwargs)
-        arguments.pop("inplace", None)  # results are new tensors, whatever it says
+        for name in ("inplace", "activation", "residual"):  # results are new tensors, and what follows has its own call
+            arguments.pop(name, None)
         call = Call(getattr(run, "public", run), arguments)
         calls.append(call)
         state.calls = call.children

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import trace
 from minorm.documented import documented
+from minorm.functional.activated_norms import activated
 from minorm.functional.arguments import whole
 from minorm.functional.normalization_arguments import ANY_AXES, ARGUMENTS, AXES, AXIS_GROUPS, GUARD_EPS
 from minorm.functional.normalization_checks import (
@@ -29,7 +29,7 @@ from minorm.tensor import Tensor
 
 
 @documented(ARGUMENTS, x="of any rank that has all of `axes`", axes=AXES, eps=GUARD_EPS)
-@trace.operation
+@activated
 def mean_variance_norm(
     x: Tensor,
     axes: Sequence[int] = (0, 2, 3),
@@ -39,6 +39,8 @@ def mean_variance_norm(
     backend: Any = None,
     variance: str | None = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
 
@@ -54,8 +56,10 @@ def mean_variance_norm(
     computed = check_types("mean_variance_norm", x, compute_dtype)
     found = listed_axes("mean_variance_norm", x, axes)
     rule, backend = equation("mean_variance_norm", eps, True, True), backend_of("mean_variance_norm", variance, backend)
-    given = masked("mean_variance_norm", x, mask)
-    return Normalize.apply(x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend)
+    given = masked("mean_variance_norm", x, mask, residual)
+    return Normalize.apply(
+        x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend, activation=activation
+    )
 
 
 @documented(
@@ -66,7 +70,7 @@ def mean_variance_norm(
     axes=ANY_AXES,
     num_groups=AXIS_GROUPS,
 )
-@trace.operation
+@activated
 def normalization(
     x: Tensor,
     scale: Tensor | None = None,
@@ -77,6 +81,8 @@ def normalization(
     compute_dtype: Any = None,
     *,
     backend: Any = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
 
@@ -112,10 +118,12 @@ def normalization(
         x,
         scale,
         bias,
+        *masked("normalization", x, None, residual),
         axes=found,
         num_groups=num_groups,
         param=param,
         equation=equation("normalization", eps),
         compute_dtype=computed,
         backend=backend,
+        activation=activation,
     )

@@ -36,6 +36,14 @@ ARGUMENTS = {
         "a bool Tensor that broadcasts to x. Where it is False there is no element: statistics, gradients and N are "
         "those of the others, y and the gradient of x are 0, and what x holds, NaN too, reaches nothing. None takes all"
     ),
+    "activation": (
+        '"relu" gives max(y, 0), in the same pass over memory and to the same bits as an operation of its own; None '
+        "leaves y as it is"
+    ),
+    "residual": (
+        "a Tensor of x's shape that is added before the activation, as at the end of a residual block: it must have "
+        "x's type; None adds nothing"
+    ),
     "num_groups": "how many groups of neighbouring channels; it must divide C",
     "normalized_shape": "the lengths of the trailing axes that are normalized over, an int for the last axis alone",
     "virtual_batch_size": "how many samples a group has; the last group may be smaller",

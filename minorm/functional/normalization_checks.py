@@ -55,8 +55,11 @@ _equation = functools.lru_cache(maxsize=256)(Equation)
 # Masks
 
 
-def masked(operation: str, x: Tensor, mask: Any) -> tuple[Tensor, ...]:
-    """The mask, as the last input of a Function; () where there is none. Raise unless it fits."""
+def masked(operation: str, x: Tensor, mask: Any, residual: Any = None) -> tuple[Any, ...]:
+    """The mask and the residual, as the last inputs of a Function, as far as they are there. Raise unless a mask
+    fits."""
+    if residual is not None:
+        return (*(masked(operation, x, mask) or (None,)), residual)
     if mask is None:
         return ()
     if not isinstance(mask, Tensor):

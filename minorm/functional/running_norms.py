@@ -10,6 +10,7 @@ from typing import Any
 
 from minorm import trace
 from minorm.documented import documented
+from minorm.functional.activated_norms import activated
 from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
@@ -36,7 +37,7 @@ from minorm.tensor import Tensor
     weight="of running_mean's shape; None is 1",
     bias="of running_mean's shape; None is 0",
 )
-@trace.operation
+@activated
 def batch_norm(
     x: Tensor,
     running_mean: Tensor | None,
@@ -54,6 +55,8 @@ def batch_norm(
     process_group: Any = None,
     variance: str | None = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
 
@@ -84,7 +87,7 @@ def batch_norm(
     )
     axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
     check_batch(x, axes, weight, bias, running_mean, running_var)
-    given = masked("batch_norm", x, mask)
+    given = masked("batch_norm", x, mask, residual)
     if weight is None and bias is None:
         param = ()
     if not training:
@@ -95,13 +98,13 @@ def batch_norm(
             )
         return NormalizeWith.apply(
             x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
-            compute_dtype=computed, backend=backend,
+            compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
-    if count == 1 and not across and not given:
+    if count == 1 and not across and mask is None:
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
@@ -118,7 +121,7 @@ def batch_norm(
     else:
         y = Normalize.apply(
             x, weight, bias, *given, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
-            backend=backend,
+            backend=backend, activation=activation,
         )  # fmt: skip
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
@@ -133,7 +136,7 @@ def batch_norm(
         "statistics take the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
     ),
 )
-@trace.operation
+@activated
 def instance_norm(
     x: Tensor,
     running_mean: Tensor | None = None,
@@ -151,6 +154,8 @@ def instance_norm(
     process_group: Any = None,
     variance: str | None = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
 
@@ -172,7 +177,7 @@ def instance_norm(
     if x.ndim < 3:
         raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
     check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
-    given = masked("instance_norm", x, mask)
+    given = masked("instance_norm", x, mask, residual)
     param = () if weight is None and bias is None else (1,)
     if not use_input_stats:
         if running_mean is None or running_var is None:
@@ -183,10 +188,10 @@ def instance_norm(
         axes = (0, *range(2, x.ndim))
         return NormalizeWith.apply(
             x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
-            compute_dtype=computed, backend=backend,
+            compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     positions = tuple(range(2, x.ndim))
-    if x.shape[2:].count(1) == x.ndim - 2 and not given:
+    if x.shape[2:].count(1) == x.ndim - 2 and mask is None:
         raise ValueError(
             f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
             "expected more than one position"
@@ -200,13 +205,13 @@ def instance_norm(
     if running is not None and across:
         check_unmasked("instance_norm", mask, process_group)
         seen = observe = PooledStats(running, x.array)
-    elif running is not None and given:
+    elif running is not None and mask is not None:
         observe = running.update_counted
     elif running is not None:
         observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))  # noqa: E731
     y = Normalize.apply(
         x, weight, bias, *given, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
-        backend=backend,
+        backend=backend, activation=activation,
     )  # fmt: skip
     if seen is not None:
         seen.pool(process_group)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
+from minorm import dtypes
 from minorm.documented import documented
+from minorm.functional.activated_norms import activated
 from minorm.functional.normalization_arguments import ARGUMENTS, RMS_EPS
 from minorm.functional.normalization_checks import (
     check_groups,
@@ -31,7 +32,7 @@ from minorm.tensor import Tensor
     weight="(C), a scale for each channel, or (num_groups), one for each group; None is 1",
     bias="of weight's shape; None is 0",
 )
-@trace.operation
+@activated
 def group_norm(
     x: Tensor,
     num_groups: int,
@@ -42,6 +43,8 @@ def group_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
 
@@ -71,10 +74,10 @@ def group_norm(
     else:
         axes = tuple(range(2, x.ndim))
         param = (1, 2) if per_channel else (1,) if shapes else ()
-    given = masked("group_norm", x, mask)
+    given = masked("group_norm", x, mask, residual)
     return Normalize.apply(
         x, weight, bias, *given, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
-        backend=backend,
+        backend=backend, activation=activation,
     )  # fmt: skip
 
 
@@ -84,7 +87,7 @@ def group_norm(
     weight="of shape normalized_shape and any float type; None is 1",
     bias="of shape normalized_shape and any float type; None is 0",
 )
-@trace.operation
+@activated
 def layer_norm(
     x: Tensor,
     normalized_shape: int | Sequence[int],
@@ -95,6 +98,8 @@ def layer_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
 
@@ -112,14 +117,15 @@ def layer_norm(
     axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     rule = equation("layer_norm", eps)
     param = () if weight is None and bias is None else axes
-    given = masked("layer_norm", x, mask)
+    given = masked("layer_norm", x, mask, residual)
     return Normalize.apply(
-        x, weight, bias, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
-    )
+        x, weight, bias, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
+        activation=activation,
+    )  # fmt: skip
 
 
 @documented(ARGUMENTS, x="(..., *normalized_shape)", weight="of shape normalized_shape; None is 1", eps=RMS_EPS)
-@trace.operation
+@activated
 def rms_norm(
     x: Tensor,
     normalized_shape: int | Sequence[int],
@@ -129,6 +135,8 @@ def rms_norm(
     compute_dtype: Any = None,
     backend: Any = None,
     mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
 
@@ -145,7 +153,8 @@ def rms_norm(
     eps = float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
     rule = equation("rms_norm", eps, False)
     param = () if weight is None else axes
-    given = masked("rms_norm", x, mask)
+    given = masked("rms_norm", x, mask, residual)
     return Normalize.apply(
-        x, weight, None, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend
-    )
+        x, weight, None, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
+        activation=activation,
+    )  # fmt: skip

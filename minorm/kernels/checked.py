@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm.kernels import cpu, select
+from minorm.kernels.activated import ActivatedBackend
 from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import NAMES
 from minorm.kernels.protocol import Running, Statistics
@@ -20,10 +21,15 @@ Array = Any
 EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"
 
 
-def resolve_backend(x: Array, backend: Any, masked: bool = False) -> Any:
-    """The functions that normalize x: those handed in, or our own for this kind of array; with `mask` if asked for."""
+def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
+    """The functions that normalize x: those handed in, or our own for this kind of array; with `mask` or `activation`
+    if asked for."""
     norm = select.backend(x).norm if backend is None else CheckedBackend(backend)
-    return MaskedBackend(norm) if masked and norm is not cpu.norm else norm
+    if masked and norm is not cpu.norm:
+        norm = MaskedBackend(norm)
+    if activation is not None and (masked or activation not in getattr(norm, "activations", ())):
+        norm = ActivatedBackend(norm)
+    return norm
 
 
 class CheckedBackend:

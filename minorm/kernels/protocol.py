@@ -22,6 +22,13 @@ and dy hold there, NaN too, reaches nothing. A statistic that says nothing has r
 one; so y = b, and dx = ds = 0. A function gets `mask` only where there is one, and then no `running`. Backends without
 such kernels are given it by kernels/masked.py.
 
+`activation` is "relu": forward and apply return max(y + residual, 0), with y rounded to x's type before a residual is
+added, and the sum rounded again, so that the result has the bits of three operations one after the other. `residual` is
+an array like x, or None. backward is then given that result as `y`, and takes 0 for dy where y <= 0: NaN keeps its
+gradient. `dresidual` is an array like x to be filled with this dy, or None. A function gets these only where there is
+an activation, and then no mask. A backend with such kernels has `activations`, a tuple of the names that it takes;
+others are given it by kernels/activated.py.
+
 Statistics are float64 vectors of nest.rows elements, in the order of the keep loops, whatever the type of x: a float32
 variance overflows from |x| = 1e19 on. `x - k` is exact, or nearly so, however far the data lies from 0; subtracting
 mean as one number of x's type, or folding `x*a + b`, loses at an offset of a million standard deviations what is
@@ -125,8 +132,10 @@ class NormBackend(Protocol):
         b: Array | None,
         dtype: Any = None,
         mask: Array | None = None,
+        activation: str | None = None,
+        residual: Array | None = None,
     ) -> Array:
-        """y = xhat * s + b."""
+        """y = xhat * s + b, or what the activation makes of y + residual."""
 
     def grad_sums(
         self,
@@ -172,6 +181,8 @@ class NormBackend(Protocol):
         dtype: Any = None,
         running: Running | None = None,
         mask: Array | None = None,
+        activation: str | None = None,
+        residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
         """moments, rstd and apply in one go: y and the statistics, which are blended into `running` if it is given.
 
@@ -189,5 +200,10 @@ class NormBackend(Protocol):
         needs: tuple[bool, bool] = (True, True),
         dtype: Any = None,
         mask: Array | None = None,
+        y: Array | None = None,
+        dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? What is not wanted may be None."""
+        """dx, ds and db in one go. needs: is dx wanted? are ds and db wanted? What is not wanted may be None.
+
+        y is what forward returned, where it had an activation; dresidual is filled then, if it is given.
+        """

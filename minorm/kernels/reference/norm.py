@@ -3,7 +3,8 @@
 `four(nest, x)` is x as an array of axes (keep, keep, reduce, reduce), without a copy. Statistics become
 (keep, keep, 1, 1) and parameters get length 1 where they do not vary, so broadcasting does the rest. Elements are
 computed with in `dtype`, sums run in float64. With a mask they run over the elements where it is True, whose number is
-then m; elsewhere the results are 0. See minorm/kernels/protocol.py for the letters.
+then m; elsewhere the results are 0. An activation follows as operations of its own. See minorm/kernels/protocol.py for
+the letters.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import numpy as np
 from minorm import dtypes
 from minorm.equation import Equation
 from minorm.kernels.protocol import Running, Statistics
+from minorm.kernels.reference.elementwise import relu, relu_grad
 from minorm.nest import Loop, Nest
 
 Array = Any
+activations = ("relu",)
 REDUCED = (2, 3)
 
 
@@ -48,14 +51,19 @@ def apply(
     b: Array | None,
     dtype: Any = None,
     mask: Array | None = None,
+    activation: str | None = None,
+    residual: Array | None = None,
 ) -> Array:
-    """y = xhat * s + b."""
+    """y = xhat * s + b, or max(y + residual, 0)."""
     y = _xhat(nest, x, stats, dtype, mask)
     if s is not None:
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
     if b is not None:
         y = y + parameters(nest, b).astype(y.dtype, copy=False)
-    return like(nest, _counted(nest, y, mask), x)
+    y = like(nest, _counted(nest, y, mask), x)
+    if residual is not None:
+        y = y + residual
+    return y if activation is None else relu(y)
 
 
 def grad_sums(
@@ -111,13 +119,15 @@ def forward(
     dtype: Any = None,
     running: Running | None = None,
     mask: Array | None = None,
+    activation: str | None = None,
+    residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
     """y and the statistics; `running` is updated when they are there."""
     k, d, var = moments(nest, x, equation.centered, dtype, mask)
     count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):
         stats = Statistics.of(k, d, var, equation.rstd(var, count), count=count)
-    y = apply(nest, x, stats, s, b, dtype, mask)
+    y = apply(nest, x, stats, s, b, dtype, mask, activation, residual)
     if running is not None:
         update(running, nest, stats)
     return y, stats
@@ -139,9 +149,15 @@ def backward(
     needs: tuple[bool, bool] = (True, True),
     dtype: Any = None,
     mask: Array | None = None,
+    y: Array | None = None,
+    dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db."""
+    """dx, ds, db; and dresidual, if it is given."""
     dx = ds = db = None
+    if y is not None:
+        dy = relu_grad(dy, y)
+    if dresidual is not None:
+        dresidual[...] = dy
     if needs[0]:
         sum_g, sum_gx = grad_sums(nest, dy, x, stats, s, dtype, mask)
         slope = equation.slope(stats.var)
