@@ -37,7 +37,7 @@ FUNCTIONS = (
     family.mean_variance_norm,
     family.normalization,
 )
-TENSORS = {"weight", "bias", "scale", "running_mean", "running_var"}
+TENSORS = {"weight", "bias", "scale", "running_mean", "running_var", "residual"}
 SCALES = ("weight", "scale")
 STORES = {
     "cached": "into the cache",
@@ -49,12 +49,16 @@ STORES = {
 
 @dataclass(frozen=True)
 class Phase:
-    """One walk over all of x. `again`: the phase before has read the same numbers, a row at a time."""
+    """One walk over all of x. `again`: the phase before has read the same numbers, a row at a time; not so `first`."""
 
     name: str
     reads: tuple[str, ...]
     writes: tuple[str, ...] = ()
     again: bool = False
+    first: tuple[str, ...] = ()
+
+
+RELU_GRAD = Phase("relu", ("dy", "y"), ("dy",))
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,10 +71,12 @@ class Explanation:
     forward       the phases of the forward pass
     backward      the phases of the backward pass, to all inputs that can have a gradient
     nbytes        the size of x
-    row_bytes     what must stay in cache for a second phase to find there what the first has read, of x and dy
+    row_bytes     what must stay in cache for a second phase to find there what the first has read, of x and dy, and y
+                  where there is an activation
     stored        the type of x
     computed      the type computed in
     copied        why x is copied first, or None
+    saved         the passes that an activation, and the addition of a residual, would take as operations of their own
     """
 
     title: str
@@ -84,6 +90,7 @@ class Explanation:
     stored: Any
     computed: Any
     copied: str | None
+    saved: int
 
     @property
     def strategy(self) -> str:
@@ -102,7 +109,7 @@ class Explanation:
     def passes(self) -> int:
         """How often numbers of the size of x must cross between memory and processor, forward and backward."""
         return sum(
-            len(phase.writes) + (0 if phase.again and self.in_cache else len(phase.reads))
+            len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
         )
 
@@ -122,11 +129,14 @@ class Explanation:
         for name, phases in (("forward", self.forward), ("backward", self.backward)):
             for phase in phases:
                 again = " again" if phase.again else ""
-                writes = f", writes {' and '.join(phase.writes)}" if phase.writes else ""
-                lines.append(f"  {name:10}  {phase.name:8}reads {' and '.join(phase.reads)}{again}{writes}")
+                again += f" and {_listed(phase.first)}" if phase.first else ""
+                writes = f", writes {_listed(phase.writes)}" if phase.writes else ""
+                lines.append(f"  {name:10}  {phase.name:8}reads {_listed(phase.reads)}{again}{writes}")
                 name = ""
         if any(phase.again for phase in self.forward + self.backward):
             lines.append(f"  {'cache':10}  {self._cache()}")
+        if self.saved:
+            lines.append(f"  {'activation':10}  in the same passes: operations of its own would take {self.saved} more")
         lines.append(f"  {'floor':10}  {self.passes} passes over {amount(self.nbytes)} = {amount(self.floor)}")
         return "\n".join(lines)
 
@@ -138,7 +148,8 @@ class Explanation:
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
         where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
-        return f"{unit} {amount(self.row_bytes)} of x and dy, {where}"
+        which = "x, dy and y" if self.saved else "x and dy"
+        return f"{unit} {amount(self.row_bytes)} of {which}, {where}"
 
 
 @documented(
@@ -194,6 +205,8 @@ def explain(
         forward = watch.take()
         y.backward(Tensor(np.empty_like(y.array)))
         backward = watch.take()
+        if watch.equation is None and options.get("activation") is not None:  # statistics are given
+            backward = (RELU_GRAD, *backward)
     nest: Any = watch.nest
     computed = watch.dtype or dtypes.compute_type(x.dtype)
     scale, bias = (any(arguments.get(name) is not None for name in names) for names in (SCALES, ("bias",)))
@@ -207,10 +220,11 @@ def explain(
         forward=forward,
         backward=backward,
         nbytes=x.array.nbytes,
-        row_bytes=2 * nest.columns * together * x.array.itemsize,
+        row_bytes=(3 if watch.saved else 2) * nest.columns * together * x.array.itemsize,
         stored=x.dtype,
         computed=computed,
         copied=watch.copied,
+        saved=watch.saved,
     )
 
 
@@ -242,6 +256,11 @@ def _cut(plan: dict[str, Any]) -> str:
     return f"a row is {_count(plan['chunks'], 'chunk')} in {_count(plan['parts'], 'part')}"
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    """("dy", "y", "x") -> dy, y and x."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'}"
 
@@ -260,7 +279,9 @@ def _arguments(
     else:
         usual = x.shape[1:2]
     for name in TENSORS & signature.parameters.keys():
-        absent = name == "scale" or function is family.normalization or ("running" in name and not evaluates)
+        absent = (
+            name in ("scale", "residual") or function is family.normalization or ("running" in name and not evaluates)
+        )
         shape = given.get(name, None if absent else usual)
         if shape is not None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -273,12 +294,15 @@ def _arguments(
 class _Watch:
     """A backend of kernels/protocol.py that computes nothing and notes which phases it would run."""
 
+    activations = cpu.norm.activations
+
     def __init__(self, x: Array) -> None:
         self.x = x
         self.nest: Nest | None = None
         self.equation: Equation | None = None
         self.dtype: Any = None
         self.copied: str | None = None
+        self.saved = 0
         self.phases: list[Phase] = []
 
     def take(self) -> tuple[Phase, ...]:
@@ -300,14 +324,37 @@ class _Watch:
         b: Array,  # noqa: ARG002
         equation: Equation,
         dtype: Any = None,
+        activation: str | None = None,
+        residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        self._note(nest, x, Phase("moments", ("x",)), Phase("apply", ("x",), ("y",), again=True))
+        first, apart = self._followed(x, dtype, activation, residual)
+        self._note(nest, x, Phase("moments", ("x",)), Phase("apply", ("x",), ("y",), again=True, first=first), *apart)
         self.equation, self.dtype = equation, dtype
         return np.empty_like(x), Statistics(np.ones((4, nest.rows)))
 
-    def apply(self, nest: Nest, x: Array, *_: Any) -> Array:
-        self._note(nest, x, Phase("apply", ("x",), ("y",)))
+    def apply(
+        self,
+        nest: Nest,
+        x: Array,
+        *_: Any,
+        dtype: Any = None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> Array:
+        first, apart = self._followed(x, dtype, activation, residual)
+        self._note(nest, x, Phase("apply", ("x", *first), ("y",)), *apart)
         return np.empty_like(x)
+
+    def _followed(
+        self, x: Array, dtype: Any, activation: str | None, residual: Array | None
+    ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
+        """What is read for an activation in the same pass, and the phases of one that is not."""
+        adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
+        own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
+        if own and cpu.norm.is_one_pass(x, dtype):
+            self.saved += 2 * len(own)  # each would read y and write it again
+            return ("residual",) if adds else (), ()
+        return (), own
 
     def backward(
         self,
@@ -315,9 +362,16 @@ class _Watch:
         dy: Array,  # noqa: ARG002
         x: Array,
         *_: Any,
-        dtype: Any = None,  # noqa: ARG002
+        dtype: Any = None,
+        y: Array | None = None,
+        dresidual: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        self._note(nest, x, Phase("sums", ("dy", "x")), Phase("input", ("dy", "x"), ("dx",), again=True))
+        together = y is not None and cpu.norm.is_one_pass(x, dtype)
+        reads = ("dy", "y", "x") if together else ("dy", "x")
+        writes = ("dx", "dresidual") if together and dresidual is not None else ("dx",)
+        self.saved += 3 - len(writes) if together else 0  # a ReLU would write its gradient, which is read next
+        first = () if y is None or together else (RELU_GRAD,)
+        self._note(nest, x, *first, Phase("sums", reads), Phase("input", reads, writes, again=True))
         return np.empty_like(x), np.zeros(nest.param_size, x.dtype), np.zeros(nest.param_size, x.dtype)
 
     def grad_input(self, nest: Nest, dy: Array, x: Array, *_: Any) -> Array:  # noqa: ARG002

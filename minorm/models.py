@@ -95,7 +95,7 @@ def _conv_bn_relu(nn: Namespace, channels: int, width: int, kernel: int, padding
 
 
 def _residual(nn: Namespace, channels: int, width: int, stride: int = 1) -> Any:
-    """relu(body(x) + shortcut(x))."""
+    """relu(norm(body(x)) + shortcut(x))."""
 
     class Residual(nn.Module):  # type: ignore[misc]  # the base is whichever library's
         def __init__(self) -> None:
@@ -105,17 +105,19 @@ def _residual(nn: Namespace, channels: int, width: int, stride: int = 1) -> Any:
                 nn.BatchNorm2d(width),
                 nn.ReLU(),
                 nn.Conv2d(width, width, 3, padding=1, bias=False),
-                nn.BatchNorm2d(width),
             )
+            self.norm = nn.BatchNorm2d(width)
             self.shortcut = nn.Identity()
             if stride != 1 or channels != width:
                 self.shortcut = nn.Sequential(
                     nn.Conv2d(channels, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width)
                 )
-            self.relu = nn.ReLU()
 
         def forward(self, x: Any) -> Any:
-            return self.relu(self.body(x) + self.shortcut(x))
+            y, shortcut = self.body(x), self.shortcut(x)
+            if nn is minorm_nn:  # in one pass
+                return self.norm(y, activation="relu", residual=shortcut)
+            return (self.norm(y) + shortcut).relu()
 
     return Residual()
 

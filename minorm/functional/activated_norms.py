@@ -51,7 +51,12 @@ def activated(function: Normalization) -> Normalization:
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:
     """Does a kernel do it? What autocast does to a residual of another type, an addition of its own does."""
     same = residual is None or residual.array.dtype == x.array.dtype
-    return activation is not None and same and group is None and trace.state.calls is None
+    return activation is not None and same and group is None and not is_recorded()
+
+
+def is_recorded() -> bool:
+    """Does a trace want every operation by itself?"""
+    return trace.state.calls is not None
 
 
 def _check(operation: str, x: Tensor, activation: Any, residual: Any) -> None:

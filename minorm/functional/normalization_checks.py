@@ -56,8 +56,7 @@ _equation = functools.lru_cache(maxsize=256)(Equation)
 
 
 def masked(operation: str, x: Tensor, mask: Any, residual: Any = None) -> tuple[Any, ...]:
-    """The mask and the residual, as the last inputs of a Function, as far as they are there. Raise unless a mask
-    fits."""
+    """The mask and the residual, as far as they are there: the last inputs of a Function. Raise unless a mask fits."""
     if residual is not None:
         return (*(masked(operation, x, mask) or (None,)), residual)
     if mask is None:

@@ -1,6 +1,7 @@
 """An activation for kernels that know none: the operations that it stands for, one after the other.
 
-y = max(norm(x) + residual, 0)        dresidual = dy where y > 0 (or is NaN), else 0: the dy of norm
+Forward y = max(norm(x) + residual, 0). Backward dy is 0 where y <= 0; so it is the gradient of the residual, and what
+the backward pass of norm gets.
 """
 
 from __future__ import annotations

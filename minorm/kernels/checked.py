@@ -22,8 +22,7 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """The functions that normalize x: those handed in, or our own for this kind of array; with `mask` or `activation`
-    if asked for."""
+    """What normalizes x: what is handed in, or our own for this kind of array; with `mask` or `activation` if asked."""
     norm = select.backend(x).norm if backend is None else CheckedBackend(backend)
     if masked and norm is not cpu.norm:
         norm = MaskedBackend(norm)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from minorm.documented import documented
+from minorm.nn.fusing import run_together
 from minorm.nn.module import Module
 
 
@@ -75,6 +76,7 @@ class Sequential(_Numbered):
 
     Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. Indexing
     gives a layer, slicing a Sequential of the same layers; append, extend, insert, del and assignment are a list's.
+    A normalization and an nn.ReLU behind it run in one pass, unless one of them has a hook; the bits are the same.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -101,8 +103,14 @@ class Sequential(_Numbered):
 
     def forward(self, x: Any) -> Any:
         """The last layer's result."""
-        for name in self._kinds:
-            x = self.__dict__[name](x)
+        layers = list(self)
+        while layers:
+            layer = layers.pop(0)
+            if layers and run_together(layer, layers[0]):
+                x = layer(x, activation="relu")
+                del layers[0]
+            else:
+                x = layer(x)
         return x
 
 

@@ -21,10 +21,19 @@
 #define COLLECTED 256   /* parameters whose gradients are added up at once */
 
 /* Runs of a row: where the first begins, from one to the next in the data and in the parameters, how many, and of how
- * many elements. Where results go around the cache, each asks for what lies `next` elements further on. */
+ * many elements. Where results go around the cache, each asks for what lies `next` elements further on. The statistics
+ * of the row, and backward what its sums take off dx. */
 typedef struct {
     ptrdiff_t at, step, param, runs, n, next;
+    double k, d, r, p, q;
 } minorm_runs;
+
+/* Rows of one run that go together: how many, of how many elements, and the same of each. */
+typedef struct {
+    ptrdiff_t count, n, next;
+    const ptrdiff_t *start, *param;
+    const double *k, *d, *r, *p, *q;
+} minorm_short_rows;
 
 /* Rows of n columns, `step` apart. Are they in cache by now? */
 typedef struct {
@@ -91,50 +100,23 @@ static INLINE void norm_rows_sums(const minorm_data *dy, const minorm_data *x, c
 }
 
 static INLINE void norm_apply(const minorm_data *x, const minorm_data *y, const minorm_runs *of, const void *s,
-                              const void *b, bool each, double k, double d, double r) {
-    OF_TYPE(x->type, apply, x, y, of, s, b, each, k, d, r);
+                              const void *b, bool each) {
+    OF_TYPE(x->type, apply, x, y, of, s, b, each);
 }
 
-static INLINE void norm_apply_rows(const minorm_data *x, const minorm_data *y, const ptrdiff_t *start, ptrdiff_t rows,
-                                   ptrdiff_t n, const void *s, const void *b, const ptrdiff_t *param, ptrdiff_t next,
-                                   const double *k, const double *d, const double *r) {
-    OF_TYPE(x->type, apply_rows, x, y, start, rows, n, s, b, param, next, k, d, r);
-}
-
-static INLINE void norm_apply_each(const minorm_data *x, const minorm_data *y, const ptrdiff_t *start, ptrdiff_t rows,
-                                   ptrdiff_t n, const void *s, const void *b, ptrdiff_t next, const double *k,
-                                   const double *d, const double *r) {
-    OF_TYPE(x->type, apply_each, x, y, start, rows, n, s, b, next, k, d, r);
+static INLINE void norm_apply_rows(const minorm_data *x, const minorm_data *y, const minorm_short_rows *of,
+                                   const void *s, const void *b, bool shared) {
+    OF_TYPE(x->type, apply_rows, x, y, of, s, b, shared);
 }
 
 static INLINE void norm_grad(const minorm_data *dy, const minorm_data *x, const minorm_data *dx, const minorm_runs *of,
-                             const void *s, bool each, void *ds, void *db, double k, double d, double r, double p,
-                             double q) {
-    OF_TYPE(x->type, grad, dy, x, dx, of, s, each, ds, db, k, d, r, p, q);
+                             bool given, const void *s, bool each, void *ds, void *db) {
+    OF_TYPE(x->type, grad, dy, x, dx, of, given, s, each, ds, db);
 }
 
 static INLINE void norm_grad_rows(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
-                                  const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const void *s,
-                                  const ptrdiff_t *param, ptrdiff_t next, const double *k, const double *d,
-                                  const double *r, const double *p, const double *q) {
-    OF_TYPE(x->type, grad_rows, dy, x, dx, start, rows, n, s, param, next, k, d, r, p, q);
-}
-
-static INLINE void norm_grad_each(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
-                                  const ptrdiff_t *start, ptrdiff_t rows, ptrdiff_t n, const void *s, void *ds,
-                                  void *db, ptrdiff_t next, const double *k, const double *d, const double *r,
-                                  const double *p, const double *q) {
-    OF_TYPE(x->type, grad_each, dy, x, dx, start, rows, n, s, ds, db, next, k, d, r, p, q);
-}
-
-static INLINE void norm_given_grad(const minorm_data *dy, const minorm_data *dx, const minorm_runs *of, const void *s,
-                                   bool each, double r) {
-    OF_TYPE(dy->type, given_grad, dy, dx, of, s, each, r);
-}
-
-static INLINE void norm_grad_params(const minorm_data *dy, const minorm_data *x, const minorm_runs *of, void *ds,
-                                    void *db, double k, double d, double r) {
-    OF_TYPE(x->type, grad_params, dy, x, of, ds, db, k, d, r);
+                                  const minorm_short_rows *of, const void *s, bool shared, void *ds, void *db) {
+    OF_TYPE(x->type, grad_rows, dy, x, dx, of, s, shared, ds, db);
 }
 
 static INLINE void norm_columns_sums(const minorm_data *dy, const minorm_data *x, ptrdiff_t at, const minorm_rows *rows,

@@ -17,6 +17,22 @@ cdef extern from "norm/kernels.h" nogil:
         Py_ssize_t runs
         Py_ssize_t n      # elements of each
         Py_ssize_t next   # so much further on lies what is asked for, where results go around the cache
+        double k          # the statistics of the row, and backward what its sums take off dx
+        double d
+        double r
+        double p
+        double q
+    ctypedef struct ShortRows "minorm_short_rows":
+        Py_ssize_t count
+        Py_ssize_t n
+        Py_ssize_t next
+        const Py_ssize_t* start
+        const Py_ssize_t* param
+        const double* k
+        const double* d
+        const double* r
+        const double* p
+        const double* q
     ctypedef struct ColumnRows "minorm_rows":
         Py_ssize_t count
         Py_ssize_t step  # from one to the next
@@ -34,36 +50,18 @@ cdef extern from "norm/kernels.h" nogil:
         Py_ssize_t next, bint guesses, double* k, const double* d, double* a, double* q
     ) noexcept
     void apply "norm_apply"(
-        const Data* x, const Data* y, const Runs* of, const void* s, const void* b, bint each, double k, double d,
-        double r
+        const Data* x, const Data* y, const Runs* of, const void* s, const void* b, bint each
     ) noexcept
     void apply_rows "norm_apply_rows"(
-        const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
-        const void* b, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r
-    ) noexcept
-    void apply_each "norm_apply_each"(
-        const Data* x, const Data* y, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n, const void* s,
-        const void* b, Py_ssize_t next, const double* k, const double* d, const double* r
+        const Data* x, const Data* y, const ShortRows* of, const void* s, const void* b, bint shared
     ) noexcept
     void grad "norm_grad"(
-        const Data* dy, const Data* x, const Data* dx, const Runs* of, const void* s, bint each, void* ds, void* db,
-        double k, double d, double r, double p, double q
+        const Data* dy, const Data* x, const Data* dx, const Runs* of, bint given, const void* s, bint each, void* ds,
+        void* db
     ) noexcept
     void grad_rows "norm_grad_rows"(
-        const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
-        const void* s, const Py_ssize_t* param, Py_ssize_t next, const double* k, const double* d, const double* r,
-        const double* p, const double* q
-    ) noexcept
-    void grad_each "norm_grad_each"(
-        const Data* dy, const Data* x, const Data* dx, const Py_ssize_t* start, Py_ssize_t rows, Py_ssize_t n,
-        const void* s, void* ds, void* db, Py_ssize_t next, const double* k, const double* d, const double* r,
-        const double* p, const double* q
-    ) noexcept
-    void given_grad "norm_given_grad"(
-        const Data* dy, const Data* dx, const Runs* of, const void* s, bint each, double r
-    ) noexcept
-    void grad_params "norm_grad_params"(
-        const Data* dy, const Data* x, const Runs* of, void* ds, void* db, double k, double d, double r
+        const Data* dy, const Data* x, const Data* dx, const ShortRows* of, const void* s, bint shared, void* ds,
+        void* db
     ) noexcept
     void columns_sums "norm_columns_sums"(
         const Data* dy, const Data* x, Py_ssize_t at, const ColumnRows* rows, const void* k, const void* d, double w,

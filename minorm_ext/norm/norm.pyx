@@ -13,6 +13,7 @@
 # The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
 # backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
+from libc.math cimport INFINITY
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -32,7 +33,7 @@ from minorm_ext.norm.running cimport blend_rows
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
-from minorm_ext.simd.storage cimport Data, Type, is_direct, size_of
+from minorm_ext.simd.storage cimport ALONE, Data, Type, is_direct, size_of
 
 
 cdef enum:
@@ -164,14 +165,20 @@ cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
     return address(array, sizeof(float) if w.plan.single else sizeof(double), writable)
 
 
-cdef int bind(Data* data, const Work* w, array, Type type, bint result=False) except -1:
-    """Point at an array, if there is one."""
+cdef int bind(Data* data, const Work* w, array, Type type, bint result=False, other=None, copy=None) except -1:
+    """Point at an array, if there is one, at another whose elements go with its own, and at one to copy it to."""
     data.type = type
     data.direct = is_direct(type, w.plan.single) and data.mask == NULL
     data.uncached = w.plan.large and not result
     if array is not None:
         data.items = <char*>address(array, size_of(type), result)
         data.nontemporal = result and w.plan.stores != CACHED
+    data.floor = -INFINITY
+    data.other = data.copy = ALONE
+    if other is not None:
+        data.other = (<char*>address(other, size_of(type)) - data.items) // size_of(type)
+    if copy is not None:
+        data.copy = (<char*>address(copy, size_of(type), True) - data.items) // size_of(type)
     return 0
 
 
@@ -182,6 +189,11 @@ cdef size_t place_of(array, Type type) except? 0:
 
 STRATEGIES = "resident", "streamed", "columns"
 STORES = "cached", "nt_rows", "nt_vectors", "nt_gathered"
+
+
+def takes_activations(Type type, bint single):
+    """Is there a ReLU in the same pass? Where the loops take data as it lies."""
+    return bool(is_direct(type, single))
 
 
 def plan(bytes code, Type type, bint single, bint backward, bint scale, bint other, int threads):
@@ -206,13 +218,15 @@ def plan(bytes code, Type type, bint single, bint backward, bint scale, bint oth
 
 def forward(
     bytes code, Type type, bint single, x, s, b, y, stats,
-    double eps, bint centered, bint guard, bint moments, int threads, mask=None, count=None
+    double eps, bint centered, bint guard, bint moments, int threads, mask=None, count=None, bint relu=False,
+    residual=None
 ):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
     x and y: of `type`, gapless, in the nest's order. Computed in float if `single`, else in double; s and b, which may
     be None, are of that type. mask: None, or a bool for each element of x, False where it does not count; then count
-    (rows, float64) is filled with `moments`. Nothing is checked here.
+    (rows, float64) is filled with `moments`. relu: y is max(y + residual, 0), where takes_activations. Nothing is
+    checked here.
     """
     cdef Work w
     cdef Call call
@@ -220,8 +234,10 @@ def forward(
     call.scale, call.other, call.result, call.threads = s is not None, b is not None, place_of(y, type), threads
     begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
     w.b = parameter(&w, b)
-    bind(&w.x, &w, x, type)
+    bind(&w.x, &w, x, type, False, residual)
     bind(&w.y, &w, y, type, True)
+    if relu:
+        w.y.floor = 0
     w.moments = moments
     w.apply = y is not None
     try:
@@ -233,13 +249,15 @@ def forward(
 
 def backward(
     bytes code, Type type, bint single, dy, x, stats, s, sums, dx, ds, db,
-    double eps, bint centered, bint guard, Sums origin, empty, int threads, mask=None, count=None
+    double eps, bint centered, bint guard, Sums origin, empty, int threads, mask=None, count=None, y=None,
+    dresidual=None
 ):
     """Fill whichever of dx, and ds and db together, are not None; these two are of the type computed in.
 
     origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64) if it is not None; 1 takes them
-    from there; 2 is without them, as where the statistics were given. empty(shape, dtype) makes scratch memory: fresh
-    pages would cost a twentieth of a large LayerNorm.
+    from there; 2 is without them, as where the statistics were given. y: what forward gave with relu; dresidual is
+    filled along with dx. empty(shape, dtype) makes scratch memory: fresh pages would cost a twentieth of a large
+    LayerNorm.
     """
     cdef Work w
     cdef Call call
@@ -248,7 +266,7 @@ def backward(
     call.scale, call.other, call.result, call.threads = s is not None, ds is not None, place_of(dx, type), threads
     begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
     bind(&w.x, &w, x, type)
-    bind(&w.dy, &w, dy, type)
+    bind(&w.dy, &w, dy, type, False, y, dresidual)
     bind(&w.dx, &w, dx, type, True)
     w.ds = parameter(&w, ds, True)
     w.db = parameter(&w, db, True)

@@ -3,7 +3,7 @@
 # parameters in registers, or have one each. Parts of long rows go around the cache by the same loops (streamed.pxd).
 
 from minorm_ext.norm.kernels cimport (
-    Runs, apply, apply_each, apply_rows, given_grad, grad, grad_each, grad_params, grad_rows,
+    Runs, ShortRows, apply, apply_rows, grad, grad_rows,
 )
 from minorm_ext.norm.nest cimport row_data, row_param
 from minorm_ext.norm.plan cimport NT_ROWS
@@ -25,18 +25,14 @@ cdef inline void part_apply(const Work* w, Py_ssize_t row, Py_ssize_t part) noex
     cdef Py_ssize_t chunk, at
     cdef Runs runs
     cdef Span span
-    see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, w.x.mask == NULL)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        if w.x.mask != NULL:
-            see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, all_count(w, data, span))
+        see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, all_count(w, data, span))
         fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
         runs = runs_of(&x.data, &w.plan.nest, data, span)
         at = param + span.run * runs.param + span.element * w.plan.nest.reduce1.param
-        apply(
-            &x.view, &y.view, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each,
-            w.k[row], w.d[row], w.rstd[row],
-        )
+        runs.k, runs.d, runs.r = w.k[row], w.d[row], w.rstd[row]
+        apply(&x.view, &y.view, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each)
         put_span(&y.data, &w.plan.nest, data, span, y_scratch, w.plan.single)
 
 
@@ -55,16 +51,13 @@ cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void
     cdef Py_ssize_t chunk, at
     cdef Runs runs
     cdef Span span
-    cdef bint whole = w.x.mask == NULL
+    cdef bint whole
     row_factors(w, row, &p, &q)
-    see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
-    see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        if w.x.mask != NULL:
-            whole = all_count(w, data, span)
-            see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
-            see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
+        whole = all_count(w, data, span)
+        see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
+        see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
         fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
         fetch_span(&dy.data, &w.plan.nest, data, span, dy_scratch, w.plan.single)
         runs = runs_of(&x.data, &w.plan.nest, data, span)
@@ -72,73 +65,59 @@ cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void
         at = (span.run * w.plan.nest.reduce1.count if runs.param else 0) + span.element
         ds = param_at(w, collected, at)
         db = param_at(w, collected, w.plan.pitch + at)
-        if w.dx.items == NULL:
-            grad_params(&dy.view, &x.view, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
-        elif w.sums != ABSENT:
-            grad(
-                &dy.view, &x.view, &dx.view, &runs, s, w.plan.each, ds, db, w.k[row], w.d[row], w.rstd[row], p, q
-            )
-        else:
-            given_grad(&dy.view, &dx.view, &runs, s, w.plan.each, w.rstd[row])
-            if collected != NULL:
-                grad_params(&dy.view, &x.view, &runs, ds, db, w.k[row], w.d[row], w.rstd[row])
+        runs.k, runs.d, runs.r, runs.p, runs.q = w.k[row], w.d[row], w.rstd[row], p, q
+        grad(
+            &dy.view, &x.view, &dx.view if w.dx.items != NULL else NULL, &runs, w.sums == ABSENT, s, w.plan.each, ds, db
+        )
         if w.dx.items != NULL:
             put_span(&dx.data, &w.plan.nest, data, span, dx_scratch, w.plan.single)
 
 
 # Short rows that go together. x, dy, y and dx are views that begin with the first.
 
-cdef inline Runs one_run(const Work* w, const Rows* rows, Py_ssize_t i, Py_ssize_t next) noexcept nogil:
+cdef inline ShortRows all_of(const Work* w, Rows* rows) noexcept nogil:
+    cdef ShortRows all
+    all.count, all.n, all.next = rows.count, w.plan.columns, w.plan.next
+    all.start, all.param = rows.start, rows.param
+    all.k, all.d, all.r, all.p, all.q = rows.k, rows.d, rows.rstd, rows.p, rows.q
+    return all
+
+
+cdef inline Runs one_run(const Work* w, const Rows* rows, Py_ssize_t i) noexcept nogil:
     cdef Runs run
-    run.at, run.runs, run.n, run.step, run.param, run.next = rows.start[i], 1, w.plan.columns, 0, 0, next
+    run.at, run.runs, run.n, run.step, run.param = rows.start[i], 1, w.plan.columns, 0, 0
+    run.next = rows.next.data - rows.first
+    run.k, run.d, run.r, run.p, run.q = rows.k[i], rows.d[i], rows.rstd[i], rows.p[i], rows.q[i]
     return run
 
 
-cdef inline void short_apply(const Work* w, const Data* x, const Data* y, const Rows* rows) noexcept nogil:
-    cdef Py_ssize_t n = w.plan.columns
-    cdef Py_ssize_t param = rows.param[0]
-    cdef Py_ssize_t i
+cdef inline bint in_registers(const Work* w) noexcept nogil:
+    """Are the parameters of all the rows?"""
+    return w.plan.shared or (w.plan.alone and w.plan.stores != NT_ROWS)
+
+
+cdef inline void short_apply(const Work* w, const Data* x, const Data* y, Rows* rows) noexcept nogil:
+    cdef ShortRows all = all_of(w, rows)
+    cdef Py_ssize_t i, at
     cdef Runs run
-    if w.plan.alone and w.plan.stores != NT_ROWS:
-        apply_rows(
-            x, y, rows.start, rows.count, n, w.s, w.b, rows.param, w.plan.next,
-            rows.k, rows.d, rows.rstd,
-        )
-    elif w.plan.shared:
-        apply_each(
-            x, y, rows.start, rows.count, n, param_at(w, w.s, param), param_at(w, w.b, param), w.plan.next,
-            rows.k, rows.d, rows.rstd,
-        )
-    else:
-        for i in range(rows.count):
-            run = one_run(w, rows, i, rows.next.data - rows.first)
-            apply(
-                x, y, &run, param_at(w, w.s, rows.param[i]), param_at(w, w.b, rows.param[i]), w.plan.each,
-                rows.k[i], rows.d[i], rows.rstd[i],
-            )
+    if in_registers(w):
+        apply_rows(x, y, &all, w.s, w.b, w.plan.shared)
+        return
+    for i in range(rows.count):
+        run, at = one_run(w, rows, i), rows.param[i]
+        apply(x, y, &run, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each)
 
 
 cdef inline void short_grad(
-    const Work* w, const Data* dy, const Data* x, const Data* dx, const Rows* rows, void* ds
+    const Work* w, const Data* dy, const Data* x, const Data* dx, Rows* rows, void* ds
 ) noexcept nogil:
-    cdef Py_ssize_t n = w.plan.columns
+    cdef ShortRows all = all_of(w, rows)
     cdef void* db = param_at(w, ds, w.plan.pitch)
     cdef Py_ssize_t i
     cdef Runs run
-    if w.plan.alone and w.plan.stores != NT_ROWS:
-        grad_rows(
-            dy, x, dx, rows.start, rows.count, n, w.s, rows.param, w.plan.next,
-            rows.k, rows.d, rows.rstd, rows.p, rows.q,
-        )
-    elif w.plan.shared:
-        grad_each(
-            dy, x, dx, rows.start, rows.count, n, param_at(w, w.s, rows.param[0]), ds, db, w.plan.next,
-            rows.k, rows.d, rows.rstd, rows.p, rows.q,
-        )
-    else:
-        for i in range(rows.count):
-            run = one_run(w, rows, i, rows.next.data - rows.first)
-            grad(
-                dy, x, dx, &run, param_at(w, w.s, rows.param[i]), w.plan.each, ds, db,
-                rows.k[i], rows.d[i], rows.rstd[i], rows.p[i], rows.q[i],
-            )
+    if in_registers(w):
+        grad_rows(dy, x, dx, &all, w.s, w.plan.shared, ds, db)
+        return
+    for i in range(rows.count):
+        run = one_run(w, rows, i)
+        grad(dy, x, dx, &run, False, param_at(w, w.s, rows.param[i]), w.plan.each, ds, db)

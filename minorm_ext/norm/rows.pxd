@@ -69,6 +69,7 @@ cdef inline Runs runs_of(const Data* data, const Nest* nest, Py_ssize_t row, Spa
     runs.runs = span.runs
     runs.n = span.length
     runs.next = 0
+    runs.k = runs.d = runs.r = runs.p = runs.q = 0
     return runs
 
 

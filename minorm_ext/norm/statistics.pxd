@@ -187,11 +187,9 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
     cdef Py_ssize_t chunk
     cdef Runs runs
     cdef Span span
-    see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, w.x.mask == NULL)
     for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
         span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        if w.x.mask != NULL:
-            see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, all_count(w, data, span))
+        see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, all_count(w, data, span))
         fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
         fetch_span(&dy.data, &w.plan.nest, data, span, dy_scratch, w.plan.single)
         runs = runs_of(&x.data, &w.plan.nest, data, span)

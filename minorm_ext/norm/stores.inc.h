@@ -59,11 +59,31 @@ static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) {
 
 static INLINE void NAME(store)(STORED *to, VECTOR v) { NAME(minorm_narrow_vector)((const float *)&v, to); }
 static INLINE REAL NAME(one)(const STORED *p) { return NAME(minorm_wide)(*p); }
+
+static INLINE VECTOR NAME(as_stored)(VECTOR v) {
+    STORED rounded[LANES];
+    NAME(store)(rounded, v);
+    return NAME(load)(rounded, minorm_whole);
+}
 #else
 static INLINE VECTOR NAME(load)(const STORED *p, minorm_part of) { return NAME(read)(p, of); }
 static INLINE void NAME(store)(STORED *to, VECTOR v) { *(VECTOR *)to = v; }
 static INLINE REAL NAME(one)(const STORED *p) { return *p; }
+static INLINE VECTOR NAME(as_stored)(VECTOR v) { return v; }
 #endif
+
+/* An activation. Forward x->other leads to a residual, which is added to y as it would be stored, and what is no more
+ * than the floor becomes that; NaN stays. Backward dy->other leads to this y, and dy is 0 where y is. */
+static INLINE VECTOR NAME(activated)(VECTOR v, const STORED *x, ptrdiff_t other, REAL floor, minorm_part of) {
+    if (other != ALONE) v = NAME(as_stored)(v) + NAME(load)(x + other, of);
+    const MASK low = v <= floor;
+    return (VECTOR)(((MASK)v & ~low) | ((MASK)((VECTOR){0} + floor) & low));
+}
+
+static INLINE VECTOR NAME(load_grad)(const STORED *dy, ptrdiff_t other, minorm_part of) {
+    const VECTOR g = NAME(load)(dy, of);
+    return other == ALONE ? g : (VECTOR)((MASK)g & ~(NAME(load)(dy + other, of) <= (REAL)0));
+}
 
 /* Around the cache: `to` is a multiple of the bytes that this writes. */
 static INLINE void NAME(nt_store)(STORED *to, VECTOR v) {
@@ -77,6 +97,17 @@ static INLINE void NAME(store_some)(STORED *to, VECTOR v, int first, int end) {
     STORED rounded[LANES];
     NAME(store)(rounded, v);
     minorm_copy_some(to + first, rounded + first, (end - first) * sizeof(STORED));
+}
+
+static INLINE void NAME(store_part)(STORED *to, VECTOR v, bool nt, minorm_part of) {
+    if (nt) NAME(nt_store)(to, v);
+    else if (of.kind == NARROW) NAME(store_some)(to, v, 0, of.end);
+    else NAME(store)(to, v);
+}
+
+/* And what that gives is the gradient of the residual, dy->copy further on. */
+static INLINE void NAME(leave)(const STORED *dy, VECTOR g, ptrdiff_t copy, minorm_part of) {
+    if (copy != ALONE) NAME(store_part)((STORED *)dy + copy, g, false, of);
 }
 
 /* What a second phase makes of the vector from element i on; `task` has what it is made of. */
@@ -106,11 +137,8 @@ static INLINE void NAME(run)(NAME(formula) *formula, const void *task, STORED *y
         const minorm_part of = NAME(overlap)(0, lead - i);
         NAME(store_some)(y + i, formula(task, i, of), 0, of.end);
     }
-    for (i = lead; i + LANES <= whole; i += LANES) {
-        const VECTOR v = formula(task, i, minorm_whole);
-        if (nt) NAME(nt_store)(y + i, v);
-        else NAME(store)(y + i, v);
-    }
+    if (nt) for (i = lead; i + LANES <= whole; i += LANES) NAME(nt_store)(y + i, formula(task, i, minorm_whole));
+    else for (; i + LANES <= n; i += LANES) NAME(store)(y + i, formula(task, i, minorm_whole));
     for (; i < n; i += LANES) {
         const ptrdiff_t at = i + LANES < n ? i : n - LANES;
         const minorm_part of = NAME(overlap)(i - at, n - at);

@@ -13,12 +13,13 @@ typedef struct {
 
 /* Add `count` elements from i on, a vector at a time, to the accumulators from `first` on. Forward has no dy. */
 static INLINE void NAME(add_vectors)(NAME(accumulators) *z, const int first, const int count, const STORED *dy,
-                                     const REAL *s, const STORED *x, ptrdiff_t i, REAL k, REAL d, minorm_part of) {
+                                     ptrdiff_t other, const REAL *s, const STORED *x, ptrdiff_t i, REAL k, REAL d,
+                                     minorm_part of) {
     UNROLL for (int at = 0; at < count; at += LANES) {
         minorm_part its = {of.kind, of.first - at, of.end - at};
         if (its.kind == NARROW) its.end = its.end < 0 ? 0 : its.end < LANES ? its.end : LANES;
         VECTOR t = (NAME(load)(x + i + at, its) - k) - d, g = t;
-        if (dy) g = NAME(load)(dy + i + at, its);
+        if (dy) g = NAME(load_grad)(dy + i + at, other, its);
         if (s) g *= NAME(read)(s + i + at, its);
         g = NAME(only)(g, its);
         t = NAME(only)(t, its);
@@ -27,19 +28,19 @@ static INLINE void NAME(add_vectors)(NAME(accumulators) *z, const int first, con
     }
 }
 
-/* Add the elements of a run from i on, a multiple of 32. What is left after whole 16s is taken out of the last 16 of
- * the run: those counted before become 0. */
-static INLINE void NAME(add)(NAME(accumulators) *z, const STORED *dy, const REAL *s, const STORED *x, ptrdiff_t i,
+/* Add n elements. What is left after whole 16s is taken out of the last 16: those counted before become 0. */
+static INLINE void NAME(add)(NAME(accumulators) *z, const STORED *dy, ptrdiff_t other, const REAL *s, const STORED *x,
                              ptrdiff_t n, REAL k, REAL d) {
-    for (; i + 32 <= n; i += 32) NAME(add_vectors)(z, 0, 32, dy, s, x, i, k, d, minorm_whole);
+    ptrdiff_t i = 0;
+    for (; i + 32 <= n; i += 32) NAME(add_vectors)(z, 0, 32, dy, other, s, x, i, k, d, minorm_whole);
     if (i + 16 <= n) {
-        NAME(add_vectors)(z, 0, 16, dy, s, x, i, k, d, minorm_whole);
+        NAME(add_vectors)(z, 0, 16, dy, other, s, x, i, k, d, minorm_whole);
         i += 16;
     }
     if (i < n && n >= 16) {
-        NAME(add_vectors)(z, 16, 16, dy, s, x, n - 16, k, d, (minorm_part){OVERLAP, (int)(16 - (n - i)), 16});
+        NAME(add_vectors)(z, 16, 16, dy, other, s, x, n - 16, k, d, (minorm_part){OVERLAP, (int)(16 - (n - i)), 16});
     } else if (i < n) {
-        NAME(add_vectors)(z, 16, 16, dy, s, x, i, k, d, (minorm_part){NARROW, 0, (int)(n - i)});
+        NAME(add_vectors)(z, 16, 16, dy, other, s, x, i, k, d, (minorm_part){NARROW, 0, (int)(n - i)});
     }
 }
 
@@ -91,14 +92,15 @@ static NOINLINE double NAME(sample_mean)(const minorm_data *x, ptrdiff_t at, ptr
 /* `runs` runs, `step` apart; their part of s lies `s_step` apart. An accumulator takes some 16 elements before it is
  * added to another: beside an outlier of a million standard deviations, hundreds of small squares added singly would be
  * rounded away. */
-static INLINE void NAME(sums_of)(NAME(accumulators) *all, const STORED *dy, const REAL *s, const STORED *x,
-                                 ptrdiff_t step, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, REAL k, REAL d) {
+static INLINE void NAME(sums_of)(NAME(accumulators) *all, const STORED *dy, ptrdiff_t other, const REAL *s,
+                                 const STORED *x, ptrdiff_t step, ptrdiff_t s_step, ptrdiff_t runs, ptrdiff_t n, REAL k,
+                                 REAL d) {
     const ptrdiff_t together = n < PIECE ? PIECE / n : 1;
     for (ptrdiff_t first = 0; first < runs; first += together)
         for (ptrdiff_t i = 0; i < n; i += PIECE) {
             NAME(accumulators) piece = {0};
             for (ptrdiff_t r = first; r < runs && r < first + together; r++)
-                NAME(add)(&piece, dy ? dy + r * step + i : NULL, s ? s + r * s_step + i : NULL, x + r * step + i, 0,
+                NAME(add)(&piece, dy ? dy + r * step + i : NULL, other, s ? s + r * s_step + i : NULL, x + r * step + i,
                           n - i < PIECE ? n - i : PIECE, k, d);
             NAME(gather)(all, &piece);
         }
@@ -111,22 +113,23 @@ static NOINLINE void NAME(sums)(const minorm_data *of_dy, const minorm_data *of_
     const STORED *dy = of_dy ? (const STORED *)of_dy->items + at : NULL, *x = (const STORED *)of_x->items + at;
     const REAL *s = scales;
     NAME(accumulators) all = {0};
-    if (!dy) NAME(sums_of)(&all, NULL, NULL, x, step, 0, runs, n, (REAL)k, 0);
-    else if (!s) NAME(sums_of)(&all, dy, NULL, x, step, 0, runs, n, (REAL)k, (REAL)d);
-    else NAME(sums_of)(&all, dy, s, x, step, s_step, runs, n, (REAL)k, (REAL)d);
+    if (!dy) NAME(sums_of)(&all, NULL, ALONE, NULL, x, step, 0, runs, n, (REAL)k, 0);
+    else if (!s) NAME(sums_of)(&all, dy, of_dy->other, NULL, x, step, 0, runs, n, (REAL)k, (REAL)d);
+    else NAME(sums_of)(&all, dy, of_dy->other, s, x, step, s_step, runs, n, (REAL)k, (REAL)d);
     *a = NAME(total)(all.a);
     *q = NAME(total)(all.q);
 }
 
 /* The same of one row of n elements, up to the end of the tree. */
-static INLINE void NAME(row_sums)(const STORED *dy, const REAL *s, const STORED *x, ptrdiff_t n, ptrdiff_t next, REAL k,
-                                  REAL d, REAL *four_a, REAL *four_q) {
+static INLINE void NAME(row_sums)(const STORED *dy, ptrdiff_t other, const REAL *s, const STORED *x, ptrdiff_t n,
+                                  ptrdiff_t next, REAL k, REAL d, REAL *four_a, REAL *four_q) {
     NAME(accumulators) all = {0};
     if (next && dy) minorm_prefetch(dy + next, n * sizeof(STORED));
+    if (next && other != ALONE) minorm_prefetch(dy + other + next, n * sizeof(STORED));
     if (next) minorm_prefetch(x + next, n * sizeof(STORED));
-    NAME(add)(&all, dy, s, x, 0, n < PIECE ? n : PIECE, k, d);
+    NAME(add)(&all, dy, other, s, x, n < PIECE ? n : PIECE, k, d);
     if (n > PIECE)
-        NAME(sums_of)(&all, dy ? dy + PIECE : NULL, s ? s + PIECE : NULL, x + PIECE, 0, 0, 1, n - PIECE, k, d);
+        NAME(sums_of)(&all, dy ? dy + PIECE : NULL, other, s ? s + PIECE : NULL, x + PIECE, 0, 0, 1, n - PIECE, k, d);
     NAME(quarters)(all.a, four_a);
     NAME(quarters)(all.q, four_q);
 }
@@ -142,9 +145,9 @@ static NOINLINE void NAME(rows_sums)(const minorm_data *of_dy, const minorm_data
         const STORED *x = (const STORED *)of_x->items + start[row];
         REAL *fa = four_a[row], *fq = four_q[row];
         const REAL shift = dy ? (REAL)k[row] : guesses ? NAME(sample)(x, n / 4) : 0;
-        if (!dy) NAME(row_sums)(NULL, NULL, x, n, next, shift, 0, fa, fq), k[row] = shift;
-        else if (!s) NAME(row_sums)(dy, NULL, x, n, next, shift, (REAL)d[row], fa, fq);
-        else NAME(row_sums)(dy, s, x, n, next, shift, (REAL)d[row], fa, fq);
+        if (!dy) NAME(row_sums)(NULL, ALONE, NULL, x, n, next, shift, 0, fa, fq), k[row] = shift;
+        else if (!s) NAME(row_sums)(dy, of_dy->other, NULL, x, n, next, shift, (REAL)d[row], fa, fq);
+        else NAME(row_sums)(dy, of_dy->other, s, x, n, next, shift, (REAL)d[row], fa, fq);
     }
     for (ptrdiff_t row = 0; row < rows; row++) {
         a[row] = NAME(whole)(four_a[row]);

@@ -62,7 +62,12 @@ typedef struct {
     bool uncached;    /* this is read from memory, not from cache */
     const uint8_t *mask; /* a byte for each element, 1 where it counts; NULL: all count */
     double fill;      /* what the loops see in place of those that do not */
+    double floor;     /* results that are no more than this become this: 0 is max(y, 0), -INFINITY leaves them */
+    ptrdiff_t other;  /* elements from each to one that goes with it, or ALONE: see norm/stores.inc.h */
+    ptrdiff_t copy;   /* the same to where each is left as it was read, with that other */
 } minorm_data;
+
+#define ALONE PTRDIFF_MIN
 
 /* A vector of floats. Where the processor has vectors that convert, loops WIDEN 16 bits as they go, and these must be
  * inlined: left to itself gcc does so in some loops and not in others. Elsewhere a chunk is converted at a time. */

@@ -29,6 +29,11 @@ cdef extern from "simd/convert.h" nogil:
         bint uncached     # this is read from memory, not from cache
         const uint8_t* mask  # a byte for each element, 1 where it counts; NULL: all count
         double fill       # what the loops see in place of those that do not
+        double floor      # results that are no more than this become this
+        Py_ssize_t other  # elements from each to one that goes with it, or ALONE
+        Py_ssize_t copy   # the same to where each is left as it was read, with that other
+    enum:
+        ALONE
     enum:
         WIDEN  # loops take 16 bits as they lie
     double minorm_wide_half(uint16_t h) noexcept

@@ -1,8 +1,8 @@
 """The normalization kernels on NumPy arrays: allocate what minorm_ext/norm/norm.pyx fills, and say in which types.
 
 All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
-in registers, or up to 4096 at a time in the innermost cache, and rounds them once. See minorm/kernels/protocol.py for
-what each function computes.
+in registers, or up to 4096 at a time in the innermost cache, and rounds them once. A ReLU is in the same pass where
+they are widened in registers. See minorm/kernels/protocol.py for what each function computes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import minorm_ext
 from minorm import dtypes
 from minorm.equation import Equation
+from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty, empty_like
 from minorm.kernels.cpu.operands import STORAGE
 from minorm.kernels.protocol import Running, Statistics
@@ -23,6 +24,7 @@ Array = Any
 _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
+activations = ("relu",)
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
 
 
@@ -35,12 +37,18 @@ def forward(
     dtype: Any = None,
     running: Running | None = None,
     mask: Array | None = None,
+    activation: str | None = None,
+    residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
     """y and the statistics; `running` is updated when they are there."""
+    if activation is not None and not is_one_pass(x, dtype):
+        y, stats = forward(nest, x, s, b, equation, dtype, running)
+        return _activated(y, residual), stats
     y = empty_like(x)
     block = empty((4, nest.rows), _FLOAT64)
     count = None if mask is None else empty((nest.rows,), _FLOAT64)
-    _forward(nest, x, s, b, y, block, (equation.eps, equation.centered, equation.guard), True, dtype, mask, count)
+    rule = equation.eps, equation.centered, equation.guard
+    _forward(nest, x, s, b, y, block, rule, True, dtype, mask, count, activation is not None, residual)
     if running is not None:
         rates = running.rates(nest.columns)
         _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
@@ -60,9 +68,16 @@ def backward(
     needs: tuple[bool, bool] = (True, True),
     dtype: Any = None,
     mask: Array | None = None,
+    y: Array | None = None,
+    dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """dx, ds, db."""
-    return _backward(nest, dy, x, stats, s, None, needs, equation, _COMPUTE if needs[0] else _ABSENT, dtype, mask)
+    """dx, ds, db; and dresidual, if it is given."""
+    if y is not None and (not is_one_pass(x, dtype) or (dresidual is not None and not needs[0])):
+        dy, y = elementwise.relu_grad(dy, y), None
+        if dresidual is not None:
+            dresidual[...] = dy
+    origin, others = _COMPUTE if needs[0] else _ABSENT, (y, None if y is None else dresidual)
+    return _backward(nest, dy, x, stats, s, None, needs, equation, origin, dtype, mask, *others)
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
@@ -71,6 +86,12 @@ def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: b
     scale: is there one; other: is there a bias, or does backward fill the gradients of both.
     """
     return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
+
+
+def is_one_pass(x: Array, dtype: Any = None) -> bool:
+    """Is an activation in the same pass? Where the loops take x as it lies; else it is an operation of its own."""
+    computed = dtypes.compute_type(x.dtype) if dtype is None else dtype
+    return bool(_kernels.takes_activations(STORAGE[x.dtype], computed == _FLOAT32))
 
 
 def moments(
@@ -91,10 +112,14 @@ def apply(
     b: Array | None,
     dtype: Any = None,
     mask: Array | None = None,
+    activation: str | None = None,
+    residual: Array | None = None,
 ) -> Array:
-    """y = xhat * s + b."""
-    y = empty_like(x)
-    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype, mask)
+    """y = xhat * s + b, or max(y + residual, 0)."""
+    if activation is not None and not is_one_pass(x, dtype):
+        return _activated(apply(nest, x, stats, s, b, dtype), residual)
+    y, relu = empty_like(x), activation is not None
+    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype, mask, None, relu, residual)
     return y
 
 
@@ -151,14 +176,17 @@ def _forward(
     dtype: Any,
     mask: Array | None = None,
     count: Array | None = None,
+    relu: bool = False,
+    residual: Array | None = None,
 ) -> None:
+    others = mask, count, relu, _raw(residual)
     if x.dtype is _FLOAT32 and dtype is None and _is(s, _FLOAT32) and _is(b, _FLOAT32):  # nearly always
-        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads(), mask, count)
+        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads(), *others)
         return
     dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     _kernels.forward(
         nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
-        *equation, moments, _threads(), mask, count,
+        *equation, moments, _threads(), *others,
     )  # fmt: skip
 
 
@@ -174,6 +202,8 @@ def _backward(
     origin: int,
     dtype: Any,
     mask: Array | None,
+    y: Array | None = None,
+    dresidual: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
     dx = empty_like(x) if needs[0] else None
@@ -186,9 +216,14 @@ def _backward(
         count = stats.count.astype(_FLOAT64, copy=False)
     _kernels.backward(
         nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
-        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(), mask, count,
+        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(), mask, count, _raw(y),
+        _raw(dresidual),
     )  # fmt: skip
     return dx, ds, db
+
+
+def _activated(y: Array, residual: Array | None) -> Array:
+    return elementwise.relu(y if residual is None else elementwise.add(y, residual))
 
 
 def _is(array: Array | None, dtype: Any) -> bool:

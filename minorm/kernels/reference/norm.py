@@ -29,6 +29,11 @@ def plan_of(*_: Any) -> dict[str, Any]:
     return {"strategy": "reference"}
 
 
+def is_one_pass(*_: Any) -> bool:
+    """Is an activation in the same pass? Nothing is, for the same reason."""
+    return False
+
+
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:

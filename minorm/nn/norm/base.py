@@ -5,7 +5,7 @@ kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running v
 `unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
 `backend=` takes an object with the functions of minorm/kernels/protocol.py; `variance=` a formula by name (see
 `F.batch_norm`). All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
-element counts.
+element counts. layer(x, activation="relu", residual=r) is relu(layer(x) + r) in one pass: the end of a residual block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.mistakes import outside
 from minorm.nn import init
+from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -101,7 +102,15 @@ class RunningNorm(Affine):
         """Does training change running statistics of this layer?"""
         return self.running_mean is not None
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x with its channels on axis 1, and which of it counts -> y of the same shape"""
         self._check(x)
         return self.normalize(
@@ -119,6 +128,8 @@ class RunningNorm(Affine):
             backend=self.backend,
             variance=self.variance,
             mask=mask,
+            activation=activation,
+            residual=residual,
         )
 
     def _from_batch(self) -> bool:

@@ -63,9 +63,13 @@ class _Variant(_BatchNorm):
 
     takes_group: ClassVar[bool] = False
 
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """As of every BatchNorm, but what follows is a pass of its own."""
+        return super().forward(x, mask)
+
     def _without(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options that F.batch_norm shares with every function of its kind."""
-        for name in ("variance", "mask"):
+        for name in ("variance", "mask", "activation", "residual"):
             if options.pop(name, None) is not None:
                 raise ValueError(
                     f"{type(self).__name__}: {name} is given; expected None: only BatchNorm layers take it"

@@ -10,6 +10,7 @@ import minorm.functional as F
 from minorm import dtypes
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import CHANNELS, LAYER
+from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
@@ -63,7 +64,8 @@ class FrozenBatchNorm2d(Module):
         for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
             getattr(self, name).fill_(value)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @takes_activation
+    def forward(self, x: Tensor, *, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
         """x (N, C, H, W) -> y of the same shape"""
         if x.ndim != 4 or x.shape[1] != self.num_features:
             raise ValueError(
@@ -72,7 +74,7 @@ class FrozenBatchNorm2d(Module):
             )
         return F.batch_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps,
-            compute_dtype=self.compute_dtype, backend=self.backend,
+            compute_dtype=self.compute_dtype, backend=self.backend, activation=activation, residual=residual,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
+from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.tensor import Tensor
@@ -40,9 +41,18 @@ class MeanVarianceNorm(Module):
         self.axes, self.eps, self.compute_dtype, self.backend = _axes(axes), eps, compute_dtype, backend
         self.variance = variance
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
         given = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
+        given |= {"activation": activation, "residual": residual}
         return F.mean_variance_norm(x, self.axes, self.eps, **given)
 
     def extra_repr(self) -> str:
@@ -88,7 +98,8 @@ class Normalization(Affine):
         affine = self.scale_shape is not None
         self._add_affine(self.scale_shape or (), affine, affine, dtype, device)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @takes_activation
+    def forward(self, x: Tensor, *, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
         return F.normalization(
             x,
@@ -99,6 +110,8 @@ class Normalization(Affine):
             self.eps,
             self.compute_dtype,
             backend=self.backend,
+            activation=activation,
+            residual=residual,
         )
 
     def extra_repr(self) -> str:

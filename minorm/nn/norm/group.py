@@ -7,6 +7,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import LAYER
+from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import check_sizes
 from minorm.tensor import Tensor
@@ -53,7 +54,15 @@ class GroupNorm(Affine):
         self.affine, self.per_group, self.compute_dtype, self.backend = affine, per_group, compute_dtype, backend
         self._add_affine((num_groups if per_group else num_channels,), affine, affine and bias, dtype, device)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x (N, num_channels, *) -> y of the same shape"""
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(
@@ -61,6 +70,7 @@ class GroupNorm(Affine):
                 f"expected (N, {self.num_channels}, *)"
             )
         options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
+        options |= {"activation": activation, "residual": residual}
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import LAYER
+from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import RunningNorm
 from minorm.tensor import Tensor
 
@@ -52,7 +53,15 @@ class _InstanceNorm(RunningNorm):
             variance=variance,
         )  # fmt: skip
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x with its channels on axis 1, or one sample with them on axis 0 -> y of the same shape"""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
@@ -60,8 +69,10 @@ class _InstanceNorm(RunningNorm):
                     f"{type(self).__name__}: x has {x.ndim} axes, so it is one sample, with {x.shape[0]} channels; the "
                     f"layer has num_features={self.num_features}; expected {self.form}; x.shape is {x.shape}"
                 )
-            return super().forward(x.reshape(1, *x.shape), mask).reshape(x.shape)
-        return super().forward(x, mask)
+            one = None if residual is None else residual.reshape(1, *residual.shape)
+            y = super().forward(x.reshape(1, *x.shape), mask, activation=activation, residual=one)
+            return y.reshape(x.shape)
+        return super().forward(x, mask, activation=activation, residual=residual)
 
 
 @documented(LAYER, base=_InstanceNorm, shape="8, 3, 5", num_features="C, the number of channels of x")

@@ -8,6 +8,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import LAYER, RMS_EPS
+from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.tensor import Tensor
 
@@ -44,9 +45,18 @@ class LayerNorm(Affine):
         self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
         options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
+        options |= {"activation": activation, "residual": residual}
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
@@ -85,9 +95,18 @@ class RMSNorm(Affine):
         self.compute_dtype, self.backend = compute_dtype, backend
         self._add_affine(self.normalized_shape, elementwise_affine, False, dtype, device)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    @takes_activation
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        activation: str | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
         options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
+        options |= {"activation": activation, "residual": residual}
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **options)
 
     def extra_repr(self) -> str:

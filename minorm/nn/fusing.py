@@ -1,0 +1,41 @@
+"""Which neighbours in a Sequential run in one pass: a normalization and the ReLU behind it, if nobody looks between.
+
+A hook sees, and may change, what one layer hands to the next; so does a trace, and with it an export and `mn.diagnose`.
+A forward of one's own may do anything. There, and with parameters that are computed, each layer runs by itself. The
+results are the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from minorm.functional.activated_norms import is_recorded
+from minorm.nn.activation import ReLU
+from minorm.nn.module import Module
+
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def takes_activation(forward: Forward) -> Forward:
+    """Mark the forward of a layer that takes activation="relu"; one that overrides it is not marked."""
+    vars(forward)["takes_activation"] = True
+    return forward
+
+
+def run_together(layer: Module, follower: Module) -> bool:
+    """Is `layer(x, activation="relu")` what the two do one after the other?"""
+    return (
+        type(follower) is ReLU
+        and hasattr(type(layer).forward, "takes_activation")
+        and not is_recorded()
+        and not hasattr(type(layer), "parametrized")
+        and not _is_changed(layer)
+        and not _is_changed(follower)
+    )
+
+
+def _is_changed(layer: Module) -> bool:
+    """Has this one layer a hook, or a forward of its own?"""
+    own = vars(layer)
+    return "forward" in own or any(own.get("_hooks", {}).values())
