@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "deprecation": NOTHING,
     "driver": NOTHING,
     "installed": NOTHING,
-    "devices": {"driver"},
+    "capture": NOTHING,
+    "devices": {"driver", "capture"},
     "startup": NOTHING,
     "nest": NOTHING,
     "equation": NOTHING,
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "grad_mode": NOTHING,
     "hooks": NOTHING,
     "autograd": {"devices", "trace", "grad_mode", "hooks"},
-    "kernels": {"devices", "driver", "nest", "equation", "minorm_ext"},
+    "kernels": {"devices", "driver", "capture", "nest", "equation", "minorm_ext"},
     "ops": {"trace", "devices", "autograd", "kernels", "nest", "equation"},
     "shapes": {"devices", "ops", "autograd", "kernels"},
     "operators": {"shapes", "ops"},
@@ -72,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
     "amp": {"devices", "trace", "ops"},
-    "cuda": {"devices", "amp", "random"},
+    "cuda": {"devices", "capture", "amp", "random"},
     "accelerator": {"devices", "cuda"},
     "backends": {"cuda"},
     "functional": {
@@ -99,7 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "autograd",
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
-    "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
+    "optim": {"devices", "capture", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
     "data": {"tensor", "functional", "random", "opening"},  # functional: transforms of images
     "utils": {"data"},
     "tensorfile": {"atomic", "opening"},
@@ -355,7 +356,8 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
-CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array; also where it is the argument memptr
+# of `x.data`, the memory of a CuPy array; also where it is the argument memptr
+CUPYS = ("ptr", "device_id", "copy_from_host_async")
 
 
 def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:

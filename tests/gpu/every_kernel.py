@@ -87,13 +87,32 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
     images = numbers(2, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)
     yield "conv2d", both(lambda x, w, b: F.conv2d(x, w, b, 2, 1), *images)
     for name, make in OPTIMIZERS.items():
-        yield name, functools.partial(stepped, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5))
+        for step in (stepped, captured):
+            yield (
+                f"{name}, {step.__name__}",
+                functools.partial(step, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5)),
+            )
     yield "the backend", functools.partial(of_backend, numbers(5, 13), numbers(5, 13), labels)
 
 
 def stepped(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
     p.grad = gradient.detach()
     make([p]).step()
+    return [p]
+
+
+def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
+    """A step, and another as a CUDA graph."""
+    p.grad = gradient.detach()
+    optimizer = make([p])
+    optimizer.step()
+    if p.device == "cpu":
+        optimizer.step()
+    else:
+        graph = mn.cuda.CUDAGraph()
+        with mn.cuda.graph(graph):
+            optimizer.step()
+        graph.replay()
     return [p]
 
 

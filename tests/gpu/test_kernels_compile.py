@@ -46,7 +46,9 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         forms: list[tuple[Any, ...]] = [("col2im", *two, index)]
         forms += [("im2col", dtype, to, compute, index) for to in dict.fromkeys(two)]
         return forms + [("swap", dtype, to, compute, 16 // max(t.itemsize for t in two), index) for to in two]
-    return [("sgd", *two, width, True, True), ("adam", *two, width, True), ("scale", *two, width)]
+    found = [(f"sgd{kept}", *two, width, True, True) for kept in ("", "_kept")]
+    found += [(f"adam{kept}", *two, width, True) for kept in ("", "_kept")]
+    return [*found, ("scale", *two, width)]
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
