@@ -22,6 +22,7 @@ from typing import Any
 from minorm.kernels.protocol import Statistics
 from minorm.labs import compiling, cuda, objects, ranks, submission
 from minorm.labs.sealed import entry
+from minorm.labs.sent import Told
 from minorm.labs.watching import Watched, WatchedModule
 from minorm.labs.wire import Line, Packers, WireError, encode
 
@@ -143,10 +144,11 @@ class Worker:
         """One of the student's functions."""
         return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
-    def do_replace(self, names: Sequence[str]) -> None:
-        """Put the judge's functions in place of the student's, by name; the judge says what they return."""
+    def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
+        """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
         for name in names:
-            setattr(self.module, name, self._function(RIGHT + name))
+            asked = self._function(RIGHT + name)
+            setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
         """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
