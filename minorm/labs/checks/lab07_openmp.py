@@ -208,7 +208,7 @@ def _thread_times(student: Any, rng: np.random.Generator, threads: int) -> list[
     return [float(best) for best in np.min(times, axis=0)]
 
 
-@LAB.check("7.3", "faster with more threads", points=2, seconds=SECONDS)
+@LAB.check("7.3", "faster with more threads", points=2, seconds=2 * SECONDS)
 def parallel_fast(student: Any, rng: np.random.Generator) -> None:
     """Compared with reading alone, so that a busy machine, where nothing gets faster, costs nobody a point."""
     threads = min(4, config.get_num_threads())
