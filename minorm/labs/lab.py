@@ -122,7 +122,10 @@ class Lab:
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
 
     def provide(self, task: str, **functions: Callable[..., Any]) -> None:
-        """Right functions for this task, by the names that students give theirs; `cascade` says what for."""
+        """Right functions for this task, by the names that students give theirs; `cascade` says what for.
+
+        One that takes a model or another object that has no place in a message is wrapped in `Sent`.
+        """
         self.provided[task] = functions
 
     def missing(self) -> str:

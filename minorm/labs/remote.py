@@ -160,7 +160,7 @@ class Remote(Student):
             if mine and self._right:
                 sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
                 replacing = {"do": "replace", "names": list(self._right), "sources": sources}
-                _ = self._asked(process, replacing, {}, time.monotonic() + limit, where)["value"]
+                self._asked(process, replacing, {}, time.monotonic() + limit, where)["value"]
             if mine:
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:

@@ -11,6 +11,7 @@ import pytest
 
 from minorm.cli import main
 from minorm.labs.report import Report
+from minorm.labs.sealed import finding
 from tests.labs.conftest import changed
 
 MEAN = "    mean = x.mean(axis=axes, keepdims=True)\n"
@@ -98,6 +99,15 @@ def test_in_the_other_labs(
     assert lost(report) == {task}
     assert {row.task for row in report.outcomes if row.remark == f"passes with {task} right"} == builds_on_it
     assert report.seconds < 90
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not finding.find().stand, reason="this system has no walls, and says so")
+def test_where_no_file_can_be_opened_any_more(judge_changed: Callable[..., Report]) -> None:
+    """What is sent imports nothing that was not there."""
+    around = finding.find(("landlock", "mounts", "user"))
+    change = ("        layer.momentum = None\n", "")
+    assert lost(judge_changed(5, change, patience=3, around=around)) == {"5.3"}
 
 
 LOOPS = {
