@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from minorm.labs import objects, wire, worker
+from minorm.labs.beside import Beside
 from minorm.labs.sealed import compiling, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
 from minorm.labs.sent import Sent
@@ -27,13 +28,19 @@ class Remote(Student):
     """A submission.
 
     text, file    of the submission
-    beside        module of minorm.labs.beside, whose functions may run next to it
+    beside        the lab's module whose functions may run next to it
     memory        bytes of each process
     around        the walls
     """
 
     def __init__(
-        self, text: str, file: str, beside: str, memory: int, patience: float = 1.0, around: walls.Walls | None = None
+        self,
+        text: str,
+        file: str,
+        beside: Beside,
+        memory: int,
+        patience: float = 1.0,
+        around: walls.Walls | None = None,
     ) -> None:
         self._text, self._file, self._beside = text, file, beside
         self._memory, self._patience = memory, patience
