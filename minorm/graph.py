@@ -105,7 +105,8 @@ class Function:
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         kept = {*map(id, self.__dict__.values())}
-        edges, watched = [], []
+        edges: list[Any] = []
+        watched = []
         for x in inputs:
             if x is None:
                 edges.append(None)
