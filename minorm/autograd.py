@@ -84,7 +84,7 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
     pending: dict[int, list[Any]] = {}  # by the id of a creator, one for each of its outputs, or of a leaf
     sums: set[tuple[int, int]] = set()  # which of them were added up here: their arrays may be changed
 
-    def send(source: Any, index: int, array: Any) -> None:
+    def send(source: Any, index: int, array: Any, fresh: bool) -> None:
         """Add a gradient to what waits for a leaf, or for output `index` of a creator."""
         gradients = pending.get(id(source))
         if gradients is None:
@@ -100,12 +100,23 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
                 leaves.append(source)
                 gradients = [None]
             pending[id(source)] = gradients
-        if gradients[index] is None:
-            gradients[index] = array
-        else:
+        total = gradients[index]
+        if total is not None:
             place = id(source), index
-            gradients[index] = root.accumulate(gradients[index], array, place in sums)
+            if fresh and place not in sums:
+                total, array = array, total  # the sum is the same, and the memory is there
+            array = root.accumulate(total, array, fresh or place in sums)
             sums.add(place)
+        gradients[index] = array
+
+    def take(edge: Any) -> Any:
+        """Take out what waits at the end of an edge, for a function that will send the sum."""
+        gradients = None if edge is None else pending.get(id(edge[0]))
+        if gradients is None or gradients[edge[1]] is None:
+            return None
+        total, gradients[edge[1]] = gradients[edge[1]], None
+        sums.add((id(edge[0]), edge[1]))
+        return total
 
     def visit(function: Function) -> None:
         gradients = pending.pop(id(function))
@@ -115,8 +126,10 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
             _retain(function.retained, gradients)
         edges = function.edges
         assert edges is not None
+        if function.accumulates:
+            function.total = take(edges[0])
         found = []
-        for edge, array in zip(edges, function.differentiate(gradients), strict=True):
+        for i, (edge, array) in enumerate(zip(edges, function.differentiate(gradients), strict=True)):
             if edge is not None and array is not None:
                 source, index, shape, dtype = edge
                 if shape is None:  # a leaf, which may have been converted since
@@ -126,17 +139,19 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
                         f"its input is {dtype}{shape}"
                     )
-                found.append((source, index, array))
-        if not retain_graph:
+                found.append((source, index, array, i in function.fresh))
+        if retain_graph:
+            function.total = None
+        else:
             function.free()
-        for source, index, array in found:
-            send(source, index, array)
+        for gradient in found:
+            send(*gradient)
 
     for tensor, gradient in seeds:
         if tensor.creator is None:
-            send(tensor, 0, gradient)
+            send(tensor, 0, gradient, False)
         else:
-            send(tensor.creator, tensor.output_index, gradient)
+            send(tensor.creator, tensor.output_index, gradient, False)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
     return [(leaf, hooks.run(leaf, 0, pending[id(leaf)][0], leaf)) for leaf in leaves]

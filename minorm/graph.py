@@ -42,6 +42,9 @@ class Function:
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
     view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
+    # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
+    accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nobody else holds: they may be added to
 
     needs: tuple[bool, ...] = ()
     # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or
@@ -51,6 +54,7 @@ class Function:
     serial: int = 0
     outputs: int = 1
     watched: Sequence[tuple[Any, int, str]] = ()  # (version counter, its value then, what it was)
+    total: Any = None  # the gradient of the first input that other consumers have sent so far
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
