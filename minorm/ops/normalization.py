@@ -32,6 +32,8 @@ class Normalize(Function):
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
 
+    fresh = (0,)
+
     def forward(
         self,
         x: Array,
@@ -49,6 +51,8 @@ class Normalize(Function):
         backend: Any = None,
     ) -> Array:
         self.scale, self.bias, self.equation = scale, bias, equation
+        if backend is not None:  # which may keep what it returns
+            self.fresh = ()
         self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.norm = resolve_backend(x, backend, mask is not None)
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
