@@ -27,6 +27,7 @@ from minorm.grad_mode import mode
 from minorm.kernels.select import as_array
 from minorm.nn import Module
 from minorm.onnx.graph import ledger
+from minorm.onnx.loading.fusing import Application, fused
 from minorm.tensor import Tensor
 
 KEPT = 8  # plans of a graph: for the shapes that came last
@@ -40,29 +41,6 @@ STEADY = frozenset(
     "Pad Pow RMSNormalization Reciprocal ReduceMean ReduceSum Relu Reshape Sigmoid Slice Softmax SpaceToDepth Split "
     "Sqrt Squeeze Sub Sum Swish Tanh Transpose Unsqueeze".split()
 )
-
-
-class Application:
-    """One Function that a run applies: which registers it reads, which it fills, and which nobody reads after it."""
-
-    __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
-
-    def __init__(
-        self, kind: type[Function], inputs: tuple[int, ...], options: dict[str, Any], outputs: tuple[int, ...]
-    ) -> None:
-        self.kind, self.inputs, self.options, self.outputs = kind, inputs, options, outputs
-        self.needs = (False,) * len(inputs)
-        self.dropped: tuple[int, ...] = ()
-
-    def run(self, arrays: list[Any]) -> None:
-        """Fill the outputs' registers from the inputs'."""
-        function = self.kind()
-        function.needs = self.needs
-        result = function.forward(*[arrays[i] for i in self.inputs], **self.options)
-        for register, array in zip(self.outputs, result if type(result) is tuple else (result,), strict=True):
-            arrays[register] = array if type(array) is np.ndarray else as_array(array)
-        for register in self.dropped:
-            arrays[register] = None
 
 
 class Plan:
@@ -105,7 +83,13 @@ class Plan:
             arrays[register] = tensor.array
         with np.errstate(all="ignore"):
             for application in self.applications:
-                application.run(arrays)
+                result = application.compute(*[arrays[i] for i in application.inputs])
+                for register, array in zip(
+                    application.outputs, result if type(result) is tuple else (result,), strict=True
+                ):
+                    arrays[register] = array if type(array) is np.ndarray else as_array(array)
+                for register in application.dropped:
+                    arrays[register] = None
         return [Tensor.from_array(arrays[register]) for register in self.outputs]
 
 
@@ -176,6 +160,7 @@ class Recorder:
         self._layers = layers
         self._registers: dict[int, tuple[Any, int]] = {}  # by the Tensor's id: a weak reference, and its register
         self._fixed: list[Any] = [None]
+        self._known: dict[int, tuple[Any, Any]] = {0: (None, None)}  # the shapes and types of the registers
         self._applications: list[Application] = []
         self._steady = {id(tensor) for tensor in constants}  # the Tensors that follow from shapes
         self._kept = list(constants)  # so that no other Tensor gets their ids
@@ -215,7 +200,8 @@ class Recorder:
         )
         if self.why or shared or not made.issuperset(registers):
             return None
-        return Plan(self._applications, self._held, self._fixed, self._inputs, registers, self._layers)
+        applications = fused(self._applications, self._known, registers)
+        return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)
 
     def _write_down(self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any]) -> bool:
         """Write down the calls of a step; whether that fails, since it knows more than shapes."""
@@ -240,9 +226,11 @@ class Recorder:
         return bool(unread) or any(self._find(tensor) is None for tensor in results)
 
     def _register(self, tensor: Tensor, array: Any = None) -> int:
+        register = len(self._fixed)
         self._fixed.append(array)
-        self._registers[id(tensor)] = weakref.ref(tensor), len(self._fixed) - 1
-        return len(self._fixed) - 1
+        self._known[register] = tensor.shape, tensor.dtype
+        self._registers[id(tensor)] = weakref.ref(tensor), register
+        return register
 
     def _find(self, tensor: Any) -> Any:
         """The register of a Tensor, if it has one."""
