@@ -149,10 +149,8 @@ def main() -> None:
                 error = np.abs(y - wanted).max() / np.abs(wanted).max()
                 assert error < CLOSE, f"{name}: the results differ by {error:.1e} of the largest"
                 ours, theirs = (1000 * t for t in in_turn(runs, seconds=args.seconds))
-                print(
-                    f"{name:14} {batch:5} {ours:9.2f} {theirs:11.2f} {ours / theirs:7.2f} {nodes:7} {outside * 1e6:9.1f}",
-                    flush=True,
-                )
+                times = f"{ours:9.2f} {theirs:11.2f} {ours / theirs:7.2f}"
+                print(f"{name:14} {batch:5} {times} {nodes:7} {outside * 1e6:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

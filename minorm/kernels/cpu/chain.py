@@ -1,4 +1,4 @@
-"""Several maps one after the other, in one pass: a block of elements takes all of them while it lies in the first cache.
+"""Several maps one after the other, in one pass: a block of elements takes all of them while it is in the first cache.
 
 Operands have the result's shape, or are one number, or a row that repeats along the last axis. What is anything else,
 or lies in memory in another order, takes one map after the other, to the same bits.
@@ -16,12 +16,10 @@ from minorm import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import is_plain
-from minorm.kernels.reference.chain import Link
-from minorm.kernels.reference.chain import chain as one_by_one
+from minorm.kernels.reference import chain as reference
+from minorm.kernels.reference.chain import LONGEST, Link
 
 _kernels: Any = minorm_ext.kernels("elementwise")
-LONGEST = 4096  # elements of a row that repeats: a few of them must fit the first cache
-MOST_LINKS = 16
 
 
 def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -42,7 +40,7 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
         else:
             break
     if len(pairs) < len(operands) or first.dtype not in (dtypes.float32, dtypes.float64) or not size:
-        return one_by_one(links, operands, elementwise)
+        return reference.chain(links, operands, shape, elementwise)
     steps, count = _steps(links, len(operands))
     threads = minorm_ext.get_num_threads()
     out = empty(shape, first.dtype)

@@ -22,25 +22,25 @@ from typing import Any
 import numpy as np
 
 from minorm import trace
-from minorm.autograd import Function
-from minorm.grad_mode import mode
-from minorm.kernels.select import as_array
+from minorm.autograd import Function, is_grad_enabled
 from minorm.nn import Module
 from minorm.onnx.graph import ledger
-from minorm.onnx.loading.fusing import Application, fused
+from minorm.ops.fusing import Application, fused
 from minorm.tensor import Tensor
 
 KEPT = 8  # plans of a graph: for the shapes that came last
 
 # Operators whose rules decide by shapes and types what they apply. Left out are those that decide by what floats hold,
 # as Loop and NonZero, those that draw numbers, and those that nobody has missed yet.
-STEADY = frozenset(
-    "Abs Add AveragePool BatchNormalization Cast CastLike Celu Clip Concat Conv ConvTranspose DepthToSpace Div Dropout "
-    "Elu Erf Exp Expand Flatten Gather Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid "
-    "HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool Mul Neg PRelu "
-    "Pad Pow RMSNormalization Reciprocal ReduceMean ReduceSum Relu Reshape Sigmoid Slice Softmax SpaceToDepth Split "
-    "Sqrt Squeeze Sub Sum Swish Tanh Transpose Unsqueeze".split()
-)
+STEADY = {
+    "Abs", "Add", "AveragePool", "BatchNormalization", "Cast", "CastLike", "Celu", "Clip", "Concat", "Conv",
+    "ConvTranspose", "DepthToSpace", "Div", "Dropout", "Elu", "Erf", "Exp", "Expand", "Flatten", "Gather",
+    "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid", "HardSwish",
+    "Identity", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul",
+    "MaxPool", "Mul", "Neg", "PRelu", "Pad", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum",
+    "Relu", "Reshape", "Sigmoid", "Slice", "Softmax", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum",
+    "Swish", "Tanh", "Transpose", "Unsqueeze",
+}  # fmt: skip
 
 
 class Plan:
@@ -83,13 +83,7 @@ class Plan:
             arrays[register] = tensor.array
         with np.errstate(all="ignore"):
             for application in self.applications:
-                result = application.compute(*[arrays[i] for i in application.inputs])
-                for register, array in zip(
-                    application.outputs, result if type(result) is tuple else (result,), strict=True
-                ):
-                    arrays[register] = array if type(array) is np.ndarray else as_array(array)
-                for register in application.dropped:
-                    arrays[register] = None
+                application.run(arrays)
         return [Tensor.from_array(arrays[register]) for register in self.outputs]
 
 
@@ -140,9 +134,9 @@ def _key(given: Sequence[Tensor]) -> Any:
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
     """Whether a run may be one by a plan: it is only computed, by our own kernels, and nobody wants to see how."""
-    if mode.recording or trace.state.calls is not None or trace.state.cast is not None or ledger.is_watched():
+    if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or ledger.is_watched():
         return False
-    return all([type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given])
+    return all(type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)
 
 
 def _is_active(layer: Module) -> bool:
@@ -186,7 +180,7 @@ class Recorder:
         elif step.conditions or not _is_steady(step):
             self.why = step.label
         else:
-            self.why = self._write_down(list(_applied(calls)), arguments, results) and step.label
+            self.why = step.label if self._write_down(list(_applied(calls)), arguments, results) else ""
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
         """The plan of a run with these results; None where something is against it."""

@@ -1,8 +1,14 @@
-"""What stands behind each other in a plan and can be one pass over memory, to the same bits.
+"""Functions that are applied again and again to arrays alone; what follows each other is one pass, to the same bits.
 
-- A convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
+An `Application` is a Function with its options and the numbers of the registers that it reads and fills. `fused` takes
+a list of them, in order, and puts together
+
+- a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
   sums before they are stored (kernels/epilogue.py). The weights stay as they are.
-- Maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias (kernels/cpu/chain.py).
+- maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
+  (kernels/cpu/chain.py).
+
+This is for the CPU's arrays.
 """
 
 from __future__ import annotations
@@ -12,11 +18,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from minorm import dtypes
 from minorm.autograd import Function
-from minorm.kernels.cpu.chain import LONGEST, MOST_LINKS, Link, chain
 from minorm.kernels.epilogue import epilogue
-from minorm.kernels.select import backend
+from minorm.kernels.reference.chain import LONGEST, MOST_LINKS, Link
+from minorm.kernels.select import as_array, backend
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
 from minorm.ops.normalization import NormalizeWith, given_statistics
@@ -41,6 +49,14 @@ class Application:
         function = self.kind()
         function.needs = self.needs
         return function.forward(*arrays, **self.options)
+
+    def run(self, registers: list[Any]) -> None:
+        """Fill the outputs' registers from the inputs', and empty those that nobody reads after it."""
+        result = self.compute(*[registers[i] for i in self.inputs])
+        for register, array in zip(self.outputs, result if type(result) is tuple else (result,), strict=True):
+            registers[register] = array if type(array) is np.ndarray else as_array(array)
+        for register in self.dropped:
+            registers[register] = None
 
     def __repr__(self) -> str:
         return self.kind.__name__
@@ -103,7 +119,7 @@ class Chained(Application):
         self.name = " + ".join(map(repr, parts))
 
     def compute(self, *arrays: Any) -> Any:
-        return chain(self.links, arrays, self.shape)
+        return backend(arrays[0]).chain.chain(self.links, arrays, self.shape)
 
     def __repr__(self) -> str:
         return self.name
@@ -158,7 +174,7 @@ def _with_epilogues(applications: Sequence[Application], values: Values) -> list
 
 
 def _is_norm(application: Application, values: Values) -> bool:
-    """Is it BatchNorm with one number a channel? With one pixel a channel its kernel rounds elsewhere."""
+    """Is it BatchNorm with one number a channel?"""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
     options, shape = application.options, values.shape(application.inputs[0])
@@ -166,7 +182,6 @@ def _is_norm(application: Application, values: Values) -> bool:
         options["compute_dtype"] is None
         and options["backend"] is None
         and options["axes"] == (0, *range(2, len(shape)))
-        and prod(shape[2:]) > 1
         and all(values.shape(register) == shape[1:2] for register in application.inputs[1:5] if register)
     )
 
