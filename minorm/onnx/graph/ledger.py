@@ -199,6 +199,11 @@ def active() -> Ledger | None:
     return _active.ledger
 
 
+def is_watched() -> bool:
+    """Whether somebody is told of the nodes that this thread runs."""
+    return _active.see is not None
+
+
 @contextmanager
 def watching(see: See) -> Iterator[None]:
     """Inside, `see(step, arguments, results, multiplications)` is told of every node that runs in this thread."""
