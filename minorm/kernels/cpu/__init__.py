@@ -6,7 +6,7 @@ import minorm_ext
 from minorm.kernels.reference import indexing
 
 if TYPE_CHECKING or minorm_ext.COMPILED:
-    from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
+    from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, random, sums, update
 else:
     from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
         conv,
@@ -15,6 +15,7 @@ else:
         memory,
         norm,
         pool,
+        random,
         sums,
         update,
     )
