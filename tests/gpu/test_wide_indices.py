@@ -23,6 +23,17 @@ def test_the_border_is_below_what_an_int_can_hold() -> None:
     assert launch.index_type(2**31 - 2**24) == dtypes.int64
 
 
+def test_the_largest_index_counts_and_not_the_size() -> None:
+    from minorm.kernels.gpu import softmax_plan
+
+    border = 2**31 - 2**24
+    assert softmax_plan.columns_index(1, 2, 2**29) == dtypes.int32
+    assert softmax_plan.columns_index(1, 2, border // 3) == dtypes.int32  # the last step goes to 3 * inner
+    assert softmax_plan.columns_index(1, 2, border // 3 + 1) == dtypes.int64  # and the size is below the border
+    assert softmax_plan.columns_index(3, 5, border // 16 + 1) == dtypes.int64
+    assert softmax_plan.columns_index(2**20, 2**10, 2) == dtypes.int64
+
+
 def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
     from minorm.kernels.gpu import conv, elementwise, launch, pool, random, softmax_plan, sums_plan
 
