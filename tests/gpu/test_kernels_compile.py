@@ -15,7 +15,7 @@ from minorm.kernels.gpu.source import FOLDER, expression, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu"]
 PARAMETERS = 4096  # bytes of arguments that every device takes
 
 
@@ -40,6 +40,9 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         results = dict.fromkeys((dtype, dtypes.float64))
         found = [("sum_rows", dtype, result, width, False, index) for result in results]
         return found + [("sum_columns", dtype, result, width, 32, index) for result in results]
+    if file == "random.cu":
+        found = [("dropout", dtype, compute, width, decides, index) for decides in (True, False)]
+        return found + ([("uniform", dtype, width, index)] if dtype == compute else [])
     if file == "pool.cu":
         return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
     if file == "conv.cu":
@@ -76,6 +79,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
+        ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
         ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float>"),
         ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 4, false, OF_ELEMENTS>"),
     ],

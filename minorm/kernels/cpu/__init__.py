@@ -6,7 +6,7 @@ import minorm_ext
 from minorm.kernels.reference import indexing
 
 if TYPE_CHECKING or minorm_ext.COMPILED:
-    from minorm.kernels.cpu import chain, conv, elementwise, matmul, memory, norm, pool, sums, update
+    from minorm.kernels.cpu import chain, conv, elementwise, matmul, memory, norm, pool, random, sums, update
 else:
     from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
         chain,
@@ -16,6 +16,7 @@ else:
         memory,
         norm,
         pool,
+        random,
         sums,
         update,
     )
