@@ -26,7 +26,7 @@ class Row(NamedTuple):
 def rows(page: str, section: str, column: str, series: int = 1) -> list[Row]:
     """Of the first table in a section that has the column, its numbers; a series is another column of that name.
 
-    Rows whose first cells are equal are one.
+    A cell may hold several, with commas between them.
     """
     for table in page.partition(f"\n## {section}\n")[2].partition("\n## ")[0].split("\n\n"):
         lines = [
@@ -34,10 +34,10 @@ def rows(page: str, section: str, column: str, series: int = 1) -> list[Row]:
         ]
         places = [place for place, title in enumerate(lines[0] if lines else []) if title == column][:series]
         if places:
-            found: dict[str, list[float]] = {}
-            for line in lines[2:]:
-                found.setdefault(line[0], []).extend(float(line[place]) for place in places)
-            return [Row(*each) for each in found.items()]
+            return [
+                Row(line[0], [float(number) for place in places for number in line[place].split(",")])
+                for line in lines[2:]
+            ]
     raise ValueError(
         f"docs/benchmarks.md: no table in {section!r} has a column {column!r}; change benchmarks/charts.py"
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 TURN = 0.01  # seconds of calls one after the other
 PAUSE = 0.01  # seconds of sleep before each turn; libgomp's workers spin for about 4 ms
+WARM = 0.015  # seconds of calls before a turn is timed: after a sleep both threads run on one processor for up to 10 ms
 
 
 def in_turn(
@@ -40,7 +41,10 @@ def in_turn(
     while time.perf_counter() < end or len(times[0]) < rounds * calls[0]:
         for f, count, mine in zip(callables, calls, times, strict=True):
             time.sleep(pause)
+            warm = time.perf_counter() + WARM
             f()  # not timed: it wakes the threads and brings the data back after the others' turns
+            while time.perf_counter() < warm:
+                f()
             for _ in range(count):
                 start = time.perf_counter()
                 f()

@@ -1,12 +1,11 @@
 """Reverse-mode differentiation: operations leave a graph behind, and `backward` walks it once, last first.
 
-Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an
-instance; the instance is the node of the graph: it knows where its inputs came from, and whatever `forward` kept on
-`self`. Each node carries a serial number. Inputs always exist before what is computed from them, so visiting nodes by
-falling serial number meets every node after all of its consumers: no recursion and no separate sorting pass.
+Each node of the graph (graph.py) carries a serial number. Inputs always exist before what is computed from them, so
+visiting nodes by falling serial number meets every node after all of its consumers: no recursion and no separate
+sorting pass.
 
-This module knows no operation and not even the Tensor class: a result is built through an input
-(`tensor.from_array(array, creator)`) and gradients are added by one (`tensor.accumulate`), so imports point downward.
+This module knows no operation and not even the Tensor class: gradients are added by a Tensor that is there
+(`tensor.accumulate`), so imports point downward.
 """
 
 from __future__ import annotations
@@ -14,212 +13,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-import itertools
 import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from minorm import devices, hooks, trace
+from minorm import devices, hooks
 from minorm.documented import documented
 from minorm.grad_mode import enable_grad as enable_grad  # noqa: PLC0414  passed on
 from minorm.grad_mode import inference_mode as inference_mode  # noqa: PLC0414  passed on
 from minorm.grad_mode import is_grad_enabled as is_grad_enabled  # noqa: PLC0414  passed on
-from minorm.grad_mode import mode
 from minorm.grad_mode import no_grad as no_grad  # noqa: PLC0414  passed on
 from minorm.grad_mode import set_grad_enabled as set_grad_enabled  # noqa: PLC0414  passed on
-from minorm.mistakes import named_arguments
-
-_serials = itertools.count()
-_ndarray = np.ndarray
-_tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
-
-
-class Function:
-    """One differentiable operation on arrays.
-
-    A subclass writes two methods, `backward` directly below `forward`:
-
-        forward(self, *arrays, **options) -> array, or a tuple of arrays
-        backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
-
-    What backward needs, forward keeps under its own name: `self.x = x`. An array that is an input's or an
-    output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
-    error. The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether
-    input i wants a gradient, so that backward can skip the others.
-    """
-
-    differentiable = True  # False: the result never requires grad (comparisons, argmax)
-    view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
-
-    needs: tuple[bool, ...] = ()
-    # Where each input's gradient goes: its creator, or the input itself if it is a leaf; which output of that; the
-    # array, whose shape and type it has. None for an input without gradient; None for all once freed.
-    edges: tuple[Any, ...] | None = None
-    serial: int = 0
-    outputs: int = 1
-    watched: tuple[tuple[Any, int, str], ...] = ()  # (version counter, its value then, what it was)
-    retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
-
-    def forward(self, *arrays: Any, **options: Any) -> Any:
-        """Compute the result from the inputs' arrays."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward")
-
-    def backward(self, *gradients: Any) -> Any:
-        """Compute the inputs' gradients from the results'."""
-        raise NotImplementedError(f"{type(self).__name__} has no backward")
-
-    @classmethod
-    def apply(cls, *inputs: Any, **options: Any) -> Any:
-        """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
-        if trace.state.cast is not None:
-            inputs = trace.state.cast(cls, inputs)
-        function = cls()
-        recording = mode.recording and cls.differentiable
-        function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
-        arrays = [None if x is None else x.array for x in inputs]
-        first: Any = arrays[0]
-        try:
-            if type(first) is _ndarray or devices.is_host(first):
-                result = function.forward(*arrays, **options)
-            else:  # on a GPU, where a kernel cannot tell a wrong address
-                if devices.are_mixed(arrays):
-                    raise TypeError("the arrays are not on one device")
-                with first.device:
-                    result = function.forward(*arrays, **options)
-        except devices.REFUSALS:
-            devices.check_devices(cls.__name__, cls.forward, (function, *inputs), options)
-            raise
-        creator = function if True in needs else None
-        from_array = inputs[0].from_array
-        if type(result) is tuple:
-            answer = outputs = tuple([from_array(a, creator, i) for i, a in enumerate(result)])
-        else:
-            answer = from_array(result, creator, 0)
-            outputs = (answer,)
-        if function.view:
-            x = inputs[0]
-            for output in outputs:
-                output.version = x.version
-                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not mode.recording))
-                x.version.enter(output)
-        if creator is not None:
-            function._connect(inputs, outputs)
-        if trace.state.calls is not None:
-            arguments = named_arguments(cls.forward, (function, *inputs), options)
-            del arguments["self"]
-            trace.state.calls.append(trace.Call(cls, arguments, answer))
-        return answer
-
-    def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-        kept = set(map(id, self.__dict__.values()))
-        edges, watched = [], []
-        for x in inputs:
-            if x is not None and id(x.array) in kept:
-                watched.append((x.version, x.version.count, "input"))
-            # Not x itself: a change in place gives it another creator, which what is computed here must not follow.
-            edges.append((x.creator or x, x.output_index, x.array) if x is not None and x.requires_grad else None)
-        for y in outputs:
-            if id(y.array) in kept:
-                watched.append((y.version, y.version.count, "output"))  # noqa: PERF401  a comprehension is a call
-        self.edges, self.watched = tuple(edges), tuple(watched)
-        self.outputs = len(outputs)
-        self.serial = next(_serials)
-
-    def retain(self, tensor: Any) -> None:
-        """Ask the walk to leave the gradient of this output in `tensor.grad`."""
-        if self.retained is None:
-            self.retained = {}
-        self.retained[tensor.output_index] = weakref.ref(tensor)
-
-    def release(self, tensor: Any) -> bool:
-        """Leave that tensor's gradient out again; whether it had asked for it."""
-        asked = (self.retained or {}).get(tensor.output_index)
-        if self.retained is None or asked is None or asked() is not tensor:
-            return False
-        del self.retained[tensor.output_index]
-        return True
-
-    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """The gradient of every input, after checking that nothing backward needs has changed since."""
-        for version, count, role in self.watched:
-            if version.count != count:
-                raise RuntimeError(
-                    f"backward of {type(self).__name__}: an {role} it needs was changed in place after the forward "
-                    f"pass (version {version.count}, expected {count}); work on a copy, or change it after backward()"
-                )
-        first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
-        if type(first) is _ndarray or devices.is_host(first):
-            results = self.backward(*gradients)
-        else:
-            with first.device:
-                results = self.backward(*gradients)
-        return results if type(results) is tuple else (results,)
-
-    def free(self) -> None:
-        """Let go of everything forward kept."""
-        self.__dict__.clear()
+from minorm.graph import Function as Function  # noqa: PLC0414  passed on
+from minorm.graph import Version as Version  # noqa: PLC0414  passed on
+from minorm.graph import View as View  # noqa: PLC0414  passed on
 
 
 def _copied(array: Any) -> Any:
     """A copy on the device of the array; CuPy itself copies to the current one."""
     with devices.on_device_of(array):
         return array.copy()
-
-
-class View(NamedTuple):
-    """How a view came about: `function.apply(parent, **options)`."""
-
-    parent: Any
-    function: type[Function]
-    options: dict[str, Any]
-    detached: bool  # made inside no_grad of a tensor that requires grad: it stays outside the graph
-
-
-class Version:
-    """How often the memory behind a tensor and its views has been changed in place, and which views there are."""
-
-    count = 0
-    traced = 0  # how many of the changes an open trace has written down
-    views: dict[int, Any] | None = None  # weak references, by a number that no other has
-    enough = 16  # views that are entered before those that are gone are looked for
-
-    def enter(self, view: Any) -> None:
-        """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
-        views = self.views
-        if views is None:
-            views = self.__dict__.setdefault("views", {})
-        views[next(_serials)] = weakref.ref(view)
-        if len(views) > self.enough:
-            for key, reference in list(views.items()):
-                if reference() is None:
-                    views.pop(key, None)
-            self.enough = max(16, 2 * len(views))
-
-    def living(self) -> list[Any]:
-        """The views that are still there, in the order in which they were made."""
-        found = [reference() for reference in list((self.views or {}).values())]
-        return [view for view in found if view is not None and view.version is self]
-
-    def __reduce__(self) -> Any:
-        return Version, ()  # a copy has memory of its own
-
-
-class _Sum:
-    """A gradient being collected from several consumers; adds in place once the array is its own."""
-
-    __slots__ = ("array", "owned")
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.owned = False
-
-    def add(self, array: Any, accumulate: Callable[[Any, Any, bool], Any]) -> None:
-        self.array = accumulate(self.array, array, self.owned)
-        self.owned = True
 
 
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
@@ -263,63 +79,82 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
 def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
     """Visit creators by falling serial number, from (tensor, gradient) on; returns the leaves and their gradients."""
     root = seeds[0][0]
-    leaves: dict[int, tuple[Any, _Sum]] = {}  # by the leaf's id
-    pending: dict[int, dict[int, _Sum]] = {}  # by the creator's serial number and the index of its output
+    leaves: list[Any] = []
     heap: list[tuple[int, Function]] = []
+    pending: dict[int, list[Any]] = {}  # by the id of a creator, one for each of its outputs, or of a leaf
+    sums: set[tuple[int, int]] = set()  # which of them were added up here: their arrays may be changed
 
-    def send(source: Any, index: int, array: Any) -> None:
+    def send(source: Any, index: int, array: Any, fresh: bool) -> None:
         """Add a gradient to what waits for a leaf, or for output `index` of a creator."""
-        if not isinstance(source, Function):
-            if id(source) in leaves:
-                leaves[id(source)][1].add(array, root.accumulate)
+        gradients = pending.get(id(source))
+        if gradients is None:
+            if isinstance(source, Function):
+                if source.edges is None:
+                    raise RuntimeError(
+                        f"backward: the graph of {type(source).__name__} was freed by an earlier backward(); "
+                        "call backward(retain_graph=True) the first time to walk it twice"
+                    )
+                heapq.heappush(heap, (-source.serial, source))
+                gradients = [None] * source.outputs
             else:
-                leaves[id(source)] = source, _Sum(array)
-            return
-        if source.edges is None:
-            raise RuntimeError(
-                f"backward: the graph of {type(source).__name__} was freed by an earlier backward(); "
-                "call backward(retain_graph=True) the first time to walk it twice"
-            )
-        sums = pending.get(source.serial)
-        if sums is None:
-            sums = pending[source.serial] = {}
-            heapq.heappush(heap, (-source.serial, source))
-        if index in sums:
-            sums[index].add(array, root.accumulate)
-        else:
-            sums[index] = _Sum(array)
+                leaves.append(source)
+                gradients = [None]
+            pending[id(source)] = gradients
+        total = gradients[index]
+        if total is not None:
+            place = id(source), index
+            if fresh and place not in sums:
+                total, array = array, total  # the sum is the same, and the memory is there
+            array = root.accumulate(total, array, fresh or place in sums)
+            sums.add(place)
+        gradients[index] = array
+
+    def take(edge: Any) -> Any:
+        """Take out what waits at the end of an edge, for a function that will send the sum."""
+        gradients = None if edge is None else pending.get(id(edge[0]))
+        if gradients is None or gradients[edge[1]] is None:
+            return None
+        total, gradients[edge[1]] = gradients[edge[1]], None
+        sums.add((id(edge[0]), edge[1]))
+        return total
 
     def visit(function: Function) -> None:
-        sums = pending.pop(function.serial)
-        gradients = [sums[i].array if i in sums else None for i in range(function.outputs)]
+        gradients = pending.pop(id(function))
         if hooks.registered:
             gradients = [None if g is None else hooks.run(function, i, g, root) for i, g in enumerate(gradients)]
         if function.retained is not None:
             _retain(function.retained, gradients)
-        edges, needs = function.edges, function.needs
+        edges = function.edges
         assert edges is not None
+        if function.accumulates:
+            function.total = take(edges[0])
         found = []
-        for edge, needed, array in zip(edges, needs, function.differentiate(gradients), strict=True):
-            if needed and array is not None:
-                source, index, given = edge
-                if not isinstance(source, Function):
-                    given = source.array
-                if array.shape != given.shape or array.dtype != given.dtype:
+        for i, (edge, array) in enumerate(zip(edges, function.differentiate(gradients), strict=True)):
+            if edge is not None and array is not None:
+                source, index, shape, dtype = edge
+                if shape is None:  # a leaf, which may have been converted since
+                    shape, dtype = source.array.shape, source.array.dtype
+                if array.shape != shape or array.dtype != dtype:
                     raise RuntimeError(
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
-                        f"its input is {given.dtype}{given.shape}"
+                        f"its input is {dtype}{shape}"
                     )
-                found.append((source, index, array))
-        if not retain_graph:
+                found.append((source, index, array, i in function.fresh))
+        if retain_graph:
+            function.total = None
+        else:
             function.free()
-        for source, index, array in found:
-            send(source, index, array)
+        for gradient in found:
+            send(*gradient)
 
     for tensor, gradient in seeds:
-        send(tensor.creator or tensor, tensor.output_index, gradient)
+        if tensor.creator is None:
+            send(tensor, 0, gradient, False)
+        else:
+            send(tensor.creator, tensor.output_index, gradient, False)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
-    return [(leaf, hooks.run(leaf, 0, total.array, leaf)) for leaf, total in leaves.values()]
+    return [(leaf, hooks.run(leaf, 0, pending[id(leaf)][0], leaf)) for leaf in leaves]
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import driver
+from minorm import capture, driver
 from minorm.mistakes import each_argument, named_arguments
 
 _host: dict[type, bool] = {np.ndarray: True}  # by the type of array
@@ -140,9 +140,11 @@ def to_device(array: Any, device: Any) -> Any:
     if is_host(array):
         if index is None:
             return array
+        capture.refuse_copies(f"an array of shape {np.shape(array)}")
         with library().cuda.Device(index):
             return library().asarray(array)
     if index is None:
+        capture.refuse_copies(f"an array of shape {array.shape}")
         return array.get()
     if array.device.id == index:
         return array

@@ -1,6 +1,7 @@
 """Tensors of random numbers: drawn from minorm's generator (`manual_seed`), or from `generator`. Names are PyTorch's.
 
-Numbers are drawn on the CPU and then moved, so that a seed gives the same ones everywhere.
+A seed gives the same ones everywhere: uniform numbers are made on the device, from the same blocks on each (draws.py);
+all others are drawn on the CPU and then moved.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes, random
+from minorm import devices, draws, dtypes, random
 from minorm.argument_texts import DRAW, DRAW_LIKE
 from minorm.documented import documented
 from minorm.mistakes import making
@@ -48,8 +49,10 @@ def rand(
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     # float32 from the start: a float64 just below 1 would round to 1 in float32
-    wide = np.float64 if kind == dtypes.float64 else np.float32
-    return _drawn(random.source(generator).random(sizes_of("rand", size), wide), kind, device, requires_grad)
+    wide = dtypes.float64 if kind == dtypes.float64 else dtypes.float32
+    numbers = draws.uniform(sizes_of("rand", size), wide, device, generator)
+    with devices.on_device_of(numbers):
+        return Tensor(numbers.astype(kind, copy=False), requires_grad)
 
 
 @documented(

@@ -1,6 +1,12 @@
 """The one random generator: initialisation, dropout and shuffling draw from it, `manual_seed` resets it.
 
-Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers.
+It counts. Philox's block number n is a function of n and a key alone, four words of 64 bits: so a kernel on any device
+can make the blocks n, n + 1, ... by itself, all at once, and a seed means the same numbers on each (`take_blocks`).
+Dropout and uniform numbers are made so (draws.py). All else NumPy draws on the CPU, with the same key; a block's number
+has four words too, of which the highest is 0 for NumPy and 1 for kernels.
+
+Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
+state names the generator: one of PCG64, which minorm drew from before, is put back as that, and NumPy draws all.
 
 Each rank of a distributed run has a generator of its own (`streams`): rank 0 the one that all programs have, rank r the
 same jumped ahead r times. So what a rank draws does not depend on which process carries it.
@@ -22,32 +28,35 @@ import numpy as np
 from minorm.documented import documented
 from minorm.mistakes import checked
 
-_made: list[np.random.Generator] = []  # the generator, once there is one
+_made: list[Generator] = []  # the one of all, once there is one
 _making = threading.RLock()
 
 
 class _Rank(threading.local):
     """Of the thread of a rank: its own generator, its number, and how it asks all ranks for their states."""
 
-    generator: np.random.Generator | None = None
+    generator: Generator | None = None
     number, size = 0, 1
     gather: Callable[[Any], Any] | None = None
 
 
 _rank = _Rank()
-_ranks: list[
-    np.random.Generator
-] = []  # those of ranks that run; with none there is no need to ask which thread this is
+_ranks: list[Generator] = []  # those of ranks that run; with none there is no need to ask which thread this is
 
 
 def generator() -> np.random.Generator:
-    """The generator itself, for whatever draws; made when first asked for, as numpy.random is slow to import."""
+    """What draws, NumPy's; made when first asked for, as numpy.random is slow to import."""
+    return _own().numbers
+
+
+def _own() -> Generator:
+    """The generator of this thread's rank."""
     if _ranks and _rank.generator is not None:
         return _rank.generator
     if not _made:
         with _making:
             if not _made:
-                _made.append(np.random.Generator(np.random.PCG64()))
+                _made.append(Generator())
     return _made[0]
 
 
@@ -67,11 +76,12 @@ def manual_seed(seed: int) -> Generator:
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"manual_seed: seed must be a non-negative int; got {seed!r}")
-    _put(dict(np.random.PCG64(int(seed)).jumped(_rank.number).state))
-    return Generator.of(generator())
+    own = _own()
+    own.set_state(np.random.Philox(int(seed)).jumped(_rank.number).state | {"blocks": 0})
+    return own
 
 
-@documented({}, device="taken, without effect: numbers are drawn on the CPU")
+@documented({}, device="taken, without effect: one generator draws for all devices")
 class Generator:
     """A generator of one's own, for the arguments called `generator`.
 
@@ -81,22 +91,72 @@ class Generator:
         True
     """
 
-    def __init__(self, device: Any = None) -> None:  # noqa: ARG002  numbers are drawn on the CPU
-        self.numbers = np.random.Generator(np.random.PCG64())
+    def __init__(self, device: Any = None) -> None:  # noqa: ARG002  one for all devices
+        self._begin(np.random.Philox(), 0)
 
     @classmethod
     @documented({}, numbers="a generator of NumPy")
     def of(cls, numbers: np.random.Generator) -> Generator:
         """One around a generator of NumPy, which both draw from."""
         made = cls.__new__(cls)
-        made.numbers = numbers
+        made.numbers, made._where = numbers, None
         return made
+
+    def _begin(self, bits: Any, blocks: int | None) -> None:
+        """blocks  how many kernels have taken; None for a generator that does not count"""
+        if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
+            self.numbers: np.random.Generator = np.random.Generator(bits)
+        self._where: Any = None
+        if blocks is not None:
+            place = bits.state["state"]
+            self.blocks, self._where = blocks, (int(place["counter"][2]), *place["key"].tolist())
 
     @documented({}, seed="an int of at least 0")
     def manual_seed(self, seed: int) -> Generator:
         """Start again from `seed`; returns self."""
-        self.numbers = np.random.Generator(np.random.PCG64(int(seed)))
+        self._begin(np.random.Philox(int(seed)), 0)
         return self
+
+    def _take_blocks(self, count: int) -> tuple[int, int, int, int] | None:
+        if self._where is None:
+            return None
+        with self.numbers.bit_generator.lock:
+            first = self.blocks
+            self.blocks = first + count
+        return (first, *self._where)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it has come to: nested dicts of strings, integers and lists of them.
+
+        Example:
+            >>> generator = mn.Generator().manual_seed(0)
+            >>> state = generator.get_state()
+            >>> first = mn.rand(3, generator=generator)
+            >>> generator.set_state(state)
+            >>> mn.rand(3, generator=generator).equal(first)
+            True
+        """
+        bits = self.numbers.bit_generator
+        with bits.lock:  # not in the middle of another thread's draw
+            return _plain(bits.state) | ({} if self._where is None else {"blocks": self.blocks})
+
+    @documented({}, state="as of `get_state`")
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state; ValueError for that of a generator that minorm never had.
+
+        Example:
+            >>> first, again = mn.Generator(), mn.Generator()
+            >>> again.set_state(first.get_state())
+            >>> mn.rand(3, generator=first).equal(mn.rand(3, generator=again))
+            True
+        """
+        bits: Any = self.numbers.bit_generator
+        with _making, bits.lock:  # not in the middle of a draw, nor of a fork
+            if state["bit_generator"] == type(bits).__name__:
+                bits.state = state
+                self._begin(bits, state.get("blocks"))
+            else:
+                self._begin(_bits(state), state.get("blocks"))
 
 
 def source(given: Any = None) -> np.random.Generator:
@@ -109,12 +169,21 @@ def source(given: Any = None) -> np.random.Generator:
     return found
 
 
+def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
+    """(n, rank, key, key) of blocks that nothing else will draw: those numbered (n + 1, 0, rank, 1) and so on.
+
+    `given` is a Generator, or None for the one of all. None where it does not count, and for one of NumPy's.
+    """
+    own = _own() if given is None else given
+    return own._take_blocks(count) if isinstance(own, Generator) else None
+
+
 def get_state() -> dict[str, Any]:
     """The generator's state, as nested dicts of strings and integers.
 
     In a distributed run all ranks must call this together: it holds the states of all, {"ranks": [...]}.
     """
-    state = _state()
+    state = _own().get_state()
     if _rank.gather is None:
         return state
     return {"ranks": [_unpacked(row) for row in _rank.gather(_packed(state))]}
@@ -125,35 +194,42 @@ def set_state(state: dict[str, Any]) -> None:
     count = len(state["ranks"]) if "ranks" in state else 1
     if count != _rank.size:
         raise ValueError(f"set_state: the state is that of {count} ranks, this program has {_rank.size}")
-    _put(state["ranks"][_rank.number] if "ranks" in state else state)
+    _own().set_state(state["ranks"][_rank.number] if "ranks" in state else state)
 
 
-def _state() -> dict[str, Any]:
-    bits = generator().bit_generator
-    with bits.lock:  # not in the middle of another thread's draw
-        return dict(bits.state)
+def _bits(state: dict[str, Any]) -> Any:
+    """A new generator of the kind that a state names, in that state."""
+    kind = state["bit_generator"]
+    if kind not in ("Philox", "PCG64"):
+        raise ValueError(f"set_state: the state is that of {kind}; expected Philox, or PCG64, which minorm had before")
+    bits = getattr(np.random, kind)()
+    bits.state = state
+    return bits
 
 
-def _put(state: dict[str, Any]) -> None:
-    bits = generator().bit_generator
-    with bits.lock:
-        bits.state = state
+def _plain(state: Any) -> dict[str, Any]:
+    """A state of NumPy's with lists in the place of arrays."""
+    return {
+        name: _plain(part) if isinstance(part, dict) else part.tolist() if isinstance(part, np.ndarray) else part
+        for name, part in state.items()
+    }
 
 
 # Ranks
 
 
-def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[np.random.Generator | None]:
+def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[Generator | None]:
     """Generators for these ranks, from the state that rank 0's has now; None for rank 0, which uses that one itself."""
-    bits: Any = np.random.PCG64()
-    bits.state = _state() if state is None else state
-    return [np.random.Generator(bits.jumped(rank)) if rank else None for rank in ranks]
+    state = _own().get_state() if state is None else state
+    found: list[Generator | None] = [Generator() if rank else None for rank in ranks]
+    for rank, own in zip(ranks, found, strict=True):
+        if own is not None:
+            own._begin(_bits(state).jumped(rank), state.get("blocks"))
+    return found
 
 
 @contextmanager
-def stream(
-    own: np.random.Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None
-) -> Iterator[None]:
+def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None) -> Iterator[None]:
     """Inside, this thread is rank `number` of `size` and draws from a generator of `streams`.
 
     gather  an array of this rank's -> those of all ranks along a new first axis; None where there is one rank
@@ -172,16 +248,22 @@ def stream(
 
 
 def _packed(state: dict[str, Any]) -> Any:
-    """The state of PCG64 as six uint64."""
-    numbers = [state["state"]["state"], state["state"]["inc"]]
-    words = [word for number in numbers for word in (number >> 64, number & (1 << 64) - 1)]
+    """A state as uint64: fourteen of Philox, six of PCG64."""
+    inner = state["state"]
+    if state["bit_generator"] == "Philox":
+        words = [*inner["counter"], *inner["key"], *state["buffer"], state["buffer_pos"], state["blocks"]]
+    else:
+        words = [word for name in ("state", "inc") for word in (inner[name] >> 64, inner[name] & (1 << 64) - 1)]
     return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
 
 
-def _unpacked(words: Any) -> dict[str, Any]:
-    high, low, high_inc, low_inc, has, left = (int(word) for word in words)
-    pair = {"state": high << 64 | low, "inc": high_inc << 64 | low_inc}
-    return {"bit_generator": "PCG64", "state": pair, "has_uint32": has, "uinteger": left}
+def _unpacked(packed: Any) -> dict[str, Any]:
+    *words, has, left = packed.tolist()
+    state = {"bit_generator": "PCG64", "has_uint32": has, "uinteger": left}
+    if len(words) == 4:
+        return state | {"state": {"state": words[0] << 64 | words[1], "inc": words[2] << 64 | words[3]}}
+    inner, rest = {"counter": words[:4], "key": words[4:6]}, {"buffer_pos": words[10], "blocks": words[11]}
+    return state | {"bit_generator": "Philox", "state": inner, "buffer": words[6:10]} | rest
 
 
 # NumPy locks a generator while it draws. Of all threads a fork takes only its own along: a lock that another one held
@@ -191,12 +273,12 @@ def _unpacked(words: Any) -> dict[str, Any]:
 def _before_fork() -> None:
     _making.acquire()
     for made in (*_made, *_ranks):
-        made.bit_generator.lock.acquire()
+        made.numbers.bit_generator.lock.acquire()
 
 
 def _after_fork() -> None:
     for made in (*_made, *_ranks):
-        made.bit_generator.lock.release()
+        made.numbers.bit_generator.lock.release()
     _making.release()
 
 

@@ -73,10 +73,10 @@ class Shapes(Generic[TensorT]):
                     [3, 4, 5]])
         """
         target = sizes_of("reshape", sizes if shape is None else (shape,))
-        known = int(np.prod([n for n in target if n != -1], dtype=np.int64))
-        if target.count(-1) == 1 and known and self.numel() % known == 0:
-            target = tuple(self.numel() // known if n == -1 else n for n in target)
-        elif -1 in target or known != self.numel():
+        known, size = math.prod([n for n in target if n != -1]), self.numel()
+        if target.count(-1) == 1 and known and size % known == 0:
+            target = tuple([size // known if n == -1 else n for n in target])
+        elif -1 in target or known != size:
             raise ValueError(
                 f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}; "
                 "expected sizes with that product, one of which may be -1"
@@ -97,7 +97,7 @@ class Shapes(Generic[TensorT]):
         first, last = (axis_of("flatten", d, self) for d in (start_dim, end_dim))
         if first > last:
             raise ValueError(f"flatten: start_dim={start_dim} lies after end_dim={end_dim}; shape is {self.shape}")
-        inner = int(np.prod(self.shape[first : last + 1], dtype=np.int64))
+        inner = math.prod(self.shape[first : last + 1])
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
     def permute(self, *order: Any, dims: Any = None) -> TensorT:

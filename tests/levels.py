@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import minorm_ext
-from minorm.kernels.cpu import conv_plan, elementwise, matmul, norm, pool, softmax, sums, update
+from minorm.kernels.cpu import chain, conv_plan, elementwise, matmul, norm, pool, softmax, sums, update
 
 # Convolution and matmul write multiply-adds as such, and these levels round them once: they agree with each other.
 FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
@@ -15,6 +15,7 @@ FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
 # Where a module keeps its kernels, and the caches of what belongs to one copy of them.
 KEPT: dict[str, tuple[Any, str]] = {
     "conv": (conv_plan, "kernels"),
+    "elementwise": (chain, "_kernels"),
     "matmul": (matmul, "_kernels"),
     "norm": (norm, "_kernels"),
     "pool": (pool, "_kernel"),

@@ -28,11 +28,13 @@ HOMES = {  # where a package has its names from, if not from below it
 }
 # A package shows what is defined below it, and of what it has from elsewhere:
 ELSEWHERE = """
-    minorm.autograd.enable_grad minorm.autograd.inference_mode minorm.autograd.is_grad_enabled minorm.autograd.no_grad
-    minorm.autograd.set_grad_enabled minorm.distributed.NonFiniteLoss minorm.training.NonFiniteLoss
+    minorm.autograd.Function minorm.autograd.enable_grad minorm.autograd.inference_mode minorm.autograd.is_grad_enabled
+    minorm.autograd.no_grad minorm.autograd.set_grad_enabled
+    minorm.distributed.NonFiniteLoss minorm.training.NonFiniteLoss
 """.split()  # noqa: SIM905
 OURS = """
-    minorm.accelerator.device minorm.optim.lr_scheduler.Optimizer minorm.autograd.Version minorm.autograd.View
+    minorm.accelerator.device minorm.accelerator.documented minorm.cuda.documented
+    minorm.optim.lr_scheduler.Optimizer
     minorm.autograd.grad_of minorm.autograd.refuse_graph
     minorm.nn.init.default_ minorm.nn.init.fans minorm.nn.utils.parametrizations.Parametrization
     minorm.nn.utils.parametrizations.Root minorm.nn.utils.rnn.pack_padded minorm.nn.utils.rnn.padded

@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "deprecation": NOTHING,
     "driver": NOTHING,
     "installed": NOTHING,
-    "devices": {"driver"},
+    "capture": NOTHING,
+    "devices": {"driver", "capture"},
     "startup": NOTHING,
     "nest": NOTHING,
     "equation": NOTHING,
@@ -41,8 +42,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "atomic": {"opening"},
     "grad_mode": NOTHING,
     "hooks": NOTHING,
-    "autograd": {"devices", "trace", "grad_mode", "hooks"},
-    "kernels": {"devices", "driver", "nest", "equation", "minorm_ext"},
+    "graph": {"devices", "trace", "grad_mode"},
+    "autograd": {"devices", "graph", "grad_mode", "hooks"},
+    "kernels": {"devices", "driver", "capture", "nest", "equation", "minorm_ext"},
+    "draws": {"devices", "random", "kernels"},
     "ops": {"trace", "devices", "autograd", "kernels", "nest", "equation"},
     "shapes": {"devices", "ops", "autograd", "kernels"},
     "operators": {"shapes", "ops"},
@@ -52,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {
         "devices",
         "random",
+        "draws",
         "in_place",
         "history",
         "reductions",
@@ -66,13 +70,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "printing": {"devices"},
     "tensor": {"devices", "methods", "printing", "ops", "autograd", "kernels"},
     "creation": {"devices", "tensor", "ops", "kernels"},
-    "drawing": {"devices", "tensor", "ops", "random"},
+    "drawing": {"devices", "tensor", "ops", "random", "draws"},
     "functions": {"tensor"},
     "legacy": {"creation", "tensor"},
     "joining": {"tensor", "ops", "kernels"},
     "testing": {"tensor", "autograd"},
     "amp": {"devices", "trace", "ops"},
-    "cuda": {"devices", "amp", "random"},
+    "cuda": {"devices", "capture", "amp", "random"},
     "accelerator": {"devices", "cuda"},
     "backends": {"cuda"},
     "functional": {
@@ -85,6 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "equation",
         "running",
         "random",
+        "draws",
         "trace",
         "kernels",
     },
@@ -96,10 +101,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tensor",
         "running",
         "random",
+        "draws",
         "autograd",
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
-    "optim": {"devices", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
+    "optim": {"devices", "capture", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
     "data": {"tensor", "functional", "random", "opening"},  # functional: transforms of images
     "utils": {"data"},
     "tensorfile": {"atomic", "opening"},
@@ -355,7 +361,8 @@ def test_rooms_of_onnx_import_those_below_them(room: str) -> None:
 OTHER_DATA = re.compile(
     r"(\.ctypes|\.view\(np\.uint8\)|\b(settings|defaults|args|layout|loop|axis|(loops|all_axes|keep|kept|inner)\[[^]]*\]))\.data$"
 )
-CUPYS = ("ptr", "device_id")  # of `x.data`, the memory of a CuPy array; also where it is the argument memptr
+# of `x.data`, the memory of a CuPy array; also where it is the argument memptr
+CUPYS = ("ptr", "device_id", "copy_from_host_async")
 
 
 def reads_data(tree: ast.AST) -> Iterator[tuple[int, str]]:

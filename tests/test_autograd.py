@@ -213,6 +213,33 @@ def test_retain_grad_of_an_intermediate() -> None:
     assert x.grad.item() == 24.0
 
 
+@pytest.mark.parametrize("dtype", [mn.float32, mn.float64, mn.float16])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("layer", ["conv", "norm", "relu", "pool", "linear"])
+def test_a_sum_that_the_second_backward_adds_has_the_bits_of_an_addition(layer: str, times: int, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (mn.tensor(rng.standard_normal(shape)).to(dtype) for shape in [(2, 3, 4, 4), (3, 3, 3, 3)])
+    v = mn.tensor(rng.standard_normal((4, 4))).to(dtype)
+    functions = {
+        "conv": lambda x: mn.functional.conv2d(x, w, padding=1),
+        "norm": lambda x: mn.functional.batch_norm(x, None, None, training=True),
+        "relu": mn.functional.relu,
+        "pool": lambda x: mn.functional.max_pool2d(x, 3, 1, 1),
+        "linear": lambda x: mn.functional.linear(x, v),
+    }
+    function = functions[layer]
+    dy = mn.tensor(rng.standard_normal((2, 3, 4, 4))).to(dtype)
+    (alone,) = mn.autograd.grad(function(x.requires_grad_()), x, dy)
+    other = mn.zeros(2, 3, 4, 4, dtype=dtype, requires_grad=True)
+    y = function(x) + (x + other)  # the addition sends its gradient, dy itself, first
+    before = dy.numpy().copy()
+    for _ in range(times):
+        x.grad = other.grad = None
+        y.backward(dy, retain_graph=True)
+        assert x.grad.numpy().tobytes() == (alone + dy).numpy().tobytes()
+        assert other.grad.numpy().tobytes() == dy.numpy().tobytes() == before.tobytes()
+
+
 def test_several_outputs_get_their_own_gradients() -> None:
     class Both(Function):
         def forward(self, x):

@@ -9,13 +9,18 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import minorm as mn
-from minorm import random
+import minorm.functional as F
+from minorm import checkpoint, nn, optim, random
+
+OF_PCG64 = Path(__file__).parent / "checkpoints" / "of_pcg64.safetensors"  # written while minorm drew from that
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
@@ -34,10 +39,100 @@ def test_the_state_survives_json() -> None:
     np.testing.assert_array_equal(random.generator().random(4), first)
 
 
+def test_host_and_kernels_draw_from_one_key_and_no_block_twice() -> None:
+    mn.manual_seed(3)
+    key = np.random.Philox(3).state["state"]["key"]
+    normal, uniform, dropped = mn.randn(9, dtype=mn.float64), mn.rand(9), F.dropout(mn.ones(9), 0.5)
+    np.testing.assert_array_equal(normal.numpy(), np.random.Generator(np.random.Philox(3)).standard_normal(9))
+    of_kernels = np.random.Generator(np.random.Philox(counter=[0, 0, 0, 1], key=key))
+    words = of_kernels.integers(0, 2**32 - 1, 32, np.uint32, endpoint=True)  # 9 and 9 elements: two blocks of 8 each
+    np.testing.assert_array_equal(uniform.numpy(), (words[:9] >> 8) * np.float32(2.0**-24))
+    np.testing.assert_array_equal(dropped.numpy(), np.where(words[16:25] >= 2**31, 2, 0))
+    assert random.get_state()["blocks"] == 4
+
+
+def test_a_generator_of_ones_own_counts_its_own_blocks() -> None:
+    generator = mn.Generator().manual_seed(4)
+    first = [mn.rand(3, generator=generator).tolist() for _ in range(2)]
+    assert first[0] != first[1]
+    mn.manual_seed(4)
+    assert [mn.rand(3).tolist() for _ in range(2)] == first
+    assert mn.manual_seed(4) is mn.manual_seed(4)
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "x", True])
 def test_a_wrong_seed_is_named(seed) -> None:
     with pytest.raises(ValueError, match="manual_seed: seed must be a non-negative int; got"):
         mn.manual_seed(seed)
+
+
+def draws() -> dict[str, mn.Tensor]:
+    x = mn.ones(5, 7)
+    return {
+        "dropout": F.dropout(x, 0.3),
+        "channels": F.dropout1d(x, 0.5),
+        "alpha": F.alpha_dropout(x, 0.2, True),
+        "rand": mn.rand(3),
+        "double": mn.rand(3, dtype=mn.float64),
+        "randn": mn.randn(5),
+        "bernoulli": mn.bernoulli(mn.full((9,), 0.4)),
+        "weights": nn.init.kaiming_uniform_(mn.empty(3, 4)),
+        "uniform_": mn.empty(3).uniform_(-1, 2),
+        "bernoulli_": mn.empty(9).bernoulli_(0.4),
+        "rrelu": F.rrelu(-x, training=True),
+        "randint": mn.randint(100, (4,)),
+        "randperm": mn.randperm(8),
+        "gumbel": F.gumbel_softmax(x),
+    }
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    state = random.get_state()
+    yield
+    random.set_state(state)
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_a_run_that_drew_from_pcg64_goes_on_with_its_old_bits() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 3))
+    optimizer = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    rest = checkpoint.load_training(OF_PCG64, model=model, optimizer=optimizer)
+    random.set_state(rest["random"])
+    assert random.get_state() == rest["random"]
+    assert rest["random"]["bit_generator"] == "PCG64"
+    F.cross_entropy(model(mn.randn(8, 4)), mn.randint(3, (8,))).backward()
+    optimizer.step()
+    np.testing.assert_allclose(model[0].weight.numpy(), rest["weight"].numpy(), 1e-6, 1e-7)
+    for name, found in draws().items():
+        np.testing.assert_array_equal(found.numpy(), rest["draws"][name].numpy(), name)
+    assert random.get_state()["bit_generator"] == "PCG64"
+    mn.manual_seed(0)
+    assert random.get_state()["bit_generator"] == "Philox"
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_ranks_go_on_from_pcg64_too() -> None:
+    states = [dict(np.random.PCG64(7).jumped(rank).state) for rank in range(2)]
+
+    def program(group: mn.distributed.Group) -> Any:
+        random.set_state({"ranks": states})
+        first = random.get_state()
+        drawn = mn.rand(3).tolist()
+        return first, drawn, random.get_state()["ranks"][group.rank]
+
+    for rank, (first, drawn, after) in enumerate(mn.distributed.simulate(2, program)):
+        assert first == {"ranks": states}
+        generator = np.random.Generator(np.random.PCG64(7).jumped(rank))
+        assert drawn == generator.random(3, np.float32).tolist()
+        assert after == generator.bit_generator.state
+
+
+def test_the_state_of_a_generator_that_minorm_never_had_is_refused() -> None:
+    before = random.get_state()
+    with pytest.raises(ValueError, match="set_state: the state is that of SFC64; expected Philox, or PCG64"):
+        random.set_state(dict(np.random.SFC64(1).state))
+    assert random.get_state() == before
 
 
 def in_a_new_process(program: str) -> subprocess.CompletedProcess[str]:

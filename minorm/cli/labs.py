@@ -13,7 +13,7 @@ from minorm import atomic
 from minorm.cli.errors import UsageError
 from minorm.labs import catalogue, cells, gradescope, grading, hints, judging
 from minorm.labs.lab import Lab
-from minorm.labs.sealed import finding
+from minorm.labs.sealed import finding, walls
 
 
 def add(commands: Any) -> None:
@@ -24,7 +24,8 @@ def add(commands: Any) -> None:
         description="Labs in which a student takes normalization apart and puts it back. docs/labs.md is the guide.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="show all labs").set_defaults(run=_list)
+    listing = actions.add_parser("list", help="show all labs")
+    listing.set_defaults(run=_list)
 
     start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
     start.add_argument("lab", type=int, metavar="N")
@@ -69,6 +70,8 @@ def add(commands: Any) -> None:
     )
     zipped.set_defaults(run=_gradescope)
 
+    for command in (listing, start, check, grade, zipped):
+        command.add_argument("--lab-dir", metavar="DIR", help="a folder with labs of your own, in place of the course")
     for command in (check, zipped):
         command.add_argument(
             "--hidden",
@@ -92,8 +95,8 @@ def add(commands: Any) -> None:
         )
 
 
-def _list(_: argparse.Namespace) -> int:
-    labs = [catalogue.find(number) for number in catalogue.numbers()]
+def _list(args: argparse.Namespace) -> int:
+    labs = [catalogue.find(number, args.lab_dir) for number in catalogue.numbers(args.lab_dir)]
     width = max(len(lab.title) for lab in labs)
     for lab in labs:
         print(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points")
@@ -102,7 +105,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    lab = catalogue.find(args.lab)
+    lab = catalogue.find(args.lab, args.lab_dir)
     text = catalogue.notebook(lab)
     atomic.make_folder(args.out, "labs")
     paths = [os.path.join(args.out, lab.file + ending) for ending in (".py", ".ipynb")]
@@ -113,7 +116,8 @@ def _start(args: argparse.Namespace) -> int:
         with atomic.replacing(path, "labs") as file:
             file.write(content.encode())
     print(f"Lab {lab.number}, {lab.title}: {lab.question}")
-    print(f"Work in {paths[1]} or in {paths[0]}; then: minorm labs check {lab.number} {paths[1]}")
+    command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
+    print(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
     if lacking := lab.missing():
         print(f"But {lacking}.")
     return 0
@@ -132,7 +136,7 @@ def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
         raise UsageError(f"--{error}") from None
     _hide_seed(args)
     try:
-        around = finding.find().for_lab(lab.writes)
+        around = finding.find(secret=walls.secret(lab.lab_dir)).for_lab(lab.writes)
     except finding.Hole as error:
         raise UsageError(str(error)) from None
     return grading.Options(around, args.seed, args.memory, args.patience)
@@ -158,7 +162,7 @@ def _hide_seed(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    lab = catalogue.find(args.lab)
+    lab = catalogue.find(args.lab, args.lab_dir)
     options = _options(args, lab)
     try:
         lab.require()
@@ -168,13 +172,13 @@ def _check(args: argparse.Namespace) -> int:
             print(json.dumps({"score": 0, "output": str(error)}))
         raise
     if args.hint:
-        report = hints.hinted(report)
+        report = hints.hinted(report, lab)
     print(json.dumps(gradescope.results(report.gradescope(), args.hidden), indent=2) if args.json else report)
     return 0 if report.score == report.points else 1
 
 
 def _gradescope(args: argparse.Namespace) -> int:
-    lab = catalogue.find(args.lab)
+    lab = catalogue.find(args.lab, args.lab_dir)
     try:
         judging.require(args.seed, None, 1.0)
     except ValueError as error:
@@ -186,7 +190,7 @@ def _gradescope(args: argparse.Namespace) -> int:
 
 
 def _grade(args: argparse.Namespace) -> int:
-    lab = catalogue.find(args.lab)
+    lab = catalogue.find(args.lab, args.lab_dir)
     options = _options(args, lab)
     lab.require()
     if not options.walls.stand and not args.trust:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import devices, random
+from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.documented import documented
 
 DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}

@@ -16,6 +16,8 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
     for name, x in tensors.items():
         if x is None and name in optional:
             continue
+        if isinstance(x, Tensor) and x.array.dtype is common:
+            continue
         dtype = float_type(operation, name, x)
         if common is None:
             first, common = name, dtype

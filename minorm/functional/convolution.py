@@ -12,6 +12,7 @@ side; groups = C is the depthwise convolution.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from minorm import trace
@@ -54,26 +55,35 @@ def checked_options(
 ) -> dict[str, Any]:
     """What the operation is told beside its tensors, once everything is checked."""
     _check_tensors(name, rank, x, weight, bias, groups)
-    channels, (outputs, share) = x.shape[1], weight.shape[:2]
+    strides, dilations = ints(name, "stride", stride, rank), ints(name, "dilation", dilation, rank)
+    if not isinstance(padding, str):
+        padding = pairs(name, "padding", padding, rank)
+    b_shape = None if bias is None else bias.array.shape
+    return _options(name, x.array.shape, weight.array.shape, b_shape, strides, padding, dilations, groups)
+
+
+@functools.lru_cache(maxsize=1024)  # a training step asks for the same shapes again and again
+def _options(
+    name: str, x: Ints, weight: Ints, bias: Ints | None, stride: Ints, padding: str | Pairs, dilation: Ints, groups: int
+) -> dict[str, Any]:
+    """What follows from the shapes of the tensors: ValueError where they do not fit, else the options, which are shared
+    by all who ask and not to be changed.
+    """
+    channels, (outputs, share), kernel = x[1], weight[:2], weight[2:]
     if share * groups != channels:
         raise ValueError(
             f"{name}: weight has {share} input channels per group, x has {channels} channels and groups={groups}; "
-            f"expected weight.shape[1] * groups == x.shape[1]; x.shape is {x.shape}, weight.shape is {weight.shape}"
+            f"expected weight.shape[1] * groups == x.shape[1]; x.shape is {x}, weight.shape is {weight}"
         )
     if outputs % groups:
         raise ValueError(
             f"{name}: groups={groups} must divide the output channels; weight.shape[0] is {outputs}, "
-            f"weight.shape is {weight.shape}"
+            f"weight.shape is {weight}"
         )
     _check_bias(name, bias, outputs)
-    kernel = weight.shape[2:]
-    strides, dilations = ints(name, "stride", stride, rank), ints(name, "dilation", dilation, rank)
-    if isinstance(padding, str):
-        paddings = _named_padding(name, padding, kernel, strides, dilations)
-    else:
-        paddings = pairs(name, "padding", padding, rank)
-    check_fit(name, x.shape[2:], kernel, paddings, dilations)
-    return {"stride": strides, "padding": paddings, "dilation": dilations, "groups": groups}
+    paddings = _named_padding(name, padding, kernel, stride, dilation) if isinstance(padding, str) else padding
+    check_fit(name, x[2:], kernel, paddings, dilation)
+    return {"stride": stride, "padding": paddings, "dilation": dilation, "groups": groups}
 
 
 def _transpose(
@@ -111,7 +121,7 @@ def _transpose(
         )
     if x.shape[1] % groups:
         raise ValueError(f"{name}: groups={groups} must divide the input channels; x.shape is {x.shape}")
-    _check_bias(name, bias, weight.shape[1] * groups)
+    _check_bias(name, None if bias is None else bias.shape, weight.shape[1] * groups)
     strides, dilations = ints(name, "stride", stride, rank), ints(name, "dilation", dilation, rank)
     if isinstance(padding, str):
         raise TypeError(f"{name}: padding is {padding!r}; expected an int, a tuple of ints, or (low, high) pairs")
@@ -289,15 +299,15 @@ def _check_tensors(name: str, rank: int, x: Any, weight: Any, bias: Any, groups:
     floats(name, x=x, weight=weight, bias=bias)
     if type(groups) is not int or groups < 1:
         raise ValueError(f"{name}: groups is {groups!r}; expected an int >= 1")
-    if not all(weight.shape):
+    if not weight.array.size:
         raise ValueError(f"{name}: weight.shape is {weight.shape}; expected at least 1 along every axis")
-    if x.shape[1] == 0:
+    if x.array.shape[1] == 0:
         raise ValueError(f"{name}: x has 0 channels; expected at least 1; x.shape is {x.shape}")
 
 
-def _check_bias(name: str, bias: Any, outputs: int) -> None:
-    if bias is not None and bias.shape != (outputs,):
-        raise ValueError(f"{name}: bias has shape {bias.shape}; expected ({outputs},), one number an output channel")
+def _check_bias(name: str, shape: Ints | None, outputs: int) -> None:
+    if shape is not None and shape != (outputs,):
+        raise ValueError(f"{name}: bias has shape {shape}; expected ({outputs},), one number an output channel")
 
 
 def _named_padding(name: str, padding: str, kernel: Ints, stride: Ints, dilation: Ints) -> Pairs:

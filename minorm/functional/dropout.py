@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm import random, trace
+from minorm import devices, draws, random, trace
 from minorm.documented import documented
 from minorm.functional.argument_texts import DROPOUT
 from minorm.functional.arguments import floats, number
@@ -33,7 +33,12 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
     check_probability("dropout", p)
     if not training or p == 0:
         return x
-    return Dropout.apply(x, p=float(p), generator=random.generator())
+    return _dropped(x, float(p))
+
+
+def _dropped(x: Tensor, p: float) -> Tensor:
+    blocks = draws.take_blocks(None, x.numel())
+    return Dropout.apply(x, p=p, blocks=blocks, generator=random.generator())
 
 
 def check_probability(operation: str, p: float) -> None:
@@ -160,7 +165,9 @@ def _whole_channels(
 
 def _kept(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """0 with probability p, else 1 / (1 - p)."""
-    return Dropout.apply(Tensor(np.ones_like(x.array, shape=shape)), p=float(p), generator=random.generator())
+    with devices.on_device_of(x.array):
+        ones = Tensor(np.ones_like(x.array, shape=shape))
+    return _dropped(ones, float(p))
 
 
 def _alpha(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:

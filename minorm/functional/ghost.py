@@ -12,7 +12,6 @@ from minorm.functional.normalization import batch_norm
 from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
-    check_batch,
     check_types,
     equation,
     mark_changed,
@@ -74,8 +73,7 @@ def ghost_batch_norm(
     )  # fmt: skip
     if not training or x.ndim < 2 or len(x) <= size:
         return batch_norm(x, *statistics, **options)
-    axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
-    check_batch(x, axes, weight, bias, running_mean, running_var)
+    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
     groups, rest = divmod(len(x), size)
     each = math.prod(x.shape[axis] for axis in axes[1:])
     if 1 in (size * each, rest * each):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any)
     """
     dtype = float_type(operation, "x", x)
     for name, parameter in given.items():
-        if parameter is not None:
+        if parameter is not None and not (isinstance(parameter, Tensor) and parameter.array.dtype is dtype):
             float_type(operation, name, parameter)
     if compute_dtype is None:
         return None
@@ -149,36 +150,36 @@ def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
 # Checks
 
 
-def batch_axes(x: Tensor, given: Sequence[Tensor | None]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes that are reduced, and those of the parameters: all but 1, and 1; or 0, and the others, if those are
-    (C, *positions).
+def batch_axes(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The axes that are reduced, those of the parameters, and how many elements a statistic is taken over.
+
+    They are all but 1, and 1; or 0, and the others, if the parameters are (C, *positions). ValueError unless weight,
+    bias and the running statistics fit x and x has channels.
     """
-    if x.ndim < 2:
-        raise ValueError(f"batch_norm: x has shape {x.shape}; expected (N, C) or (N, C, *positions)")
-    if x.ndim > 2:
-        for tensor in given:
-            if tensor is not None:
-                if tensor.array.shape == x.array.shape[1:]:
-                    return (0,), tuple(range(1, x.ndim))
-                break
-    return ALL_BUT_ONE[x.ndim] if x.ndim < len(ALL_BUT_ONE) else (0, *range(2, x.ndim)), (1,)
+    given = weight, bias, running_mean, running_var
+    return _batch_axes(x.array.shape, *[None if tensor is None else tensor.array.shape for tensor in given])
 
 
-ALL_BUT_ONE = tuple((0, *range(2, rank)) for rank in range(8))
-
-
-def check_batch(x: Tensor, axes: tuple[int, ...], *given: Tensor | None) -> None:
-    """Raise ValueError unless weight, bias and the running statistics fit x and x has channels."""
-    shape = x.array.shape
-    expected = shape[1:] if len(axes) == 1 else (shape[1],)
+@functools.lru_cache(maxsize=1024)  # a training step asks for the same shapes again and again
+def _batch_axes(shape: tuple[int, ...], *given: tuple[int, ...] | None) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    rank = len(shape)
+    if rank < 2:
+        raise ValueError(f"batch_norm: x has shape {shape}; expected (N, C) or (N, C, *positions)")
+    first = next((own for own in given if own is not None), None)
+    each = rank > 2 and first == shape[1:]
+    axes, param = ((0,), tuple(range(1, rank))) if each else ((0, *range(2, rank)), (1,))
+    expected = shape[1:] if each else (shape[1],)
     if 0 in expected:
         raise ValueError(f"batch_norm: x has no channels; x.shape is {shape}; expected C >= 1")
-    for tensor, name in zip(given, ("weight", "bias", "running_mean", "running_var"), strict=True):
-        if tensor is not None and tensor.array.shape != expected:
+    for own, name in zip(given, ("weight", "bias", "running_mean", "running_var"), strict=True):
+        if own is not None and own != expected:
             raise ValueError(
-                f"batch_norm: {name} has shape {tensor.shape}, x has {shape[1]} channels; expected {name}.shape == "
+                f"batch_norm: {name} has shape {own}, x has {shape[1]} channels; expected {name}.shape == "
                 f"{expected}; x.shape is {shape}"
             )
+    return axes, param, math.prod([shape[axis] for axis in axes])
 
 
 def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from minorm import random, trace
+from minorm import draws, dtypes, trace
 from minorm.documented import documented
 from minorm.functional.activation import leaky_relu
 from minorm.functional.argument_texts import ELEMENTWISE
@@ -134,5 +132,5 @@ def rrelu(
         raise ValueError(f"rrelu: lower is {lower}, upper is {upper}; expected lower <= upper")
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
-    slopes = random.generator().uniform(lower, upper, input.shape)
-    return where(input > 0, input, Tensor(np.asarray(slopes, input.dtype)).to(input.device) * input)
+    slopes = draws.uniform(input.shape, dtypes.float64, input.device, None, lower, upper)
+    return where(input > 0, input, Tensor(slopes).to(input.dtype) * input)

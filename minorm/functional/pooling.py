@@ -7,6 +7,7 @@ starts inside: a window that is larger than x sees all of it.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from minorm import dtypes, trace
@@ -292,9 +293,17 @@ def _windows(
                 f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
                 "without its dilation; pad x itself for more"
             )
-    if not ceil_mode or min(output_shape(x.shape[2:], kernel, strides, paddings, dilations, True)) < 1:
-        check_fit(name, x.shape[2:], kernel, paddings, dilations)
+    _check_fit(name, x.array.shape[2:], kernel, strides, paddings, dilations, bool(ceil_mode))
     return kernel, strides, paddings, dilations
+
+
+@functools.lru_cache(maxsize=1024)  # a training step asks for the same shapes again and again
+def _check_fit(
+    name: str, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool
+) -> None:
+    """ValueError where the windows are larger than the input, and none of them may hang over it."""
+    if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
+        check_fit(name, size, kernel, padding, dilation)
 
 
 def _check_float(name: str, x: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, random, trace
+from minorm import draws, dtypes, random, trace
 from minorm.functional.arguments import float_type
 from minorm.tensor import Tensor
 
@@ -27,7 +27,7 @@ def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, gener
 @trace.operation
 def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, generator: Source = None) -> Tensor:
     """As `drawn`, in the shape of x, and in its type unless there is a dtype."""
-    return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator).to(x.device)
+    return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator, x.device)
 
 
 @trace.operation
@@ -57,13 +57,13 @@ def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Sou
     return weights.multinomial(count, replacement=True, generator=generator).to(dtype)
 
 
-def _drawn(kind: str, shape: tuple[int, ...], a: float, b: float, dtype: Any, generator: Source) -> Tensor:
+def _drawn(
+    kind: str, shape: tuple[int, ...], a: float, b: float, dtype: Any, generator: Source, device: Any = "cpu"
+) -> Tensor:
     if not dtypes.is_float(np.dtype(dtype)):
         raise TypeError(f"{kind}: dtype is {np.dtype(dtype)}; expected a float type")
-    source = random.source(generator)
-    wide = np.float64 if dtype == dtypes.float64 else np.float32
-    if kind == "normal":
-        numbers = source.standard_normal(shape, wide) * wide(b) + wide(a)
-    else:
-        numbers = source.random(shape, wide) * wide(b - a) + wide(a)
-    return Tensor(np.asarray(numbers).astype(dtype))
+    wide = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
+    if kind == "uniform":
+        return Tensor(draws.uniform(shape, wide, device, generator, a, b)).to(dtype)
+    numbers = random.source(generator).standard_normal(shape, wide) * wide.type(b) + wide.type(a)
+    return Tensor(np.asarray(numbers).astype(dtype)).to(device)

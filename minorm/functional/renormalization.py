@@ -12,7 +12,6 @@ from minorm.functional.normalization import batch_norm
 from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
-    check_batch,
     check_types,
     equation,
     mark_changed,
@@ -79,8 +78,7 @@ def batch_renorm(
         options = {"compute_dtype": compute_dtype, "backend": backend}
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
     rule = equation("batch_renorm", eps)
-    axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
-    check_batch(x, axes, weight, bias, running_mean, running_var)
+    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
     if math.prod(x.shape[axis] for axis in axes) == 1:
         raise ValueError(
             f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "

@@ -14,7 +14,6 @@ from minorm.functional.activated_norms import activated
 from minorm.functional.normalization_arguments import ARGUMENTS
 from minorm.functional.normalization_checks import (
     batch_axes,
-    check_batch,
     check_per_channel,
     check_types,
     check_unmasked,
@@ -85,8 +84,7 @@ def batch_norm(
     computed = check_types(
         "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
-    axes, param = batch_axes(x, (weight, bias, running_mean, running_var))
-    check_batch(x, axes, weight, bias, running_mean, running_var)
+    axes, param, count = batch_axes(x, weight, bias, running_mean, running_var)
     given = masked("batch_norm", x, mask, residual)
     if weight is None and bias is None:
         param = ()
@@ -101,9 +99,6 @@ def batch_norm(
             compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
     if count == 1 and not across and mask is None:
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "

@@ -39,6 +39,12 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
     """`value` as one int an axis: an int for all of them, or a tuple of `rank`. TypeError or ValueError otherwise."""
+    if type(value) is tuple and len(value) == rank:  # as layers give it
+        for n in value:
+            if type(n) is not int or n < least:
+                break
+        else:
+            return value
     if type(value) is int:
         result: Ints = (value,) * rank
     elif _is_int(value):
@@ -56,14 +62,15 @@ def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
     """`value` as a (low, high) pair an axis: an int, a tuple of ints (both sides alike), or the pairs themselves."""
     if type(value) is int and value >= 0:
         return ((value, value),) * rank
-    if isinstance(value, (tuple, list)) and value and all(isinstance(pair, (tuple, list)) for pair in value):
+    kinds = (tuple, list)
+    if isinstance(value, kinds) and value and isinstance(value[0], kinds) and all(isinstance(v, kinds) for v in value):
         if len(value) != rank or not all(len(pair) == 2 and all(map(_is_int, pair)) for pair in value):
             raise TypeError(f"{operation}: {name} is {value!r}; expected {rank} pairs (low, high) of ints")
         result = tuple((int(low), int(high)) for low, high in value)
         if min(map(min, result)) < 0:
             raise ValueError(f"{operation}: {name} is {value!r}; expected {name} >= 0 on every side")
         return result
-    return tuple((n, n) for n in ints(operation, name, value, rank, least=0))
+    return tuple([(n, n) for n in ints(operation, name, value, rank, least=0)])
 
 
 def check_rank(operation: str, name: str, x: Any, rank: int) -> None:

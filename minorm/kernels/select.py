@@ -13,7 +13,7 @@ _backends: dict[type, Any] = {np.ndarray: cpu}  # by the type of array
 
 
 def backend(array: Any) -> Any:
-    """The backend package for this array: modules norm, conv, pool, matmul, sums, elementwise, update, memory."""
+    """The backend package for this array: modules norm, conv, pool, matmul, sums, elementwise, random and others."""
     try:
         return _backends[type(array)]
     except KeyError:

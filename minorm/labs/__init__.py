@@ -2,7 +2,7 @@
 
     cells        a notebook as cells, percent format and .ipynb
     lab          a lab as its checks; mutation: checks of the student's own tests
-    cascade      what builds on a wrong function, asked again with a right one
+    cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
     comparing    expected and got
     student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
                  watching; wire and objects: what goes between
@@ -11,7 +11,7 @@
     judging      one submission -> a report; hints: at usual mistakes (mistakes.md); grading: a folder -> CSV
     visible      the same checks inside the notebook
     pictures     plots with a text for those who do not see them
-    checks/      a module a lab, and what single labs need beside it:
+    checks/      a module a lab, in right/ longer functions to provide, and what single labs need beside it:
     digits       the network that students' kernels train, on one computer or over ranks
     compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8)
     ranks        computers that share a batch, as threads (9)
@@ -45,6 +45,9 @@ How to write a lab
    `student.drive("tuned", kind="camera")`. Its answer is the student's word: let it decide, count and measure nothing,
    and compute the expected one here. `student.fresh()` begins a process that remembers nothing, and
    `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
+
+   `LAB.provide("1.1", moments=right)` gives a right function for a task that later ones build on; what takes a model or
+   another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/test_cascade.py).
 
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.

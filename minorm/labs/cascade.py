@@ -5,10 +5,13 @@ Later tasks call the functions of earlier ones. A lab *provides* right functions
     LAB.provide("1.1", moments=_moments)
 
 When all checks have run, each that failed behind a task that was not passed runs once more, with the provided functions
-in place of the student's. They stay in the judge's process; the student's code only gets their results. Where the check
-passes then, it earns its points, and its row says with which task right. A task that does not come back, or crashes, is
-replaced at once for all that follows, and the rest of its own checks is not run: so it costs no more than one limit of
-time.
+in place of the student's. They stay in the judge's process; the student's code only gets their results (what works on
+models is `Sent`). Where the check passes then, it earns its points, and its row says with which task right. A task that
+does not come back, or crashes, is replaced at once for all that follows, and the rest of its own checks is not run: so
+it costs no more than one limit of time.
+
+No process that was given a task's right function is asked about that task, for it could copy it: replacing begins fresh
+processes, with the functions of other tasks than the one that is asked about.
 """
 
 from __future__ import annotations
@@ -48,12 +51,16 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
 class _Asking:
     """One student, asked with functions of their own and of ours.
 
-    lost   tasks that did not come back, of those that have functions to be replaced by
-    wrong  those that were not passed, whatever else is right
+    lost   tasks that did not come back
+    wrong  those that were not passed, whatever else is right, of those that have functions to be replaced by
     """
 
     def __init__(
-        self, replace: Callable[[Functions], None], student: Student, seed: int, provided: Mapping[str, Functions]
+        self,
+        replace: Callable[[Functions, Callable[[str], None]], None],
+        student: Student,
+        seed: int,
+        provided: Mapping[str, Functions],
     ) -> None:
         self._replace, self._student, self._seed, self._provided = replace, student, seed, provided
         self._lost: dict[str, None] = {}  # in order
@@ -66,9 +73,9 @@ class _Asking:
         if item.task in self._lost:
             silent = _Silent(f"not run: in a check before, task {item.task} did not come back")
             return item.run(silent, self._seed)
-        rows = self._asked(item, list(self._lost))
-        if item.task in self._provided:
-            self._lost |= {item.task: None} if any(row.status in LOST for row in rows) else {}
+        rows = self._asked(item, [task for task in self._lost if task in self._provided])
+        if any(row.status in LOST for row in rows):
+            self._lost[item.task] = None
         return rows
 
     def again(self, item: Item, rows: list[Outcome]) -> list[Outcome]:
@@ -90,8 +97,9 @@ class _Asking:
     def _asked(self, item: Item, tasks: list[str]) -> list[Outcome]:
         """The rows with the functions of these tasks replaced; those that passed say which of them were called."""
         if tasks != self._replaced:
-            functions = {name: (task, right) for task in tasks for name, right in self._provided[task].items()}
-            self._replace({name: self._noted(*both) for name, both in functions.items()})
+            solves = {name: task for task in tasks for name in self._provided[task]}
+            functions = {name: self._provided[task][name] for name, task in solves.items()}
+            self._replace(functions, lambda name: self._called.add(solves[name]))
             self._replaced = tasks
         self._called.clear()
         rows = item.run(self._student, self._seed)
@@ -102,16 +110,6 @@ class _Asking:
             row.but(remark="; ".join(filter(None, [row.remark, words]))) if row.status == "passed" else row
             for row in rows
         ]
-
-    def _noted(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, and a note when it is called."""
-
-        @functools.wraps(function)
-        def noted(*args: Any, **options: Any) -> Any:
-            self._called.add(task)
-            return function(*args, **options)
-
-        return noted
 
 
 class _Silent(Student):

@@ -1,4 +1,7 @@
-"""The labs there are, and where their notebooks lie: beside the package in a wheel, in examples/labs in a checkout."""
+"""The labs there are, and where their notebooks lie: beside the package in a wheel, in examples/labs in a checkout.
+
+With `lab_dir`, they are those of a teacher's own folder instead (see own).
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,27 @@ import pkgutil
 import re
 from pathlib import Path
 
-from minorm.labs import checks
+from minorm.labs import checks, own
 from minorm.labs.lab import Lab
+from minorm.labs.stubs import stub
 
 PACKAGED = Path(__file__).resolve().parent / "notebooks"
 CHECKOUT = Path(__file__).resolve().parents[2] / "examples" / "labs"
 
 
-def numbers() -> list[int]:
+def numbers(lab_dir: str | Path | None = None) -> list[int]:
     """The numbers of all labs."""
-    return sorted(_modules())
+    return sorted(_modules() if lab_dir is None else own.folders(Path(lab_dir)))
 
 
-def find(number: int) -> Lab:
+def find(number: int, lab_dir: str | Path | None = None) -> Lab:
     """The lab with this number; ValueError where there is none."""
-    names = _modules()
-    if number not in names:
-        raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, sorted(names)))}")
-    module = f"{checks.__name__}.{names[number]}"
+    there = numbers(lab_dir)
+    if number not in there:
+        raise ValueError(f"there is no lab {number}; expected one of {', '.join(map(str, there))}")
+    if lab_dir is not None:
+        return own.load(own.folders(Path(lab_dir))[number])
+    module = f"{checks.__name__}.{_modules()[number]}"
     lab = importlib.import_module(module).LAB
     assert isinstance(lab, Lab)
     lab.module = module
@@ -32,7 +38,13 @@ def find(number: int) -> Lab:
 
 
 def notebook(lab: Lab) -> str:
-    """The text of the lab's file with stubs, in the percent format."""
+    """The text of the lab's file with stubs, in the percent format. FileNotFoundError where it is not here."""
+    if lab.folder is not None:
+        path = own.solution(lab)
+        try:
+            return stub(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"labs: {path.parent.parent.name}/{lab.file}/solution.py: {error}") from None
     for folder in (PACKAGED, CHECKOUT):
         path = folder / f"{lab.file}.py"
         if path.exists():
@@ -42,7 +54,7 @@ def notebook(lab: Lab) -> str:
 
 def reference(lab: Lab) -> Path | None:
     """The solved lab, which earns full marks; None in an installed package, which has no solutions."""
-    path = CHECKOUT / "solutions" / f"{lab.file}.py"
+    path = CHECKOUT / "solutions" / f"{lab.file}.py" if lab.folder is None else lab.folder / "solution.py"
     return path if path.exists() else None
 
 

@@ -4,6 +4,7 @@
     run_autograder   `minorm labs check N FILE --json --seed -`, into results.json; runs for each submission
     seed.txt         the hidden numbers' seed; only root reads it
     *.whl            minorm, which no package index has
+    labs/            the folder of a lab of one's own; only root reads it
 
 Gradescope runs both as root. The judge puts a student's process behind walls and under a user of its own, so that it
 sees neither the seed nor the wheel's folder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from minorm import atomic
-from minorm.labs.lab import Lab
+from minorm.labs.lab import PIP, Lab
 from minorm.opening import contents
 
 HIDDEN = ("visible", "after_due_date", "after_published", "hidden")  # Gradescope's words
@@ -30,9 +31,10 @@ set -euo pipefail
 apt-get update
 apt-get install -y python3 python3-dev python3-venv gcc g++
 python3 -m venv "{PLACE}/environment"
-"{PLACE}/environment/bin/pip" install "{PLACE}/source/WHEEL[demo]" "Cython>=3.1"
+"{PLACE}/environment/bin/pip" install "{PLACE}/source/WHEEL[demo]" "Cython>=3.1"PACKAGES
 chmod -R a+rX "{PLACE}/environment"
 chmod 600 "{PLACE}/source/seed.txt"
+[ ! -e "{PLACE}/source/labs" ] || chmod -R go= "{PLACE}/source/labs"
 """
 
 RUN = f"""\
@@ -48,7 +50,7 @@ if [ ${{#files[@]}} -ne 1 ]; then
         > "$place/results/results.json"
     exit 0
 fi
-"$place/environment/bin/minorm" labs check NUMBER "${{files[0]}}" --json --hidden HIDDEN_CHECKS --seed - \\
+"$place/environment/bin/minorm" labs check NUMBER "${{files[0]}}" --json --hidden HIDDEN_CHECKS --seed -LAB_DIR \\
     < "$place/source/seed.txt" > "$place/results/results.json"
 [ $? -le 1 ] # 1: not all points
 """
@@ -60,9 +62,13 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> No
         raise ValueError(
             f"labs gradescope: --wheel is {wheel.name}; expected minorm_nn-VERSION-TAGS.whl, as `pip wheel .` makes it"
         )
+    own = _folder(lab)
+    packages = "".join(f' "{PIP.get(name, name)}"' for name in lab.packages if own)
+    lab_dir = ' --lab-dir "$place/source/labs"' if own else ""
+    run = RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden).replace("LAB_DIR", lab_dir)
     files = {
-        "setup.sh": SETUP.replace("WHEEL", wheel.name),
-        "run_autograder": RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden),
+        "setup.sh": SETUP.replace("WHEEL", wheel.name).replace("PACKAGES", packages),
+        "run_autograder": run,
         "seed.txt": f"{seed}\n",
     }
     content = contents(wheel, "labs gradescope")
@@ -71,7 +77,18 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> No
             entry = zipfile.ZipInfo(name)
             entry.external_attr = (0o600 if name == "seed.txt" else 0o755) << 16
             archive.writestr(entry, text)
-        archive.writestr(zipfile.ZipInfo(wheel.name), content)
+        for name, data in {wheel.name: content, **own}.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+
+
+def _folder(lab: Lab) -> dict[str, bytes]:
+    """The files of a lab of one's own by their names in the zip; none of a lab of the course."""
+    if lab.folder is None:
+        return {}
+    paths = [path for path in sorted(lab.folder.rglob("*")) if not path.is_dir()]
+    named = {path.relative_to(lab.folder.parent): path for path in paths}
+    kept = {name: path for name, path in named.items() if not any(part.startswith((".", "__")) for part in name.parts)}
+    return {f"labs/{name.as_posix()}": contents(path, "labs gradescope") for name, path in kept.items()}
 
 
 def results(found: dict[str, Any], hidden: str) -> dict[str, Any]:

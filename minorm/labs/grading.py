@@ -169,8 +169,8 @@ def answer() -> None:
     limits.set_limits(MEMORY, file_size=MEMORY, files=4096)
     question = json.load(sys.stdin)
     tempfile.tempdir = question["scratch"]
-    around = walls.Walls(**{**question["walls"], "absent": tuple(question["walls"]["absent"])})
-    lab, path = catalogue.find(question["lab"]), Path(question["path"])
+    around = walls.Walls.of(question["walls"])
+    lab, path = catalogue.find(question["lab"], question["lab_dir"]), Path(question["path"])
     try:
         seen = first_look.look(judging.read(path), path.name, lab)
         report = judging.judge(lab, question["path"], **question["options"], around=around)
@@ -254,6 +254,7 @@ def _judged(lab: Lab, path: Path, options: Options) -> tuple[Report, dict[str, A
 def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, Any]:
     question = {
         "lab": lab.number,
+        "lab_dir": lab.lab_dir and str(lab.lab_dir),
         "path": str(path.absolute()),
         "options": {"seed": options.seed, "memory": options.memory, "patience": options.patience},
         "walls": asdict(options.walls),

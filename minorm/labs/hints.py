@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from minorm.labs.lab import Lab
 from minorm.labs.report import Outcome, Report
 
 TABLE = Path(__file__).resolve().parent / "mistakes.md"
@@ -29,20 +30,20 @@ class Mistake:
 
 
 @functools.cache
-def mistakes() -> tuple[Mistake, ...]:
-    """All rows of the table."""
-    rows = ROW.finditer(TABLE.read_text(encoding="utf-8"))
+def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
+    """All rows of the table; none where there is no such file."""
+    rows = ROW.finditer(table.read_text(encoding="utf-8") if table.is_file() else "")
     return tuple(
         Mistake(row["task"], row["words"], [part.removeprefix("... ").strip() for part in row["checks"].split(";")])
         for row in rows
     )
 
 
-def hint(row: Outcome) -> str:
+def hint(row: Outcome, table: Path = TABLE) -> str:
     """Mistakes that this check shows, or else those of its task; empty for a check that passed or has no answer."""
     if row.status not in ANSWERED:
         return ""
-    of_task = [mistake for mistake in mistakes() if mistake.task == row.task]
+    of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
     if here := [mistake.words for mistake in of_task if mistake.shows_in(row.title)]:
         return "the usual mistake here: " + "; or: ".join(here)
     if of_task:
@@ -50,6 +51,7 @@ def hint(row: Outcome) -> str:
     return ""
 
 
-def hinted(report: Report) -> Report:
-    """The report with a hint at each check that failed."""
-    return replace(report, outcomes=[row.but(hint=hint(row)) for row in report.outcomes])
+def hinted(report: Report, lab: Lab) -> Report:
+    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder."""
+    table = TABLE if lab.folder is None else lab.folder / "mistakes.md"
+    return replace(report, outcomes=[row.but(hint=hint(row, table)) for row in report.outcomes])

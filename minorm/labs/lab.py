@@ -22,11 +22,13 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minorm.labs import cascade, mutation
+from minorm.labs.beside import Beside
 from minorm.labs.comparing import Wrong
 from minorm.labs.report import Outcome
 from minorm.labs.sealed.process import NotSealed
@@ -94,6 +96,7 @@ class Lab:
     writes: bool = False
     memory: int = 4096
     module: str = ""  # where the checks stand; the catalogue fills it in
+    folder: Path | None = None  # of a lab of a teacher's own, where its files are; own fills it in
     provided: dict[str, cascade.Functions] = field(default_factory=dict)  # right ones, by task
 
     def check(
@@ -122,7 +125,10 @@ class Lab:
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
 
     def provide(self, task: str, **functions: Callable[..., Any]) -> None:
-        """Right functions for this task, by the names that students give theirs; `cascade` says what for."""
+        """Right functions for this task, by the names that students give theirs; `cascade` says what for.
+
+        One that takes a model or another object that has no place in a message is wrapped in `Sent`.
+        """
         self.provided[task] = functions
 
     def missing(self) -> str:
@@ -139,9 +145,17 @@ class Lab:
             raise ImportError(lacking)
 
     @property
-    def beside(self) -> str:
+    def beside(self) -> Beside:
         """The module whose functions run beside the student's code, if the lab has one."""
-        return f"minorm.labs.beside.{self.file}"
+        if self.folder is None:
+            return Beside(f"minorm.labs.beside.{self.file}")
+        path = self.folder / "beside.py"
+        return Beside(f"minorm.labs.own.{self.file}.beside", path.read_text("utf-8") if path.is_file() else "")
+
+    @property
+    def lab_dir(self) -> Path | None:
+        """The folder of a teacher's own labs, of which this is one; None for a lab of the course."""
+        return self.folder and self.folder.parent
 
     @property
     def points(self) -> float:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from minorm.labs import objects, wire, worker
+from minorm.labs.beside import Beside
 from minorm.labs.sealed import compiling, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
+from minorm.labs.sent import Sent
 from minorm.labs.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
 
 LOADING = 30.0  # seconds
@@ -25,13 +28,19 @@ class Remote(Student):
     """A submission.
 
     text, file    of the submission
-    beside        module of minorm.labs.beside, whose functions may run next to it
+    beside        the lab's module whose functions may run next to it
     memory        bytes of each process
     around        the walls
     """
 
     def __init__(
-        self, text: str, file: str, beside: str, memory: int, patience: float = 1.0, around: walls.Walls | None = None
+        self,
+        text: str,
+        file: str,
+        beside: Beside,
+        memory: int,
+        patience: float = 1.0,
+        around: walls.Walls | None = None,
     ) -> None:
         self._text, self._file, self._beside = text, file, beside
         self._memory, self._patience = memory, patience
@@ -39,6 +48,7 @@ class Remote(Student):
         self._processes: dict[Any, Process] = {}
         self._lost: list[str] = []
         self._right: Implementation = {}
+        self._used: Callable[[str], None] = lambda _: None
         self._unloadable: Failure | None = None
         self._deadline = self._seconds = 0.0
         self._starting = threading.Lock()
@@ -57,11 +67,23 @@ class Remote(Student):
         """End the process of the file, so that the next call starts another."""
         self._end(MAIN)
 
-    def replace(self, functions: Implementation) -> None:
-        """From now on, these are in place of the student's, in fresh processes; {} ends that."""
-        for where in [where for where in self._processes if where not in (NATIVE, YARDSTICK)]:
+    def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
+        """From now on, these are in place of the student's, in fresh processes; `used` is told when one is called."""
+        for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
-        self._right = functions
+        self._right, self._used = functions, used
+
+    def call(
+        self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
+    ) -> Any:
+        """One of the student's functions; what is in its place is called here, and no process sees what it says."""
+        if name in self._right:
+            return self._instead(name, *args, **options)
+        return super().call(name, args, options, serving)
+
+    def _instead(self, name: str, *args: Any, **options: Any) -> Any:
+        self._used(name)
+        return self._right[name](*args, **options)
 
     def native_threads(self) -> int:
         """As the kernel counts them, from outside."""
@@ -77,7 +99,10 @@ class Remote(Student):
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
         """The reply; a Failure where there is none in time."""
-        right = {worker.RIGHT + name: function for name, function in self._right.items()}
+        right = {
+            worker.RIGHT + name: functools.partial(self._used if isinstance(function, Sent) else self._instead, name)
+            for name, function in self._right.items()
+        }
         serving = {**serving, **right, "compile": functools.partial(self._compiled, deadline)}
         try:
             process.line.send(request, deadline)
@@ -140,7 +165,9 @@ class Remote(Student):
         try:
             notes = self._asked(process, request, {}, time.monotonic() + limit, where)["value"]
             if mine and self._right:
-                self._asked(process, {"do": "replace", "names": list(self._right)}, {}, time.monotonic() + limit, where)
+                sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
+                replacing = {"do": "replace", "names": list(self._right), "sources": sources}
+                self._asked(process, replacing, {}, time.monotonic() + limit, where)["value"]
             if mine:
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:

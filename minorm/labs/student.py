@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minorm.labs import objects, submission, wire, worker
+from minorm.labs.beside import Beside
 from minorm.labs.ranks import Rank
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
@@ -126,7 +127,7 @@ class OfRank:
 class Here(Student):
     """The functions of a notebook that is running."""
 
-    def __init__(self, module: Any, beside: str) -> None:
+    def __init__(self, module: Any, beside: Beside) -> None:
         self.notes, self.remarks = [], []
         self._module, self._beside = module, beside
         self._workers: dict[Any, worker.Worker] = {}

@@ -21,7 +21,9 @@ from typing import Any
 
 from minorm.kernels.protocol import Statistics
 from minorm.labs import compiling, cuda, objects, ranks, submission
+from minorm.labs.beside import Beside
 from minorm.labs.sealed import entry
+from minorm.labs.sent import Told
 from minorm.labs.watching import Watched, WatchedModule
 from minorm.labs.wire import Line, Packers, WireError, encode
 
@@ -47,7 +49,7 @@ def main(descriptor: int, plan: dict[str, Any]) -> None:
     with contextlib.suppress(EOFError, OSError):
         request = line.receive()
         if entry.closes_files(plan):
-            import_all(bytes(request["text"]).decode(), request["beside"])
+            import_all(bytes(request["text"]).decode(), Beside(*request["beside"]))
             entry.close_files()
         while True:
             reply = worker.answer(request)
@@ -91,25 +93,26 @@ def close_checks() -> None:
     """`check` does nothing beside a student's code that is graded: each notebook asks for it at its top."""
     sys.meta_path.insert(0, Closed())
     visible = ModuleType("minorm.labs.visible")
-    visible.checker = lambda *_: lambda _: None  # type: ignore[attr-defined]
+    visible.checker = lambda *_, **__: lambda _: None  # type: ignore[attr-defined]
     sys.modules["minorm.labs.visible"] = visible
 
 
-def import_all(text: str, beside: str) -> None:
+def import_all(text: str, beside: Beside) -> None:
     """Import what the file may import, and what its lab needs: later on there may be no file to import from."""
-    for name in [*submission.imports(text), beside]:
+    for name in submission.imports(text):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    prepare = getattr(sys.modules.get(beside), "prepare", None)
-    if prepare is not None:
-        prepare()
+    with contextlib.suppress(ImportError):  # a lab that has none
+        prepare = getattr(beside.module(), "prepare", None)
+        if prepare is not None:
+            prepare()
 
 
 class Worker:
     """A loaded submission, and what can be asked of it."""
 
-    def __init__(self, module: ModuleType | None = None, beside: str = "") -> None:
-        self.module, self.beside = module or ModuleType(submission.NAME), beside
+    def __init__(self, module: ModuleType | None = None, beside: Beside | None = None) -> None:
+        self.module, self.beside = module or ModuleType(submission.NAME), beside or Beside("")
         self.error: BaseException | None = None
         self.held: list[Any] = []
         self.changed: list[list[str]] = []
@@ -133,9 +136,9 @@ class Worker:
                 "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
             }
 
-    def do_load(self, text: Any, file: str, beside: str) -> Any:
+    def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
         """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
-        self.beside = beside
+        self.beside = Beside(*beside)
         self.module, notes = submission.load(bytes(text).decode(), file)
         return notes
 
@@ -143,10 +146,11 @@ class Worker:
         """One of the student's functions."""
         return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
 
-    def do_replace(self, names: Sequence[str]) -> None:
-        """Put the judge's functions in place of the student's, by name; the judge says what they return."""
+    def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
+        """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
         for name in names:
-            setattr(self.module, name, self._function(RIGHT + name))
+            asked = self._function(RIGHT + name)
+            setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
         """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
@@ -160,11 +164,11 @@ class Worker:
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
         """A function of minorm.labs.beside, which is given the student's module."""
         module = WatchedModule(self.module, self.changed)
-        return getattr(importlib.import_module(self.beside), name)(module, **options)
+        return getattr(self.beside.module(), name)(module, **options)
 
     def do_native(self, kind: str, pieces: Sequence[str], name: str, options: dict[str, Any]) -> Any:
         """A function of minorm.labs.beside, which is given what the pieces of text become when they are compiled."""
-        return getattr(importlib.import_module(self.beside), name)(BUILDERS[kind](*pieces), **options)
+        return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
         """The student's tests against an implementation that stays in the judge's process."""

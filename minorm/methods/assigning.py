@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from minorm import devices, dtypes, history, random, trace
+from minorm import devices, draws, dtypes, history, random, trace
 from minorm.argument_texts import DRAWN, OTHER
 from minorm.documented import documented_methods
 from minorm.in_place import InPlace
+from minorm.kernels import select
 from minorm.methods.choosing import Choosing
 from minorm.methods.folding import Folding
 from minorm.methods.pointwise import Pointwise
@@ -185,7 +186,7 @@ class Assigning(InPlace, Generic[TensorT]):
     clamp_ = clip_
     multiply_, subtract_, divide_, true_divide_ = InPlace.mul_, InPlace.sub_, div_, div_
 
-    # Random numbers, drawn on the CPU from minorm's generator or from `generator`
+    # Random numbers from minorm's generator or from `generator`
 
     def normal_(self, mean: float = 0, std: float = 1, *, generator: Any = None) -> Self:
         """x = mean + std * z, z normal: fill with draws.
@@ -205,8 +206,8 @@ class Assigning(InPlace, Generic[TensorT]):
             True
         """
         wide = dtypes.float64 if self.dtype == dtypes.float64 else dtypes.float32  # a double below 1 may round to 1
-        numbers = random.source(generator).random(self.shape, wide)
-        return self._draw("uniform_", numbers * wide.type(to - from_) + wide.type(from_))
+        with devices.on_device_of(self.array):
+            return self._filled("uniform_", draws.uniform(self.shape, wide, self.device, generator, from_, to))
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Self:
         """1 with probability p, else 0: fill with draws.
@@ -215,8 +216,10 @@ class Assigning(InPlace, Generic[TensorT]):
             >>> mn.zeros(2).bernoulli_(mn.tensor([0.0, 1.0]))
             tensor([0., 1.])
         """
-        share = p.cpu().array if hasattr(p, "from_array") else p
-        return self._draw("bernoulli_", random.source(generator).random(self.shape) < share)
+        share = p.to(self.device).array if hasattr(p, "from_array") else p
+        with devices.on_device_of(self.array):
+            numbers = draws.uniform(self.shape, dtypes.float64, self.device, generator)
+            return self._filled("bernoulli_", select.as_array(numbers < share))
 
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
@@ -229,5 +232,7 @@ class Assigning(InPlace, Generic[TensorT]):
         return self._draw("random_", random.source(generator).integers(low, high, self.shape))
 
     def _draw(self, operation: str, numbers: Any) -> Self:
-        array = np.asarray(numbers).astype(self.dtype)
-        return self._put(operation, ..., self.from_array(devices.to_device_of(array, self.array)))
+        return self._filled(operation, devices.to_device_of(np.asarray(numbers), self.array))
+
+    def _filled(self, operation: str, numbers: Any) -> Self:
+        return self._put(operation, ..., self.from_array(numbers.astype(self.dtype)))

@@ -6,9 +6,10 @@ from typing import Any, Generic
 
 import numpy as np
 
-from minorm import devices, dtypes, random
+from minorm import devices, draws, dtypes, random
 from minorm.argument_texts import DRAWN
 from minorm.documented import documented_methods
+from minorm.kernels import select
 from minorm.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
@@ -33,10 +34,12 @@ class Chance(Shapes[TensorT], Generic[TensorT]):
             >>> mn.tensor([0.0, 1.0]).bernoulli()
             tensor([0., 1.])
         """
-        share = devices.to_device(self.array, "cpu") if p is None else np.full(self.shape, p)
-        if not ((share >= 0) & (share <= 1)).all():
-            raise ValueError("bernoulli: x holds numbers outside of 0 to 1; expected probabilities")
-        return _like(self, random.source(generator).random(self.shape) < share, self.array.dtype)
+        with devices.on_device_of(self.array):
+            share = self.array if p is None else p
+            if not np.all((share >= 0) & (share <= 1)):
+                raise ValueError("bernoulli: x holds numbers outside of 0 to 1; expected probabilities")
+            numbers = draws.uniform(self.shape, dtypes.float64, devices.device_of(self.array), generator)
+            return self.from_array(select.as_array(numbers < share).astype(self.array.dtype))
 
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Any = None) -> TensorT:
         """`num_samples` places for each row of x, each with probability x[i] / sum x; without replacement none twice.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, random
+from minorm import devices, draws, dtypes, random
 from minorm.documented import documented
 from minorm.tensor import Tensor
 
@@ -80,7 +80,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
         >>> (x.abs() <= 2).all().item()
         True
     """
-    return _fill(tensor, random.source(generator).uniform(a, b, tensor.shape))
+    return _fill(tensor, draws.uniform(tensor.shape, dtypes.float64, tensor.device, generator, a, b))
 
 
 @documented(ARGUMENTS, mean="its mean", std="its standard deviation")

@@ -24,6 +24,8 @@ Pairs = tuple[tuple[int, int], ...]
 class Convolution(Function):
     """x (N, groups * I, *spatial), w (groups * O, I, *kernel), b (groups * O) or None; padding as (low, high) pairs."""
 
+    accumulates = True
+
     def forward(self, x: Any, w: Any, b: Any, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
         self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
         return backend(x).conv.forward(x, w, b, *self.how)
@@ -32,7 +34,7 @@ class Convolution(Function):
         x, w, conv = self.x, self.w, backend(dy).conv
         dx = dw = db = None
         if self.needs[0]:
-            dx = conv.grad_input(dy, w, x.shape, *self.how)
+            dx = conv.grad_input(dy, w, x.shape, *self.how, accumulate=self.total)
         if self.needs[1]:
             dw, db = conv.grad_weight(dy, x, w.shape, *self.how, self.needs[2])
         elif self.needs[2]:

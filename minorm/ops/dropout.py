@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.autograd import Function
 from minorm.devices import to_device_of
+from minorm.kernels import select
 
 
 class Dropout(Function):
-    """x * factor, with factor 0 with probability p and 1 / (1 - p) otherwise, drawn from `generator`."""
+    """x * m / (1 - p), m 0 with probability p and else 1, made from `blocks` (draws.take_blocks).
 
-    def forward(self, x, *, p, generator):
-        compute = dtypes.compute_type(x.dtype)
-        kept = to_device_of(generator.random(x.shape, np.float32) >= p, x)
-        self.factor = kept * compute.type(1 / (1 - p) if p < 1 else 0)
-        return (x * self.factor).astype(x.dtype, copy=False)
+    Without blocks m is drawn on the CPU, from `generator`.
+    """
+
+    def forward(self, x, *, p, blocks, generator):
+        self.p, kernels = p, select.backend(x).random
+        if blocks is not None:
+            y, self.kept = kernels.dropout(x, p, blocks)
+            return y
+        self.kept = to_device_of(generator.random(x.shape, np.float32) >= p, x)
+        return kernels.keep(x, self.kept, p)
 
     def backward(self, dy):
-        return (dy * self.factor).astype(dy.dtype, copy=False)
+        return select.backend(dy).random.keep(dy, self.kept, self.p)

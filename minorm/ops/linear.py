@@ -11,6 +11,8 @@ from minorm.ops.matmul import as_rows
 class Linear(Function):
     """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None."""
 
+    fresh = (0,)
+
     def forward(self, x, w, b):
         self.x, self.w = x, w
         return backend(x).matmul.linear(x, w, b)

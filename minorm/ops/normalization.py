@@ -37,6 +37,8 @@ class Normalize(Function):
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
 
+    fresh = (0, 4)  # of x and of the residual
+
     def forward(
         self,
         x: Array,
@@ -56,6 +58,8 @@ class Normalize(Function):
         activation: str | None = None,
     ) -> Array:
         self.scale, self.bias, self.equation, self.y = scale, bias, equation, None
+        if backend is not None:  # which may keep what it returns
+            self.fresh = ()
         self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.norm = resolve_backend(x, backend, mask is not None, activation)
         self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)

@@ -20,6 +20,8 @@ Pairs = tuple[tuple[int, int], ...]
 class MaxPool(Function):
     """The largest element of every window; with return_indices also its place in the plane, int64."""
 
+    fresh = (0,)
+
     def forward(
         self,
         x: Any,

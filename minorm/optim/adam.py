@@ -34,6 +34,8 @@ class Adam(Optimizer):
 
     decoupled = False
 
+    _can_be_captured = True
+
     def __init__(
         self,
         params: Iterable[Any],

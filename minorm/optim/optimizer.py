@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices
+from minorm import capture, devices
 from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
@@ -41,6 +41,8 @@ class Optimizer(Checked):
         >>> [group["lr"] for group in optimizer.param_groups]
         [0.1, 1.0]
     """
+
+    _can_be_captured = False  # do the backend's kernels do all of a step?
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
         if differentiable:
@@ -140,10 +142,42 @@ class Optimizer(Checked):
                 gradients = [p.grad.array for p in parameters]
                 self._check_gradients(parameters, gradients)
                 self._follow(group, parameters)
-                self._update_each_device(group, parameters, gradients)
+                recording = capture.recording()
+                if recording is None:
+                    self._update_each_device(group, parameters, gradients)
+                else:
+                    self._capture(recording, group, parameters, gradients)
                 for p in parameters:
                     p.version.count += 1
         return loss
+
+    def _capture(
+        self, recording: capture.Recording, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]
+    ) -> None:
+        """The step as part of a CUDA graph: what the host counts is counted at each replay, and not now."""
+        if not self._can_be_captured:
+            raise RuntimeError(
+                f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
+                "SGD, Adam or AdamW in a step that is captured"
+            )
+
+        def again() -> None:
+            self._update_each_device(group, parameters, gradients)
+            for p in parameters:
+                p.version.count += 1
+
+        before = {p: dict(state) for p, state in self.state.items()}
+        try:
+            self._update_each_device(group, parameters, gradients)
+            if any(state.keys() != before.get(p, {}).keys() for p, state in self.state.items()):
+                raise RuntimeError(
+                    f"{self._name}.step: its state begins in a step that is captured, and each replay would begin it "
+                    "anew; expected a step before the capture"
+                )
+        finally:
+            self.state.clear()
+            self.state.update(before)
+        recording.again.append(again)
 
     def _check_gradients(self, parameters: list[Tensor], gradients: list[Any]) -> None:
         for p, g in zip(parameters, gradients, strict=True):

@@ -36,6 +36,8 @@ class SGD(Optimizer):
     Robbins and Monro 1951; momentum: Sutskever et al. 2013.
     """
 
+    _can_be_captured = True
+
     def __init__(
         self,
         params: Iterable[Any],

@@ -42,10 +42,34 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
     }
 }
 
+/* What becomes of a vector of sums; channels count from where the ends begin. */
+static INLINE VECTOR NAME(ended)(VECTOR v, const minorm_ends *ends, int channel) {
+    if (!ends->epilogue) return v;
+    const REAL *p = (const REAL *)ends->epilogue + AFTER * channel;
+    const VECTOR low = p[LOW] - (VECTOR){0}, high = p[HIGH] - (VECTOR){0};
+    v = ((v - p[K]) - p[D]) * p[FACTOR] + p[OFFSET];
+    const INDEX less = v < p[BELOW] - (VECTOR){0};
+    v = (VECTOR)((less & (INDEX)low) | (~less & (INDEX)v));
+    const INDEX more = v > high; /* NaN is neither */
+    return (VECTOR)((more & (INDEX)high) | (~more & (INDEX)v));
+}
+
+/* The same of the quads of some channels, which have just been stored. Vectors may overlap: all are read first. */
+static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
+    const REAL *more = (const REAL *)ends->more;
+    VECTOR v[QUAD];
+    for (int i = 0; i < rows; i++, y += y_step) {
+        UNROLL for (int j = 0; j < QUAD; j++) v[j] = NAME(ended)(NAME(load)(y + place[j]), ends, i);
+        if (more) UNROLL for (int j = 0; j < QUAD; j++) v[j] += NAME(load)(more + i * y_step + place[j]);
+        UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + place[j], v[j]);
+    }
+}
+
 /* A quad of output vectors for `rows` output channels. */
 static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intptr_t plane, intptr_t channels,
-                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t kernel, const REAL *bias,
-                        REAL *y, const intptr_t *place, intptr_t y_step) {
+                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t kernel,
+                        const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
+    const REAL *bias = (const REAL *)ends->bias;
 #define CASE(rows)                                                                                                     \
     case rows:                                                                                                         \
         for (int j = 0; j < QUAD; j += WIDTH(rows))                                                                    \
@@ -54,13 +78,15 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
         break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
 #undef CASE
+    if (ends->epilogue || ends->more) NAME(finish)(rows, ends, y, place, y_step);
 }
 
-/* Depthwise, one channel alone: QUAD vectors of results below each other, `pitch` apart in x and y_pitch in y; the taps
-   are `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
+/* Depthwise, one channel alone: QUAD vectors of results below each other, whose sources are `pitch` apart; the taps are
+   `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
    taps of a column, so it is read once for all. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-                                const REAL *w, const REAL *bias, REAL *y, intptr_t y_pitch) {
+                                const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
+    const REAL *bias = (const REAL *)ends->bias;
     VECTOR sum[QUAD], weight[MOST_TALL];
     UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
     for (intptr_t k = 0; k < width; k++) {
@@ -72,13 +98,17 @@ static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch,
             }
         }
     }
-    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + j * y_pitch, sum[j]);
+    UNROLL for (int j = 0; j < QUAD; j++) {
+        sum[j] = NAME(ended)(sum[j], ends, 0);
+        if (ends->more) sum[j] += NAME(load)((const REAL *)ends->more + place[j]);
+        NAME(store)(y + place[j], sum[j]);
+    }
 }
 
 static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
-                       const REAL *bias, REAL *y, intptr_t y_pitch) {
-    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, y_pitch);
-    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, y_pitch);
+                       const minorm_ends *ends, REAL *y, const intptr_t *place) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, ends, y, place);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, ends, y, place);
 }
 
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
@@ -262,6 +292,11 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
             }
         }
     }
+}
+
+/* Adds count numbers of one array to those of another. */
+static INLINE void NAME(add)(REAL *restrict to, const REAL *restrict from, intptr_t count) {
+    for (intptr_t i = 0; i < count; i++) to[i] += from[i];
 }
 
 /* Adds the sum of count numbers, a multiple of SUMS: QUAD vectors of SUMS partial sums. */

@@ -33,6 +33,14 @@ typedef struct {
     intptr_t images, step, height, width, top, left, first, rows, columns;
 } minorm_tiles;
 
+/* What becomes of a sum, which starts at the bias of its channel. With an epilogue, AFTER numbers a channel, it is
+   clamp(((sum - k) - d) * factor + offset), with `more` it is added to what stands there at its place. NULL: not. */
+typedef struct {
+    const char *bias, *epilogue, *more;
+} minorm_ends;
+
+enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* what is less than BELOW becomes LOW */
+
 #define REAL float
 #define INTEGER int32_t
 #define COUNT COUNT_FLOAT
@@ -62,12 +70,12 @@ typedef struct {
     }
 
 EITHER(block, (size_t item, int rows, const void *x, const intptr_t *position, intptr_t plane, intptr_t channels,
-               const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel, const void *bias, void *y,
-               const intptr_t *place, intptr_t y_step),
-       (rows, x, position, plane, channels, taps, tap_count, w, kernel, bias, y, place, y_step))
+               const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t kernel, const minorm_ends *ends,
+               void *y, const intptr_t *place, intptr_t y_step),
+       (rows, x, position, plane, channels, taps, tap_count, w, kernel, ends, y, place, y_step))
 EITHER(tall, (size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-              const void *w, const void *bias, void *y, intptr_t y_pitch),
-       (height, x, pitch, taps, width, w, bias, y, y_pitch))
+              const void *w, const minorm_ends *ends, void *y, const intptr_t *place),
+       (height, x, pitch, taps, width, w, ends, y, place))
 EITHER(weights, (size_t item, int rows, int columns, const void *x, const intptr_t *shift, const intptr_t *position,
                  intptr_t x_segment, const void *dy, const intptr_t *place, intptr_t dy_step, intptr_t dy_segment,
                  intptr_t first, intptr_t last, intptr_t segments, void *dw, intptr_t dw_step, int real_taps),
@@ -85,9 +93,9 @@ EITHER(images_out, (size_t item, void *to, const void *from, intptr_t image, int
 EITHER(tiles_in, (size_t item, int gradient, const minorm_tiles *p, const void *x, void *v, intptr_t v_step,
                   void *scratch),
        (gradient, p, x, v, v_step, scratch))
-EITHER(tiles_out, (size_t item, const minorm_tiles *p, const void *m, intptr_t m_step, const void *bias,
-                   intptr_t channel, void *y, void *scratch),
-       (p, m, m_step, bias, channel, y, scratch))
+EITHER(tiles_out, (size_t item, const minorm_tiles *p, const void *m, intptr_t m_step, const minorm_ends *ends,
+                   void *y, void *scratch),
+       (p, m, m_step, ends, y, scratch))
 EITHER(kernels_in, (size_t item, int turned, int rows, intptr_t channels, const void *w, intptr_t row_step,
                     intptr_t channel_step, void *u, intptr_t u_step),
        (turned, rows, channels, w, row_step, channel_step, u, u_step))
@@ -99,6 +107,7 @@ EITHER(tile_products, (size_t item, int rows, intptr_t vectors, const void *v, i
        (rows, vectors, v, v_step, channels, u, m, m_step))
 EITHER(add_up, (size_t item, void *to, const void *chunks, intptr_t step, intptr_t count, intptr_t begin, intptr_t end),
        (to, chunks, step, count, begin, end))
+EITHER(add, (size_t item, void *to, const void *from, intptr_t count), (to, from, count))
 EITHER(add_total, (size_t item, void *to, const void *x, intptr_t count), (to, x, count))
 
 static INLINE int weight_taps(int rows, int columns) { return TAPS(rows, columns); }

@@ -16,7 +16,7 @@ from libc.stdint cimport intptr_t
 
 from minorm_ext.conv.correlation cimport Correlation, correlate_job, order_job
 from minorm_ext.conv.plan cimport (
-    BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Plan, blocks_of, result_count, source_count, weight_count,
+    AFTER, BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Ends, Plan, blocks_of, result_count, source_count, weight_count,
 )
 from minorm_ext.conv.weights cimport WeightGradient, add_chunks, add_segments
 from minorm_ext.conv.winograd cimport (
@@ -65,6 +65,19 @@ cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t want
     while parts < most and (jobs * parts < wanted or work > parts * SIGNAL_INTERVAL):
         parts += 1
     return parts
+
+
+cdef Ends ends_of(b, epilogue, more, Py_ssize_t itemsize, intptr_t channels, intptr_t results) except *:
+    """What becomes of the sums of so many channels, from arrays or None."""
+    cdef Ends ends
+    ends.bias = ends.epilogue = ends.more = NULL
+    if b is not None:
+        ends.bias = <const char*>address(b, itemsize, False, channels)
+    if epilogue is not None:
+        ends.epilogue = <const char*>address(epilogue, itemsize, False, channels * AFTER)
+    if more is not None:
+        ends.more = <const char*>address(more, itemsize, False, results)
+    return ends
 
 
 # ---- by shifted reads ----------------------------------------------------------------------------------------------
@@ -135,9 +148,12 @@ cdef class Layout:
         threads = threads_for(products_of(p), threads)
         return aligned(weight_count(p)) + threads * correlate_own(p, threads)
 
-    def correlate(self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
+    def correlate(
+        self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads, epilogue=None, more=None
+    ):
         """y = the layout's sum over x with the weights w, plus b (or None). All arrays in C order.
 
+        An epilogue has AFTER numbers a channel and comes before y is stored; `more`, which is not y, is added last.
         ValueError where one has fewer elements than the layout reads or writes.
         """
         cdef const Plan* p = &self.plan
@@ -148,9 +164,7 @@ cdef class Layout:
         c.plan, c.item, c.transposed = p, itemsize, transposed
         c.x = <const char*>address(x, itemsize, False, source_count(p))
         c.w = <const char*>address(w, itemsize, False, weight_count(p))
-        c.b = NULL
-        if b is not None:
-            c.b = <const char*>address(b, itemsize, False, p.groups * p.outputs)
+        c.ends = ends_of(b, epilogue, more, itemsize, p.groups * p.outputs, result_count(p))
         c.y = <char*>address(y, itemsize, True, result_count(p))
         c.weights = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
         c.scratch = c.weights + aligned(weight_count(p)) * itemsize
@@ -236,7 +250,9 @@ cdef class Winograd:
         cdef const TilePlan* p = &self.plan
         return PRODUCTS * p.groups * p.kernel_step + threads_for(tile_work(p), threads) * p.scratch
 
-    def correlate(self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
+    def correlate(
+        self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads, epilogue=None, more=None
+    ):
         """Layout.correlate's y, by the products of tiles."""
         cdef const TilePlan* p = &self.plan
         cdef TileProducts t
@@ -245,9 +261,7 @@ cdef class Winograd:
         t.plan, t.item, t.transposed = p, itemsize, transposed
         t.x = <const char*>address(x, itemsize, False, p.images * p.groups * p.channels * p.height * p.width)
         t.w = <const char*>address(w, itemsize, False, 9 * p.groups * p.outputs * p.channels)
-        t.b = NULL
-        if b is not None:
-            t.b = <const char*>address(b, itemsize, False, p.groups * p.outputs)
+        t.ends = ends_of(b, epilogue, more, itemsize, p.groups * p.outputs, tile_results(p))
         t.y = <char*>address(y, itemsize, True, tile_results(p))
         t.kernels = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
         t.scratch = t.kernels + PRODUCTS * p.groups * p.kernel_step * itemsize

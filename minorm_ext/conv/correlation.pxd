@@ -6,7 +6,7 @@
 from libc.stdint cimport intptr_t
 
 from minorm_ext.conv.plan cimport (
-    BLOCK_ROWS, QUAD, Plan, begin_of, blocks_of, image_of, pack_segment, unpack_segment, weight_count,
+    BLOCK_ROWS, QUAD, Ends, Plan, begin_of, blocks_of, ends_at, image_of, pack_segment, unpack_segment, weight_count,
 )
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut, real
@@ -14,18 +14,18 @@ from minorm_ext.runtime.numbers cimport cut, real
 cdef extern from "conv/blocks.h" nogil:
     void block(
         size_t item, int rows, const void* x, const intptr_t* position, intptr_t plane, intptr_t channels,
-        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t kernel, const void* bias, void* y,
+        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t kernel, const Ends* ends, void* y,
         const intptr_t* place, intptr_t y_step)
     void tall(
         size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
-        const void* bias, void* y, intptr_t y_pitch)
+        const Ends* ends, void* y, const intptr_t* place)
 
 cdef struct Correlation:  # what all jobs of a call share
     const Plan* plan
     size_t item  # bytes of a number
     const char* x
     const char* w
-    const char* b
+    Ends ends
     char* y
     char* weights  # in the order in which they are used
     char* scratch  # `own` numbers for each thread
@@ -69,74 +69,77 @@ cdef inline void order_job(const void* task, Py_ssize_t unit) noexcept nogil:
 
 
 cdef inline void run_quads(
-    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed, real* results,
+    const Correlation* c, const Range* job, const real* x, const real* w, real* y, real* packed, real* results,
     intptr_t s, intptr_t unit, intptr_t first, intptr_t last
 ) noexcept nogil:
     """Quads first .. last - 1 of segment number s of the job, for one block of output channels."""
+    cdef const Plan* p = c.plan
     cdef intptr_t begin = begin_of(p, unit)
     cdef intptr_t rows = begin_of(p, unit + 1) - begin
     cdef intptr_t channel = job.group * p.outputs + begin
     cdef intptr_t image = image_of(p, job.segment + s)
-    cdef intptr_t q
+    cdef intptr_t at = (image * p.groups * p.outputs + channel) * p.result_size
     cdef intptr_t x_step = job.step
     cdef intptr_t y_step = job.results_step
+    cdef Ends ends
+    cdef intptr_t q
     cdef const intptr_t* position
-    cdef const intptr_t* place
     if p.direct_in:
         x += (image * p.groups + job.group) * p.channels * p.source_size
         x_step = p.source_size
     else:
         x = packed + s * p.plane
+    at += (job.segment + s) % p.strips * p.out_move
+    ends = ends_at(&c.ends, sizeof(real), channel, at)
     if p.direct_out:
-        y += (image * p.groups * p.outputs + channel) * p.result_size
-        y += (job.segment + s) % p.strips * p.out_move
+        y += at
         y_step = p.result_size
     else:
         y = results + s * p.results
-    if b != NULL:
-        b += channel
+        ends.more = NULL  # it is added where they are unpacked
     w += channel * p.channels * p.kernel
     if p.tall:
         for q in range(first, last):
             position = p.position + QUAD * q
-            place = p.place + QUAD * q
             tall(
-                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, b,
-                y + place[0], place[1] - place[0])
+                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, &ends,
+                y, p.place + QUAD * q)
         return
     for q in range(first, last):
         block(
             sizeof(real), <int>rows, x, p.position + QUAD * q, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
-            p.runs[2 * q + 1], w, p.kernel, b, y, p.place + QUAD * q, y_step)
+            p.runs[2 * q + 1], w, p.kernel, &ends, y, p.place + QUAD * q, y_step)
 
 
 cdef inline void correlate_group(
-    const Plan* p, const Range* job, const real* x, const real* w, const real* b, real* y, real* packed
+    const Correlation* c, const Range* job, const real* x, const real* w, real* y, real* packed
 ) noexcept nogil:
     """Some segments, and of the output channels of one group some blocks."""
+    cdef const Plan* p = c.plan
     cdef real* results = packed + p.channels * job.step
-    cdef intptr_t c, s, unit, q
-    for c in range(p.channels):
+    cdef intptr_t o, s, unit, q
+    for o in range(p.channels):
         for s in range(job.segments if not p.direct_in else 0):
             pack_segment(
-                p, packed + c * job.step + s * p.plane, x, job.group * p.channels + c, job.segment + s)
+                p, packed + o * job.step + s * p.plane, x, job.group * p.channels + o, job.segment + s)
     if p.direct_out and p.kernel == 1:
         # With one tap a channel, reading the source costs as much as its arithmetic: a quad of it stays in cache for
         # all output channels.
         for s in range(job.segments):
             for q in range(job.quad, job.quads_end):
                 for unit in range(job.begin, job.end):
-                    run_quads(p, job, x, w, b, y, packed, results, s, unit, q, q + 1)
+                    run_quads(c, job, x, w, y, packed, results, s, unit, q, q + 1)
         return
     for unit in range(job.begin, job.end):
         for s in range(job.segments):
-            run_quads(p, job, x, w, b, y, packed, results, s, unit, job.quad, job.quads_end)
+            run_quads(c, job, x, w, y, packed, results, s, unit, job.quad, job.quads_end)
         if not p.direct_out:
-            for c in range(begin_of(p, unit), begin_of(p, unit + 1)):
+            for o in range(begin_of(p, unit), begin_of(p, unit + 1)):
                 for s in range(job.segments):
                     unpack_segment(
-                        p, y, results + (c - begin_of(p, unit)) * job.results_step + s * p.results,
-                        job.group * p.outputs + c, job.segment + s)
+                        p, y, <const real*>c.ends.more,
+                        results + (o - begin_of(p, unit)) * job.results_step + s * p.results,
+                        job.group * p.outputs + o, job.segment + s)
 
 
 cdef inline void correlate_range(const Correlation* c, const real* x, intptr_t index) noexcept nogil:
@@ -158,8 +161,7 @@ cdef inline void correlate_range(const Correlation* c, const real* x, intptr_t i
         job.begin = unit % blocks_of(p)
         job.end = min(blocks_of(p), job.begin + end - unit)
         correlate_group(
-            p, &job, x, <const real*>c.weights, <const real*>c.b, <real*>c.y,
-            <real*>c.scratch + threadid() * c.own)
+            c, &job, x, <const real*>c.weights, <real*>c.y, <real*>c.scratch + threadid() * c.own)
         unit += job.end - job.begin
 
 

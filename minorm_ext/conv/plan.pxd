@@ -14,6 +14,11 @@ cdef extern from "conv/blocks.h" nogil:
         BLOCK_ROWS
         VECTOR_BYTES
         SUM_BYTES
+        AFTER
+    ctypedef struct Ends "minorm_ends":
+        const char* bias
+        const char* epilogue
+        const char* more
     void row_in(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
     void row_out(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
     void rows_out(
@@ -22,6 +27,7 @@ cdef extern from "conv/blocks.h" nogil:
         size_t item, intptr_t lanes, void* to, const intptr_t* place, const void* source, intptr_t image,
         intptr_t images, intptr_t pixels)
     void images_out(size_t item, void* to, const void* source, intptr_t image, intptr_t images, intptr_t pixels)
+    void add(size_t item, void* to, const void* source, intptr_t count)
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
@@ -48,6 +54,18 @@ cdef struct Plan:
     int columns
     # rows of a depthwise kernel whose quads stand below each other, else 0
     int tall
+
+
+cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr_t at) noexcept nogil:
+    """Those of the results from number `at` on, of a channel."""
+    cdef Ends moved = ends[0]
+    if moved.bias != NULL:
+        moved.bias += channel * item
+    if moved.epilogue != NULL:
+        moved.epilogue += channel * AFTER * item
+    if moved.more != NULL:
+        moved.more += at * item
+    return moved
 
 
 cdef inline intptr_t source_count(const Plan* p) noexcept nogil:
@@ -119,9 +137,9 @@ cdef inline void pack_segment(
 
 
 cdef inline void unpack_segment(
-    const Plan* p, real* y, const real* results, intptr_t channel, intptr_t segment
+    const Plan* p, real* y, const real* more, const real* results, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """The results of one channel of one segment to where they belong in y."""
+    """The results of one channel of one segment to where they belong in y, plus what `more` (or NULL) has there."""
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
     cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
@@ -129,10 +147,12 @@ cdef inline void unpack_segment(
     cdef intptr_t move_w = strip * p.result_move if p.along == 2 else 0
     cdef intptr_t width = p.result[2] - move_w
     cdef intptr_t step = p.groups * p.outputs * p.result_size
+    cdef intptr_t at = image * step + channel * p.result_size
+    cdef intptr_t whole = p.result_size
     cdef intptr_t i = 0
     cdef intptr_t d, h
     cdef const intptr_t* row
-    y += image * step + channel * p.result_size
+    y += at
     if p.by_image:
         images_out(sizeof(real), y, results, step, p.images - image, p.result_size)
     while i < p.rows_out_count:
@@ -150,6 +170,13 @@ cdef inline void unpack_segment(
             row_out(
                 sizeof(real), y + (d * p.result[1] + h) * p.result[2] + move_w + row[3], results + row[0], row[4],
                 within(row[5], row[3], row[4], width))
+    if more != NULL:
+        if not p.by_image:  # a strip is of the first axis that has several results: they follow each other
+            whole = p.result_move * (p.result_size // p.result[p.along])
+        for i in range(min(p.lanes, p.images - image) if p.by_image else 1):
+            add(
+                sizeof(real), y + i * step + strip * whole, more + at + i * step + strip * whole,
+                min(whole, p.result_size - strip * whole))
 
 
 cdef inline void pack_results(

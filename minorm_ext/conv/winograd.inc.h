@@ -83,9 +83,10 @@ static void NAME(tiles_in)(int gradient, const minorm_tiles *p, const REAL *x, R
     else NAME(channel_in)(0, p, x, v, step, scratch);
 }
 
-/* A^T m A of one channel, plus the bias, to where results belong. */
-static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_step, const REAL *bias, intptr_t channel,
-                            REAL *y, REAL *scratch) {
+/* A^T m A of one channel, with its ends, to where results belong. */
+static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_step, const minorm_ends *ends, REAL *y,
+                            REAL *scratch) {
+    const REAL bias = ends->bias ? *(const REAL *)ends->bias : (REAL)-0.0, *more = (const REAL *)ends->more;
     const INDEX number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
     const intptr_t image_tiles = p->rows * p->columns, tiles = p->images * image_tiles;
     const intptr_t step = 2 * (tiles + LANES); /* from the even lines to the odd ones */
@@ -99,7 +100,7 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
         }
         UNROLL for (int a = 0; a < 2; a++) {
             VECTOR u = sum[a][0] + sum[a][1] + sum[a][2], v = sum[a][1] - sum[a][2] - sum[a][3];
-            if (bias) u += bias[channel], v += bias[channel];
+            u = NAME(ended)(u + bias, ends, 0), v = NAME(ended)(v + bias, ends, 0);
             NAME(store)(scratch + a * step + 2 * q, NAME(shuffle)(u, v, low));
             NAME(store)(scratch + a * step + 2 * q + LANES, NAME(shuffle)(u, v, low + LANES / 2));
         }
@@ -108,8 +109,9 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
         for (intptr_t i = 0; i < 2 * p->rows; i++) {
             const intptr_t h = 2 * p->first + i;
             if (h >= p->height) break;
-            NAME(copy)(y + image * p->step + h * p->width,
-                       scratch + i % 2 * step + 2 * (image * image_tiles + i / 2 * p->columns), p->width);
+            const intptr_t at = image * p->step + h * p->width;
+            NAME(copy)(y + at, scratch + i % 2 * step + 2 * (image * image_tiles + i / 2 * p->columns), p->width);
+            if (more) NAME(add)(y + at, more + at, p->width);
         }
     }
 }

@@ -10,7 +10,7 @@
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
-from minorm_ext.conv.plan cimport SUM_BYTES, VECTOR_BYTES
+from minorm_ext.conv.plan cimport SUM_BYTES, VECTOR_BYTES, Ends, ends_at
 from minorm_ext.conv.weights cimport MOST_TAPS, add_total, add_up, weight_taps, weights
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut
@@ -21,8 +21,7 @@ cdef extern from "conv/blocks.h" nogil:
     void tiles_in(
         size_t item, int gradient, const Tiles* p, const void* x, void* v, intptr_t v_step, void* scratch)
     void tiles_out(
-        size_t item, const Tiles* p, const void* m, intptr_t m_step, const void* bias, intptr_t channel, void* y,
-        void* scratch)
+        size_t item, const Tiles* p, const void* m, intptr_t m_step, const Ends* ends, void* y, void* scratch)
     void kernels_in(
         size_t item, int turned, int rows, intptr_t channels, const void* w, intptr_t row_step, intptr_t channel_step,
         void* u, intptr_t u_step)
@@ -57,7 +56,7 @@ cdef struct TileProducts:  # what all jobs of a call share
     size_t item  # bytes of a number
     const char* x
     const char* w
-    const char* b
+    Ends ends
     char* y
     char* kernels  # transformed: 16 x O x C of each group
     char* scratch
@@ -137,6 +136,7 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef intptr_t unit = cut(p.blocks, t.parts, part)
     cdef intptr_t units_end = cut(p.blocks, t.parts, part + 1)
     cdef intptr_t begin, o, k, i, last
+    cdef Ends ends
     cdef Tiles tiles = tiles_of(p, piece)
     cdef intptr_t vectors = ceil_div(tiles.images * tiles.rows * tiles.columns * t.item, VECTOR_BYTES)
     tiles.step, tiles.height, tiles.width = p.groups * p.outputs * plane, p.result_height, p.result_width
@@ -153,8 +153,9 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
                     p.pitch, p.channels, u + (k * p.kernel_step + o * p.channels) * t.item,
                     m + (k * p.result_step + (o - begin) * p.pitch) * t.item, p.pitch)
         for o in range(begin, cut(p.outputs, p.blocks, last)):
+            ends = ends_at(&t.ends, t.item, group * p.outputs + o, (channel + o) * plane)
             tiles_out(
-                t.item, &tiles, m + (o - begin) * p.pitch * t.item, p.result_step, t.b, group * p.outputs + o,
+                t.item, &tiles, m + (o - begin) * p.pitch * t.item, p.result_step, &ends,
                 t.y + (channel + o) * plane * t.item, scratch)
         unit = last
 

@@ -11,7 +11,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport parallel_for
+from minorm_ext.runtime.jobs cimport parallel_for, threadid
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Type, narrow, size_of, widen
 
@@ -139,3 +139,115 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
     else:
         with nogil:
             parallel_for(one_block, &m, 0, ceil_div(n, BLOCK), SIGNAL_INTERVAL // BLOCK, threads)
+
+
+# ---- several maps, one after the other -----------------------------------------------------------------------------
+#
+# A chain takes a block of elements through all its steps while it lies in the first cache, so that memory is read and
+# written once. Every step is the loop of `run`: the bits are those of one map after the other.
+
+cdef enum:
+    MOST_STEPS = 16
+    MOST_SOURCES = 32  # operands and results of steps
+    CHAIN_BLOCK = 2048  # elements of a block, or as many as whole periods have
+
+
+cdef struct Step:
+    int number  # of the operation
+    int a  # the number of a source: an operand, or behind all of them the scratch array of a step's result
+    int b
+    int y
+    double option
+
+
+cdef struct Chain:
+    Step[MOST_STEPS] steps
+    int count
+    int operands
+    int arrays  # of scratch memory for each thread
+    Py_ssize_t itemsize
+    const char* source[MOST_SOURCES]
+    Py_ssize_t[MOST_SOURCES] step  # from a block to the next; 0 where all blocks read the same elements
+    char* scratch
+    char* out
+    Py_ssize_t n
+    Py_ssize_t block  # elements
+    bint nontemporal
+
+
+cdef void one_chain(const void* task, Py_ssize_t index) noexcept nogil:
+    cdef const Chain* c = <const Chain*>task
+    cdef Py_ssize_t n = min(c.block, c.n - index * c.block)
+    cdef Py_ssize_t bytes = c.block * c.itemsize
+    cdef char* own = c.scratch + threadid() * c.arrays * bytes
+    cdef char* out = c.out + index * bytes
+    cdef char* at[MOST_SOURCES]
+    cdef const Step* s
+    cdef char* y = out
+    cdef int i
+    for i in range(c.operands):
+        at[i] = <char*>c.source[i] + index * c.step[i]
+    for i in range(c.arrays):
+        at[c.operands + i] = own + i * bytes
+    for i in range(c.count):
+        s = &c.steps[i]
+        y = out if i == c.count - 1 and not c.nontemporal else at[s.y]
+        if c.itemsize == sizeof(float):
+            operations[s.number].in_float(<const float*>at[s.a], <const float*>at[s.b], <float*>y, n, <float>s.option)
+        else:
+            operations[s.number].in_double(<const double*>at[s.a], <const double*>at[s.b], <double*>y, n, s.option)
+    if c.nontemporal:
+        minorm_nt_copy(out, y, n * c.itemsize)
+        minorm_nt_fence()
+
+
+cdef Py_ssize_t chain_block(Py_ssize_t period):
+    return period * max(<Py_ssize_t>1, CHAIN_BLOCK // period)
+
+
+def chain_scratch(Py_ssize_t operands, Py_ssize_t arrays, Py_ssize_t period, int threads):
+    """How many numbers of scratch memory `chain` needs."""
+    return chain_block(period) * (operands + threads * arrays)
+
+
+def chain(
+    tuple steps, int arrays, list operands, Py_ssize_t period, out, scratch, Py_ssize_t n, Py_ssize_t itemsize,
+    int threads
+):
+    """out = the last of the steps, each of (operation, a, b, y, option), for the n elements of dense arrays.
+
+    a, b and y are numbers of sources: the operands, and behind them so many scratch `arrays`; b is a where a step has
+    no second operand, and y is neither. Operands are pairs: an array, and how many elements it has: n, `period`, or 1.
+    Those with fewer than n are read again and again. The caller vouches for layout and types.
+    """
+    cdef Chain c
+    cdef Py_ssize_t bytes, filled, given
+    cdef char* to
+    cdef int i
+    c.count, c.operands, c.arrays, c.itemsize, c.n = len(steps), len(operands), arrays, itemsize, n
+    if c.count > MOST_STEPS or arrays > c.count or c.count + c.operands > MOST_SOURCES:
+        raise ValueError(f"chain: {c.count} steps on {c.operands} operands; expected at most {MOST_STEPS}")
+    c.block = chain_block(period)
+    bytes = c.block * itemsize
+    to = <char*>address(scratch, itemsize, True, chain_scratch(c.operands, arrays, period, threads))
+    for i in range(c.operands):
+        array, given = operands[i]
+        c.source[i] = <const char*>address(array, itemsize, False, given)
+        c.step[i] = bytes
+        if given != n:
+            memcpy(to, c.source[i], given * itemsize)
+            filled = given
+            while filled < c.block:  # doubled: one number is soon a block of them
+                memcpy(to + filled * itemsize, to, min(filled, c.block - filled) * itemsize)
+                filled = min(2 * filled, c.block)
+            c.source[i], c.step[i] = to, 0
+            to += bytes
+    for i in range(c.count):
+        c.steps[i].number, c.steps[i].a, c.steps[i].b, c.steps[i].y, c.steps[i].option = steps[i]
+    c.scratch = to
+    c.out = <char*>address(out, itemsize, True, n)
+    c.nontemporal = n * itemsize > CACHE and <uintptr_t>c.out % 64 == 0 and bytes % 64 == 0
+    if n < HEAVY_WORK:
+        threads = 1
+    with nogil:
+        parallel_for(one_chain, &c, 0, ceil_div(n, c.block), SIGNAL_INTERVAL // (c.block * c.count), threads)

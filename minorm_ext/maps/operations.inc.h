@@ -5,6 +5,7 @@
 OPERATION(add, LIGHT, a + b)
 OPERATION(sub, LIGHT, a - b)
 OPERATION(mul, LIGHT, a * b)
+OPERATION(div, LIGHT, a / b)
 OPERATION(copy, LIGHT, a)
 OPERATION(scale, LIGHT, a * option)
 OPERATION(accumulate, LIGHT, y + a)

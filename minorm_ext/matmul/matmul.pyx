@@ -53,7 +53,7 @@ cdef enum:
     FEW_ROWS = 12
     MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
 
-cdef double SIGNAL_INTERVAL = 5e8  # multiply-adds a thread between two checks of signals
+cdef double SIGNAL_INTERVAL = 1e9  # multiply-adds a thread between two checks of signals
 cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
 cdef double JOB = 300       # and as beginning a job
 
@@ -328,7 +328,8 @@ cdef int run(Product* p, int threads) except -1 nogil:
     """All jobs, some at a time, and of those some blocks of the depth, so that Ctrl-C is answered."""
     cdef double read = (<double>p.rows + p.columns) * p.depth + <double>p.rows * p.columns
     cdef double work = (p.stack * (<double>p.rows * p.columns * p.depth + NUMBER * read) + JOB * p.jobs) / threads
-    cdef intptr_t at_once = max(threads, <intptr_t>(p.jobs * min(1.0, SIGNAL_INTERVAL / work)))
+    cdef intptr_t rounds = max(1, min(p.jobs // threads, <intptr_t>(work / SIGNAL_INTERVAL)))
+    cdef intptr_t at_once = ceil_div(p.jobs, rounds * threads) * threads  # as many for each thread
     cdef intptr_t blocks = max(1, <intptr_t>(p.blocks * min(1.0, SIGNAL_INTERVAL / work * p.jobs / at_once)))
     cdef intptr_t first = 0
     cdef intptr_t last

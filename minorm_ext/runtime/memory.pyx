@@ -85,6 +85,7 @@ cdef enum:
     SMALL = 4096  # below this NumPy's own allocator is as good
     FIRST = 12  # log2(SMALL): where size classes start
     CLASSES = (48 - FIRST) * 8  # eight classes a doubling, up to 2^48 bytes
+    REACH = 9  # classes in which a request looks for idle memory, smallest first: up to twice its size
 
 cdef Chunk* idle[CLASSES]
 minorm_watch_forks()
@@ -100,7 +101,7 @@ cdef Py_ssize_t fresh_count = 0
 
 
 cdef inline int size_class_of(Py_ssize_t bytes) noexcept:
-    """Eight classes between a power of two and the next: at most an eighth is wasted. Class 0 holds SMALL bytes."""
+    """Eight classes between a power of two and the next: a fresh chunk wastes at most an eighth. 0 holds SMALL bytes."""
     if bytes <= SMALL:
         return 0
     cdef int power = minorm_log2(bytes - 1)
@@ -163,12 +164,21 @@ cdef void shrink_to(Py_ssize_t bytes) noexcept:
 
 
 cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
-    """A chunk for an array of this many bytes: an idle one, else a fresh one, else NULL."""
+    """A chunk for an array of this many bytes: an idle one, else a fresh one, else NULL.
+
+    An idle one of its own class, or the smallest above that is at most twice as large: the activations of a network
+    halve from stage to stage, and with a chunk for each class alone a training step held twice what it used.
+    """
     global used_bytes, peak_bytes, reused_count, fresh_count
     cdef int size_class = size_class_of(bytes)
     if size_class >= CLASSES:
         return NULL
-    cdef Chunk* chunk = idle[size_class]
+    cdef Chunk* chunk = NULL
+    cdef int larger
+    for larger in range(size_class, min(size_class + REACH, CLASSES)):
+        chunk = idle[larger]
+        if chunk:
+            break
     if chunk:
         take_out(chunk)
         reused_count += 1

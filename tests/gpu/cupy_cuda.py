@@ -1,30 +1,62 @@
 """The part of cupy.cuda that minorm uses, for the double: devices, memory and streams of a machine that is not there.
 
-There are two devices. `transfers` counts what a test of speed wants to be none.
+There are two devices. `transfers` counts what a test of speed wants to be none. cupy_graphs.py captures.
 """
 
 from __future__ import annotations
 
+import ctypes
 import types
 import weakref
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
+import cupy_graphs
 import numpy as np
 
 
+class CUDARuntimeError(RuntimeError):
+    """cupy_backends.cuda.api.runtime.CUDARuntimeError."""
+
+
 class Transfers:
-    """What went between host and device since `clear`."""
+    """What went between host and device since `clear`; while a stream is captured, CUDA refuses it."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        self.to_host = 0  # copies that the host waits for, and numbers that it asks for
-        self.to_device = 0
+        self._to_host = self._to_device = 0
         self.atomics = 0  # sums of floats in an order of their own
         self.streams: list[Any] = []  # what consumers of DLPack asked for
         self.launches: Counter[str] = Counter()  # by the name of the kernel, ours and CuPy's own
+
+    @property
+    def to_host(self) -> int:
+        """Copies that the host waits for, and numbers that it asks for."""
+        return self._to_host
+
+    @to_host.setter
+    def to_host(self, count: int) -> None:
+        refuse_while_capturing()
+        self._to_host = count
+
+    @property
+    def to_device(self) -> int:
+        return self._to_device
+
+    @to_device.setter
+    def to_device(self, count: int) -> None:
+        refuse_while_capturing()
+        self._to_device = count
+
+
+def refuse_while_capturing() -> None:
+    if Current.capture is not None:
+        Current.capture.broken = True
+        raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing")
 
 
 transfers = Transfers()
@@ -35,6 +67,8 @@ class Current:
 
     index = 0
     stream = 0
+    capture: Any = None  # of cupy_graphs.py
+    pool: Any = None  # that serves memory instead of the default one
 
 
 class Device:
@@ -80,14 +114,29 @@ class MemoryPointer:
         self.device_id = device
         self.mem = memory
 
+    def copy_from_host_async(self, mem: int, size: int, stream: Any = None) -> None:
+        refuse_while_capturing()
+        assert size <= self.mem.nbytes
+        transfers.launches["copy from pinned memory"] += 1
+        ctypes.memmove(self.ptr, mem, size)
+
 
 class Pool:
-    """cupy.get_default_memory_pool(): the bytes of arrays; what they leave stays until free_all_blocks."""
+    """cupy.cuda.MemoryPool: the bytes of arrays; what they leave stays until free_all_blocks."""
+
+    live: ClassVar = weakref.WeakValueDictionary()  # the memory of all pools, by its id
 
     def __init__(self) -> None:
         self.used = self.held = 0
 
+    def malloc(self, size: int) -> Any:
+        raise NotImplementedError("only using_allocator takes it")
+
     def took(self, memory: np.ndarray) -> None:
+        self.live[id(memory)] = memory
+        (Current.pool or self)._took(memory)
+
+    def _took(self, memory: np.ndarray) -> None:
         size = memory.nbytes
         self.used += size
         self.held = max(self.held, self.used)
@@ -115,9 +164,21 @@ pool = Pool()
 class Stream:
     """cupy.cuda.Stream: everything happens at once; its address is only a number to be passed on."""
 
-    def __init__(self, ptr: int | None = None) -> None:
+    def __init__(self, ptr: int | None = None, non_blocking: bool = False) -> None:
         self.ptr = 0x5000 if ptr is None else ptr
         self._before: list[int] = []
+
+    def begin_capture(self, mode: Any = None) -> None:
+        if self.ptr == 0 or Current.capture is not None:
+            raise CUDARuntimeError("cudaErrorStreamCaptureImplicit: operation not permitted on a legacy stream")
+        Current.capture = cupy_graphs.Capture(Pool.live)
+
+    def end_capture(self) -> Any:
+        capture, Current.capture = Current.capture, None
+        capture.undo()
+        if capture.broken:
+            raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated: operation failed due to a previous error")
+        return cupy_graphs.Graph(capture)
 
     def use(self) -> Stream:
         Current.stream = self.ptr
@@ -132,6 +193,29 @@ class Stream:
 
     def synchronize(self) -> None:
         transfers.to_host += 1
+
+
+class Event:
+    """cupy.cuda.Event: what it stands for has happened already."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        pass
+
+    def record(self, stream: Any = None) -> None:
+        refuse_while_capturing()
+
+    def synchronize(self) -> None:
+        refuse_while_capturing()
+
+
+@contextmanager
+def using_allocator(allocator: Any = None) -> Iterator[None]:
+    """cupy.cuda.using_allocator, of a pool's malloc."""
+    before, Current.pool = Current.pool, allocator.__self__
+    try:
+        yield
+    finally:
+        Current.pool = before
 
 
 class CPointer:
@@ -153,6 +237,7 @@ def submodule() -> types.ModuleType:
         getDeviceProperties=lambda index: {"name": b"NVIDIA Double", "multiProcessorCount": 4, "major": 9, "minor": 0},
         driverGetVersion=lambda: 12080,
         runtimeGetVersion=lambda: 12090,
+        CUDARuntimeError=CUDARuntimeError,
     )
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
@@ -161,6 +246,11 @@ def submodule() -> types.ModuleType:
         Device=Device,
         MemoryPointer=MemoryPointer,
         Stream=Stream,
+        Graph=cupy_graphs.Graph,
+        Event=Event,
+        MemoryPool=Pool,
+        using_allocator=using_allocator,
+        alloc_pinned_memory=bytearray,
         get_current_stream=lambda: Stream(Current.stream),
         is_available=lambda: True,
     )

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import cupy_cuda
+import cupy_graphs
 import cupy_types
 import numpy as np
 import shim
@@ -45,7 +46,7 @@ def function(name: str, run: Callable[..., Any] | None = None) -> Callable[..., 
         given = [*args, *options.values()]
         arrays = [a for g in given for a in (g if isinstance(g, (list, tuple)) else [g]) if isinstance(a, ndarray)]
         first = arrays[0] if arrays else None
-        values = [a.memory if a is first and name in VIEWS else content(name, a) for a in args]
+        values = [first.memory if first is a and name in VIEWS else content(name, a) for a in args]
         named = {key: content(name, value) for key, value in options.items()}
         with np.errstate(all="ignore"):
             result = getattr(np, name)(*values, **named)
@@ -253,11 +254,13 @@ def _fill() -> None:
     for alias, name in cupy_types.ALIASES.items():
         setattr(module, alias, getattr(module, name))
     for name in cupy_types.SIGNATURES:
-        setattr(module, name, function(name, SPECIAL.get(name)))
+        run = function(name, SPECIAL.get(name))
+        computes = name not in (*VIEWS, "empty", "empty_like")
+        setattr(module, name, cupy_graphs.recorded(run, Current) if computes else run)
     for item in (asarray, array, asnumpy, from_dlpack, ndarray):
         setattr(module, item.__name__, item)
     module.__dict__.update(
-        matmul=_matmul,
+        matmul=cupy_graphs.recorded(_matmul, Current),
         cuda=cupy_cuda.submodule(),
         RawModule=shim.Module,
         get_default_memory_pool=lambda: cupy_cuda.pool,
@@ -282,6 +285,17 @@ def _method(function: Any) -> Callable[..., Any]:
     return lambda self, *args, **options: function(self, *args, **options)  # noqa: PLW0108  only functions bind to self
 
 
+WRITTEN_DOWN: list[tuple[Any, tuple[str, ...]]] = [  # by a capture: by class, the methods that compute
+    (Ufunc, ("__call__", "at", "reduce")),
+    (Reduction, ("__call__",)),
+    (shim.Function, ("__call__",)),
+    (ndarray, ("__getitem__", "__setitem__", "fill", "astype", "copy", "reshape", "ravel", "flatten", "view")),
+]
+
+
+for _kind, _names in WRITTEN_DOWN:
+    for _name in _names:
+        setattr(_kind, _name, cupy_graphs.recorded(getattr(_kind, _name), Current))
 _fill()
 
 _gpu: dict[str, Any] = {}  # minorm.kernels.gpu and its modules, imported with the double; kept, kernels and all

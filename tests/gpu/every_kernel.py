@@ -81,19 +81,46 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
         yield f"sum {axis}", both(lambda x, a=axis: x.sum(a) + x.mean(a), numbers(5, 13))
     labels = mn.tensor(numbers.rng.integers(0, 13, 5), device=numbers.device)
     yield "cross_entropy", both(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1), numbers(5, 13))
+    yield "dropout", both(lambda x: seeded(F.dropout, x), numbers(9, 13))
+    yield "uniform", lambda: [seeded(mn.rand, 9, 13, dtype=numbers.dtype, device=numbers.device)]
     yield "arithmetic", both(lambda a, b: (a + b) * a, numbers(3, 5), numbers(3, 5))
     yield "max_pool2d", both(lambda x: F.max_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
     yield "avg_pool2d", both(lambda x: F.avg_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
     images = numbers(2, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)
     yield "conv2d", both(lambda x, w, b: F.conv2d(x, w, b, 2, 1), *images)
     for name, make in OPTIMIZERS.items():
-        yield name, functools.partial(stepped, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5))
+        for step in (stepped, captured):
+            yield (
+                f"{name}, {step.__name__}",
+                functools.partial(step, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5)),
+            )
     yield "the backend", functools.partial(of_backend, numbers(5, 13), numbers(5, 13), labels)
+
+
+def seeded(function: Callable[..., mn.Tensor], *args: Any, **options: Any) -> mn.Tensor:
+    """What the function draws from the same numbers each time."""
+    mn.manual_seed(3)
+    return function(*args, **options)
 
 
 def stepped(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
     p.grad = gradient.detach()
     make([p]).step()
+    return [p]
+
+
+def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -> list[mn.Tensor]:
+    """A step, and another as a CUDA graph."""
+    p.grad = gradient.detach()
+    optimizer = make([p])
+    optimizer.step()
+    if p.device == "cpu":
+        optimizer.step()
+    else:
+        graph = mn.cuda.CUDAGraph()
+        with mn.cuda.graph(graph):
+            optimizer.step()
+        graph.replay()
     return [p]
 
 

@@ -15,7 +15,7 @@ from minorm.kernels.gpu.source import FOLDER, expression, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu"]
 PARAMETERS = 4096  # bytes of arguments that every device takes
 
 
@@ -40,13 +40,18 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         results = dict.fromkeys((dtype, dtypes.float64))
         found = [("sum_rows", dtype, result, width, False, index) for result in results]
         return found + [("sum_columns", dtype, result, width, 32, index) for result in results]
+    if file == "random.cu":
+        found = [("dropout", dtype, compute, width, decides, index) for decides in (True, False)]
+        return found + ([("uniform", dtype, width, index)] if dtype == compute else [])
     if file == "pool.cu":
         return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
     if file == "conv.cu":
         forms: list[tuple[Any, ...]] = [("col2im", *two, index)]
         forms += [("im2col", dtype, to, compute, index) for to in dict.fromkeys(two)]
         return forms + [("swap", dtype, to, compute, 16 // max(t.itemsize for t in two), index) for to in two]
-    return [("sgd", *two, width, True, True), ("adam", *two, width, True), ("scale", *two, width)]
+    found = [(f"sgd{kept}", *two, width, True, True) for kept in ("", "_kept")]
+    found += [(f"adam{kept}", *two, width, True) for kept in ("", "_kept")]
+    return [*found, ("scale", *two, width)]
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
@@ -74,6 +79,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
+        ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
         ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float>"),
         ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 4, false, OF_ELEMENTS>"),
     ],

@@ -23,8 +23,19 @@ def test_the_border_is_below_what_an_int_can_hold() -> None:
     assert launch.index_type(2**31 - 2**24) == dtypes.int64
 
 
+def test_the_largest_index_counts_and_not_the_size() -> None:
+    from minorm.kernels.gpu import softmax_plan
+
+    border = 2**31 - 2**24
+    assert softmax_plan.columns_index(1, 2, 2**29) == dtypes.int32
+    assert softmax_plan.columns_index(1, 2, border // 3) == dtypes.int32  # the last step goes to 3 * inner
+    assert softmax_plan.columns_index(1, 2, border // 3 + 1) == dtypes.int64  # and the size is below the border
+    assert softmax_plan.columns_index(3, 5, border // 16 + 1) == dtypes.int64
+    assert softmax_plan.columns_index(2**20, 2**10, 2) == dtypes.int64
+
+
 def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
-    from minorm.kernels.gpu import conv, elementwise, launch, pool, softmax_plan, sums_plan
+    from minorm.kernels.gpu import conv, elementwise, launch, pool, random, softmax_plan, sums_plan
 
     monkeypatch.setattr(launch, "index_type", lambda size: dtypes.int64)
     plans = sums_plan.plan, softmax_plan.rows
@@ -33,6 +44,7 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype(np.float32)
     w = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
     there, windows, how = cuda.array(x), ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)), ((1, 1), ((1, 1),) * 2, (1, 1), 1)
+    blocks = 7, 0, 1, 2
     try:
         y, places = pool.max_forward(there, *windows, False)
         pairs = [
@@ -41,6 +53,8 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
             (elementwise.softmax(there), reference.softmax.softmax(x)),
             (elementwise.softmax(there, 1), reference.softmax.softmax(x, 1)),
             (elementwise.sum_axes(there, (0, 2, 3)), x.sum((0, 2, 3))),
+            (random.dropout(there, 0.3, blocks)[0], reference.random.dropout(x, 0.3, blocks)[0]),
+            (random.uniform((9,), dtypes.float32, blocks), reference.random.uniform((9,), dtypes.float32, blocks)),
             (y, reference.pool.max_forward(x, *windows, False)[0]),
             (pool.max_backward(y, places, x.shape, windows), np.where(x == np.kron(y.memory, np.ones((2, 2))), x, 0)),
             (conv.forward(there, cuda.array(w), None, *how), reference.conv.forward(x, w, None, *how)),
@@ -52,8 +66,10 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
     finally:
         for plan in plans:
             plan.cache_clear()
-    used = [key for family in (elementwise, pool, conv.columns) for key in family._program._kernels]
-    assert {key[0] for key in used if dtypes.int64 in key} >= {"map_one", "map_two", "max_forward", "im2col", "col2im"}
+    used = [key for family in (elementwise, pool, conv.columns, random) for key in family._program._kernels]
+    assert {key[0] for key in used if dtypes.int64 in key} >= {
+        "map_one", "map_two", "max_forward", "im2col", "col2im", "dropout", "uniform",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("packs", [8, 0], ids=["in registers", "by chunks"])

@@ -59,6 +59,7 @@ def test_small_arrays_are_left_to_numpy():
 
 @given(st.integers(1, 1 << 23))
 def test_alignment_and_waste(size):
+    memory.empty_cache()
     x = memory.empty((size,), np.uint8)
     if size < 4096:
         return
@@ -80,6 +81,22 @@ def test_memory_is_reused(pool):
         assert y.ctypes.data == place
         del y
     assert pool.statistics()["fresh"] == fresh
+
+
+def test_idle_memory_of_up_to_twice_the_size_is_reused(pool):
+    page = 4096
+    held = [pool.empty((size,), np.uint8) for size in (4 * page, 8 * page, 9 * page)]
+    places = [x.ctypes.data for x in held]
+    del held
+    fresh = pool.statistics()["fresh"]
+    x = pool.empty((4 * page,), np.uint8)  # its own size first
+    y = pool.empty((4 * page,), np.uint8)
+    assert [x.ctypes.data, y.ctypes.data] == places[:2]
+    assert pool.statistics()["fresh"] == fresh
+    z = pool.empty((4 * page,), np.uint8)  # what is larger still waits for a larger one
+    assert pool.statistics()["fresh"] == fresh + 1
+    assert pool.empty((9 * page,), np.uint8).ctypes.data == places[2]
+    assert [memoryview(a.base).nbytes for a in (x, y, z)] == [4 * page, 8 * page, 4 * page]
 
 
 def test_arrays_alive_at_once_do_not_overlap(pool):

@@ -1,18 +1,27 @@
-"""Solutions with something changed, and what the judge makes of them."""
+"""Solutions with something changed, and what the judge makes of them; a folder that stands for Gradescope's machine."""
 
 from __future__ import annotations
 
+import json
+import os
+import stat
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from minorm.cli import main
 from minorm.labs import catalogue, judging, submission
 from minorm.labs.report import Report
 from minorm.labs.student import Here
 
-SOLUTIONS = Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions"
+ROOT = Path(__file__).resolve().parents[2]
+SOLUTIONS = ROOT / "examples" / "labs" / "solutions"
 
 
 def changed(number: int, *changes: tuple[str, str]) -> str:
@@ -31,10 +40,10 @@ Judge = Callable[..., Report]
 def judge_changed(tmp_path: Path) -> Judge:
     """judge_changed(1, (old, new), ...): the report on lab 1's solution with that change."""
 
-    def judge(number: int, *changes: tuple[str, str], **options: float) -> Report:
+    def judge(number: int, *changes: tuple[str, str], **options: Any) -> Report:
         path = tmp_path / "mine.py"
         path.write_text(changed(number, *changes))
-        return judging.judge(catalogue.find(number), path, **options)  # type: ignore[arg-type]
+        return judging.judge(catalogue.find(number), path, **options)
 
     return judge
 
@@ -55,3 +64,42 @@ def lost() -> Callable[..., set[str]]:
         return {row.title for row in rows if row.status != "passed"}
 
     return titles
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Callable[..., Path]:
+    """unpacked("0", ...): /autograder with the zip that these options make, and this interpreter in its environment."""
+
+    def made(*lab: str) -> Path:
+        wheel = tmp_path / "minorm_nn-0.1.0-py3-none-any.whl"
+        wheel.write_bytes(b"a wheel")
+        zipped = tmp_path / "lab.zip"
+        options = ["--wheel", str(wheel), "--seed", "5", "--hidden", "after_published", "-o", str(zipped)]
+        assert main(["labs", "gradescope", *lab, *options]) == 0
+        there = tmp_path / "autograder"
+        for folder in ("submission", "results", "environment/bin", "source"):
+            (there / folder).mkdir(parents=True)
+        with zipfile.ZipFile(zipped) as archive:
+            modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+            archive.extractall(there / "source")
+        assert modes["setup.sh"] == modes["run_autograder"] == 0o755
+        assert modes["seed.txt"] == 0o600
+        assert (there / "source" / wheel.name).read_bytes() == b"a wheel"
+        minorm = there / "environment" / "bin" / "minorm"
+        minorm.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m minorm "$@"\n')
+        minorm.chmod(minorm.stat().st_mode | stat.S_IXUSR)
+        return there
+
+    return made
+
+
+@pytest.fixture
+def graded() -> Callable[[Path], Any]:
+    """What run_autograder makes of the submission in such a folder."""
+
+    def results(place: Path) -> Any:
+        environment = {**os.environ, "AUTOGRADER": str(place)}
+        subprocess.run(["bash", place / "source" / "run_autograder"], env=environment, check=True)
+        return json.loads((place / "results" / "results.json").read_text())
+
+    return results

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import subprocess
-import sys
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +17,12 @@ SOLUTION = (ROOT / "examples" / "labs" / "solutions" / "lab00_axes.py").read_tex
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """/autograder, with this interpreter in its environment."""
-    wheel = tmp_path / "minorm_nn-0.1.0-py3-none-any.whl"
-    wheel.write_bytes(b"a wheel")
-    zipped = tmp_path / "lab0.zip"
-    options = ["--wheel", str(wheel), "--seed", "5", "--hidden", "after_published", "-o", str(zipped)]
-    assert main(["labs", "gradescope", "0", *options]) == 0
-    there = tmp_path / "autograder"
-    for folder in ("submission", "results", "environment/bin", "source"):
-        (there / folder).mkdir(parents=True)
-    with zipfile.ZipFile(zipped) as archive:
-        modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
-        archive.extractall(there / "source")
-    assert modes["setup.sh"] == modes["run_autograder"] == 0o755
-    assert modes["seed.txt"] == 0o600
-    assert (there / "source" / wheel.name).read_bytes() == b"a wheel"
-    minorm = there / "environment" / "bin" / "minorm"
-    minorm.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m minorm "$@"\n')
-    minorm.chmod(minorm.stat().st_mode | stat.S_IXUSR)
-    return there
-
-
-def graded(place: Path) -> Any:
-    environment = {**os.environ, "AUTOGRADER": str(place)}
-    subprocess.run(["bash", place / "source" / "run_autograder"], env=environment, check=True)
-    return json.loads((place / "results" / "results.json").read_text())
+def place(unpacked: Callable[..., Path]) -> Path:
+    return unpacked("0")
 
 
 @pytest.mark.parametrize("ending", [".py", ".ipynb"])
-def test_a_submission_gets_its_points(place: Path, ending: str) -> None:
+def test_a_submission_gets_its_points(place: Path, graded: Callable[[Path], Any], ending: str) -> None:
     text = SOLUTION if ending == ".py" else cells.to_notebook(cells.read_percent(SOLUTION))
     (place / "submission" / f"my work{ending}").write_text(text)
     found = graded(place)
@@ -60,12 +32,12 @@ def test_a_submission_gets_its_points(place: Path, ending: str) -> None:
     assert "5" not in [word for word in found["output"].split() if word.isdigit()]  # the seed
 
 
-def test_points_that_are_missing_are_no_failure_of_the_autograder(place: Path) -> None:
+def test_points_that_are_missing_are_no_failure_of_the_autograder(place: Path, graded: Callable[[Path], Any]) -> None:
     (place / "submission" / "a.py").write_text("x = 1\n")
     assert graded(place)["score"] == 0
 
 
-def test_several_files_are_said(place: Path) -> None:
+def test_several_files_are_said(place: Path, graded: Callable[[Path], Any]) -> None:
     for name in ("a.py", "b.py"):
         (place / "submission" / name).write_text(SOLUTION)
     assert "2 files that could be it" in graded(place)["output"]

@@ -11,12 +11,13 @@ import pytest
 from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference import norm
 from minorm.labs import submission
+from minorm.labs.beside import Beside
 from minorm.labs.ranks import Rank, simulate
 from minorm.labs.remote import Remote
 from minorm.labs.student import Failure, Here
 from minorm.nest import plan
 
-LAB = "minorm.labs.beside.lab00_axes"
+LAB = Beside("minorm.labs.beside.lab00_axes")
 TEXT = """\
 import numpy as np
 from minorm.kernels.partial import PartialBackend

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs import catalogue, submission
+from minorm.labs.beside import Beside
 from minorm.labs.remote import Remote
 from minorm.labs.student import Here
 from minorm.labs.watching import LARGEST, Watched, WatchedModule
@@ -23,7 +24,7 @@ def many(*values, out):
     out.append(object())
     return 1
 """
-LAB = "minorm.labs.beside.lab00_axes"
+LAB = Beside("minorm.labs.beside.lab00_axes")
 
 
 def test_arguments_that_a_function_changes() -> None:

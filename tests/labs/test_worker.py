@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from minorm.labs import cells, submission
+from minorm.labs.beside import Beside
 from minorm.labs.remote import Remote
 from minorm.labs.student import Failure, Here
 from minorm.labs.worker import Absent, run_tests
 
+LAB = Beside("minorm.labs.beside.lab00_axes")
 TEXT = """\
 # %% [markdown]
 # # Title
@@ -42,7 +44,7 @@ NOTEBOOK = cells.to_notebook(cells.read_percent(TEXT))
 
 
 def here(text: str, file: str) -> Here:
-    return Here(submission.load(text, file)[0], "minorm.labs.beside.lab00_axes")
+    return Here(submission.load(text, file)[0], LAB)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_an_error_names_the_cell_of_a_notebook_and_the_line(text: str, file: str
     """Cells of code count as Jupyter counts them when it runs all: text does not, a plot does."""
     with pytest.raises(Failure, match=f"^{said}"):
         here(text, file).broken(1)
-    with Remote(text, file, "minorm.labs.beside.lab00_axes", 0) as remote:
+    with Remote(text, file, LAB, 0) as remote:
         remote.allow(20)
         with pytest.raises(Failure, match=f"^{said}"):
             remote.broken(1)

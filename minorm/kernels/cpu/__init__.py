@@ -6,15 +6,17 @@ import minorm_ext
 from minorm.kernels.reference import indexing
 
 if TYPE_CHECKING or minorm_ext.COMPILED:
-    from minorm.kernels.cpu import conv, elementwise, matmul, memory, norm, pool, sums, update
+    from minorm.kernels.cpu import chain, conv, elementwise, matmul, memory, norm, pool, random, sums, update
 else:
     from minorm.kernels.reference import (  # type: ignore[no-redef]  # the same names, with the same functions
+        chain,
         conv,
         elementwise,
         matmul,
         memory,
         norm,
         pool,
+        random,
         sums,
         update,
     )

@@ -1,6 +1,6 @@
 """Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference where nothing is to compute.
 
-16-bit floats are widened to float32 and rounded once.
+16-bit floats are widened to float32 and rounded once, and once more by an epilogue.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from minorm.kernels.cpu.conv_plan import ways
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
+from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import check_bias, output_shape
+from minorm.kernels.reference.conv import check_accumulate, check_bias, output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape", "ways"]
 
@@ -23,30 +24,43 @@ Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 
-def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """y = W * x + b."""
+def forward(
+    x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
+) -> Any:
+    """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py, before y is stored."""
     if x.dtype in HALVES:
-        y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups)
-        return y.astype(x.dtype)
+        y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups).astype(x.dtype)
+        check_epilogue("conv.forward", epilogue, y.shape[1], float32)
+        return y if epilogue is None else applied(y, epilogue)
     if not _covers(x, w):
-        return reference.forward(x, w, b, stride, padding, dilation, groups)
+        return reference.forward(x, w, b, stride, padding, dilation, groups, epilogue)
     how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
     check_bias("conv.forward", b, shape[1])
-    return _correlate(how, x, w, b, shape, False)
+    check_epilogue("conv.forward", epilogue, shape[1], x.dtype)
+    return _correlate(how, x, w, b, shape, False, epilogue=epilogue)
 
 
 def grad_input(
-    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+    dy: Any,
+    w: Any,
+    x_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    b: Any = None,
+    accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
+    check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     if dy.dtype in HALVES:
-        dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b))
-        return dx.astype(dy.dtype)
+        dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
+        return dx if accumulate is None else dx + accumulate
     if not _covers(dy, w):
-        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
     check_bias("conv.grad_input", b, x_shape[1])
-    return _correlate(how, dy, w, b, x_shape, True)
+    return _correlate(how, dy, w, b, x_shape, True, more=None if accumulate is None else plain(accumulate))
 
 
 def grad_weight(
@@ -71,12 +85,12 @@ def grad_bias(dy: Any) -> Any:
     return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
-def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) -> Any:
+def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool, **ends: Any) -> Any:
     threads = minorm_ext.get_num_threads()
     y = empty(shape, x.dtype)
     buffer = empty((how.correlate_buffer(threads),), x.dtype)
     b = None if b is None else plain(b)
-    how.correlate(plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads)
+    how.correlate(plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads, **ends)
     return y
 
 

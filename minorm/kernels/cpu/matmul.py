@@ -37,8 +37,25 @@ def matmul(a: Any, b: Any) -> Any:
     if a.ndim == 1:
         c = matmul(a[None, :], b)
         return c.reshape(c.shape[:-2] + c.shape[-1:])
-    if b.ndim == 2 and a.flags.c_contiguous:  # a stack of matrices times one matrix is one product
-        return _product(a.reshape(math.prod(a.shape[:-1]), a.shape[-1]), b, None).reshape(*a.shape[:-1], b.shape[1])
+    if b.ndim == 2 and a.ndim > 2:  # a stack of matrices times one matrix is one product, or few
+        shape, a = (*a.shape[:-1], b.shape[1]), _merged(a)
+        return (_product(a, b, None) if a.ndim == 2 else _stacked(a, b)).reshape(shape)
+    return _stacked(a, b)
+
+
+def _merged(a: Any) -> Any:
+    """The same elements with as few leading axes as a view can have: pixels of channels-first data are one axis."""
+    lengths = [a.shape[-2]]
+    for axis in range(a.ndim - 3, -1, -1):
+        if a.strides[axis] == a.strides[axis + 1] * a.shape[axis + 1]:
+            lengths[0] *= a.shape[axis]
+        else:
+            lengths.insert(0, a.shape[axis])
+    return a.reshape(*lengths, a.shape[-1])
+
+
+def _stacked(a: Any, b: Any) -> Any:
+    """A product for each matrix of the stacks."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return _product(np.broadcast_to(a, lead + a.shape[-2:]), np.broadcast_to(b, lead + b.shape[-2:]), None)
 

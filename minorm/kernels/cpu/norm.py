@@ -53,7 +53,7 @@ def forward(
         rates = running.rates(nest.columns)
         _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
         if running.batches is not None:
-            running.batches += 1
+            running.batches[...] = running.batches.item() + 1  # NumPy's own += of one number takes 0.7 us
         running.changed = True
     return y, Statistics(block, count)
 

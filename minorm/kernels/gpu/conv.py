@@ -6,11 +6,12 @@ from math import prod
 from typing import Any
 
 from minorm import dtypes
+from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.gpu import conv_columns as columns
 from minorm.kernels.gpu import conv_cudnn, windows
 from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import check_bias, checked, output_shape
+from minorm.kernels.reference.conv import check_accumulate, check_bias, checked, output_shape
 
 __all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 
@@ -18,26 +19,42 @@ Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 
-def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """y = W * x + b."""
+def forward(
+    x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
+) -> Any:
+    """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py."""
     y_shape = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
+    check_epilogue("conv.forward", epilogue, w.shape[0], dtypes.compute_type(x.dtype))
     if not _covers(x, w, x.shape[2:], y_shape[2:]):
-        return reference.forward(x, w, b, stride, padding, dilation, groups)
+        return reference.forward(x, w, b, stride, padding, dilation, groups, epilogue)
     y = conv_cudnn.forward(x, w, b, stride, padding, dilation)
-    return columns.forward(x, w, b, stride, padding, dilation, groups) if y is None else y
+    if y is None:
+        y = columns.forward(x, w, b, stride, padding, dilation, groups)
+    return y if epilogue is None else applied(y, epilogue)
 
 
 def grad_input(
-    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+    dy: Any,
+    w: Any,
+    x_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    b: Any = None,
+    accumulate: Any = None,
 ) -> Any:
-    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution."""
+    """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
     checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
+    check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     if not _covers(dy, w, x_shape[2:], dy.shape[2:]):
-        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+        return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     dx = conv_cudnn.grad_input(dy, w, x_shape, stride, padding, dilation, b)
-    return columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b) if dx is None else dx
+    if dx is None:
+        dx = columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+    return dx if accumulate is None else dx + accumulate
 
 
 def grad_weight(

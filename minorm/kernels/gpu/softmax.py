@@ -37,7 +37,7 @@ def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int) -
         kernel = _program.kernel("rows", name, dtype, compute, plan.width, plan.packs, plan.warp, plan.integer)
         kernel(plan.grid, plan.block, (plan.integer.type(before), plan.integer.type(n), a, b, out))
     else:
-        index = launch.index_type(a.size)
+        index = softmax_plan.columns_index(before, n, after)
         kernel = _program.kernel("columns", name, dtype, compute, index)
         count = before * after
         sizes = (index.type(count), index.type(n), index.type(after))

@@ -31,6 +31,11 @@ class Plan(NamedTuple):
     block: tuple[int]
 
 
+def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
+    """The type of an index where each thread has a row with steps of `inner`: it goes one step beyond the last row."""
+    return launch.index_type((outer * n + 1) * inner)
+
+
 @functools.lru_cache(maxsize=4096)
 def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
     """`count` rows of n elements, `inputs` arrays of them to be kept in registers; with none, rows are read once."""

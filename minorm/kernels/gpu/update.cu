@@ -82,6 +82,12 @@ __global__ void sgd(Parts parts, Sgd<T, C, MOMENTUM, NESTEROV> step) {
     each<V>(parts, step);
 }
 
+// As part of a CUDA graph: numbers that change from one replay to the next cannot be arguments.
+template <class T, class C, int V, bool MOMENTUM, bool NESTEROV>
+__global__ void sgd_kept(const Parts* parts, const Sgd<T, C, MOMENTUM, NESTEROV>* step) {
+    each<V>(*parts, Sgd<T, C, MOMENTUM, NESTEROV>(*step));
+}
+
 //     g = sign * gradient + decay * p,  p = shrink * p;  m += fresh1 * (g - m),  v = beta2 * v + fresh2 * g^2
 //     p -= rate * m / (sqrt(v) / root + eps), of the largest v so far where PEAKS;  fresh = 1 - beta
 template <class T, class C, bool PEAKS> struct Adam {
@@ -110,6 +116,11 @@ template <class T, class C, bool PEAKS> struct Adam {
 
 template <class T, class C, int V, bool PEAKS> __global__ void adam(Parts parts, Adam<T, C, PEAKS> step) {
     each<V>(parts, step);
+}
+
+template <class T, class C, int V, bool PEAKS>
+__global__ void adam_kept(const Parts* parts, const Adam<T, C, PEAKS>* step) {
+    each<V>(*parts, Adam<T, C, PEAKS>(*step));
 }
 
 //     x = x * factor

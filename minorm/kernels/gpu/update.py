@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import capture, dtypes
 from minorm.kernels.gpu import launch, update_plan
 from minorm.kernels.gpu.operands import arranged, dense, is_dense
 from minorm.kernels.gpu.program import Program
@@ -51,7 +51,7 @@ def sgd(
             continue
         p, g, *state = _chosen(group, parameters, gradients, *states)
         numbers = (lr, momentum, 1 - dampening, weight_decay, -1.0 if maximize else 1.0)
-        roles = dict(zip(("p", "g", "m"), (p, _laid(g, p), *state), strict=False))
+        roles = dict(zip(("p", "g", "m"), (p, g, *state), strict=False))
         _run("sgd", (bool(momentum), bool(momentum and nesterov)), roles, {}, numbers)
 
 
@@ -88,7 +88,7 @@ def adam(
         p, g, t, *state = _chosen(group, parameters, gradients, steps, *states)
         decay, shrink = (0.0, 1 - lr * weight_decay) if decoupled else (weight_decay, 1.0)
         numbers = (beta2, 1 - beta1, 1 - beta2, eps, decay, shrink, -1.0 if maximize else 1.0)
-        roles = dict(zip(("p", "g", "m", "v", "peak"), (p, _laid(g, p), *state), strict=False))
+        roles = dict(zip(("p", "g", "m", "v", "peak"), (p, g, *state), strict=False))
         of_steps = {
             "rate": [lr / (1 - beta1**step) for step in t],
             "root": [math.sqrt(1 - beta2**step) for step in t],
@@ -116,6 +116,11 @@ def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]
         covered = p.dtype in dtypes.FLOATS and all(a.dtype == p.dtype for a in arrays) and is_dense(p)
         covered = covered and all(a is arranged(a, p) for a in arrays[1:])
         groups.setdefault(p.dtype if covered else None, []).append(i)
+    if None in groups and capture.recording() is not None:
+        raise RuntimeError(
+            "cuda.graph: parameters, gradients and the optimizer's state are of several types or layouts, for which "
+            "there is no kernel; expected one type and one layout in a step that is captured"
+        )
     for dtype, group in groups.items():
         yield group, dtype is None
 
@@ -128,19 +133,52 @@ def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
 def _run(
     name: str, options: tuple[bool, ...], roles: dict[str, list[Any]], of_steps: dict[str, list[float]], numbers: Any
 ) -> None:
-    """Launch for arrays of one type, by their roles in the struct Parts, with the step's numbers as a struct."""
-    dtype = roles["p"][0].dtype
+    """Launch for arrays of one type, by their roles in the struct Parts, with the step's numbers as a struct.
+
+    While a CUDA graph is captured both structs lie on the device. Before a replay only their numbers are renewed.
+    """
+    parameters = roles["p"]
+    dtype = parameters[0].dtype
     compute = dtypes.compute_type(dtype)
+    step = np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))])
+    recording = capture.recording() if name != "scale" else None  # its factor is what it was, as all numbers of a graph
+    replaying = recording is not None and recording.replaying
+    if "g" in roles and not replaying:
+        roles["g"] = _laid(roles["g"], parameters)
+    addresses: dict[str, Sequence[Any]] = {
+        role: [a.data.ptr for a in arrays] for role, arrays in roles.items() if not (replaying and role == "g")
+    }
+    launches = update_plan.launches([p.size for p in parameters], **addresses, **of_steps)
+    if recording is not None and replaying:
+        for struct, _ in launches:
+            _renew(recording.next().host, struct, step, addresses, of_steps)
+        return
     aligned = all(launch.is_aligned(*arrays) for arrays in roles.values())
-    kernel = _program.kernel(name, dtype, compute, launch.ACCESS // dtype.itemsize if aligned else 1, *options)
-    if len(numbers) == 1:
-        step = compute.type(numbers[0])
-    else:
-        step = Struct(np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))]))
-    addresses: dict[str, Sequence[Any]] = {role: [a.data.ptr for a in arrays] for role, arrays in roles.items()}
-    sizes = [p.size for p in roles["p"]]
-    for struct, grid in update_plan.launches(sizes, **addresses, **of_steps):
-        kernel(grid, (update_plan.THREADS,), (Struct(struct), step))
+    width = launch.ACCESS // dtype.itemsize if aligned else 1
+    if recording is None:
+        kernel, given = _program.kernel(name, dtype, compute, width, *options), Struct(step)
+        for struct, grid in launches:
+            kernel(grid, (update_plan.THREADS,), (Struct(struct), given))
+        return
+    kernel = _program.kernel(f"{name}_kept", dtype, compute, width, *options)
+    for struct, grid in launches:
+        both = np.zeros((), [("parts", struct.dtype), ("step", step.dtype)])
+        both["parts"], both["step"] = struct, step
+        kept = recording.keep(both).device
+        kernel(grid, (update_plan.THREADS,), (kept, kept[struct.nbytes :]))
+
+
+def _renew(kept: Any, struct: Any, step: Any, addresses: dict[str, Any], of_steps: dict[str, list[float]]) -> None:
+    """The numbers of the next replay; RuntimeError where parameters or state lie elsewhere than the graph has them."""
+    for role in addresses:
+        if not np.array_equal(kept["parts"][role], struct[role]):
+            raise RuntimeError(
+                "CUDAGraph.replay: a parameter or the optimizer's state lies in other memory than at the capture; "
+                "expected load_state_dict, to() and add_param_group before it: capture again"
+            )
+    for name in of_steps:
+        kept["parts"][name] = struct[name]
+    kept["step"] = step
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:

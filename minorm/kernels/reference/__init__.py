@@ -1,3 +1,15 @@
 """Backend reference."""
 
-from minorm.kernels.reference import conv, elementwise, indexing, matmul, memory, norm, pool, sums, update
+from minorm.kernels.reference import (
+    chain,
+    conv,
+    elementwise,
+    indexing,
+    matmul,
+    memory,
+    norm,
+    pool,
+    random,
+    sums,
+    update,
+)

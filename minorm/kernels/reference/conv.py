@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from minorm.dtypes import compute_type
+from minorm.kernels.epilogue import applied, check_epilogue
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -66,26 +67,48 @@ def check_bias(operation: str, b: Any, channels: int) -> None:
         raise ValueError(f"{operation}: b.shape is {b.shape}; expected ({channels},)")
 
 
-def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """y of shape (N, groups * O, *output); `b` is None or one number an output channel."""
+def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -> None:
+    """ValueError unless it is None or an array like the result."""
+    if accumulate is not None and (accumulate.shape != tuple(shape) or accumulate.dtype != dtype):
+        raise ValueError(
+            f"{operation}: accumulate has shape {accumulate.shape} and dtype {accumulate.dtype}; expected those of dx, "
+            f"{tuple(shape)} and {dtype}"
+        )
+
+
+def forward(
+    x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
+) -> Any:
+    """y of shape (N, groups * O, *output); `b` is None or one number an output channel; then the epilogue."""
     _, _, *out = checked("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)
+    check_epilogue("conv.forward", epilogue, w.shape[0], dtype)
     padded = _padded(x.astype(dtype), padding)
     y = np.zeros_like(x, dtype, shape=(x.shape[0], groups, w.shape[0] // groups, math.prod(out)))
     for tap, view in _taps(w.shape[2:], tuple(out), stride, dilation):
         y += _by_group(w[tap].astype(dtype), groups) @ _flat(padded[view], groups)
     if b is not None:
         y += b.astype(dtype).reshape(groups, -1, 1)
-    return y.reshape(x.shape[0], w.shape[0], *out).astype(x.dtype)
+    y = y.reshape(x.shape[0], w.shape[0], *out).astype(x.dtype)
+    return y if epilogue is None else applied(y, epilogue)
 
 
 def grad_input(
-    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+    dy: Any,
+    w: Any,
+    x_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    b: Any = None,
+    accumulate: Any = None,
 ) -> Any:
-    """dx of shape `x_shape`. With a bias per channel of x added, this is the transposed convolution of dy."""
+    """dx of shape `x_shape`, plus `accumulate`. With a bias per channel of x, the transposed convolution of dy."""
     checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
+    check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     dtype = compute_type(dy.dtype)
     low = tuple(pair[0] for pair in padding)
     size = tuple(low + x + max(0, high) for x, (low, high) in zip(x_shape[2:], padding, strict=True))
@@ -97,7 +120,8 @@ def grad_input(
     dx = padded[(..., *(slice(start, start + x) for start, x in zip(low, x_shape[2:], strict=True)))]
     if b is not None:
         dx = dx + b.astype(dtype).reshape(-1, *[1] * len(low))
-    return dx.astype(dy.dtype, order="C")
+    dx = dx.astype(dy.dtype, order="C")
+    return dx if accumulate is None else dx + accumulate
 
 
 def grad_weight(

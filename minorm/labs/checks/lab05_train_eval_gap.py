@@ -14,8 +14,10 @@ from minorm.autograd import no_grad
 from minorm.creation import tensor
 from minorm.labs import gap
 from minorm.labs.beside.lab05_train_eval_gap import state, trained
+from minorm.labs.checks.right import lab05_train_eval_gap as ours
 from minorm.labs.comparing import Wrong, close, equal, true
 from minorm.labs.lab import Lab
+from minorm.labs.sent import Sent
 from minorm.running import no_stats_update
 
 LAB = Lab(
@@ -251,3 +253,6 @@ def unfreezing(student: Any, rng: np.random.Generator) -> None:
     name = next(name for name in found["before"] if name.endswith("running_mean"))
     moved = not np.array_equal(found["after"][name], found["unfrozen"][name])
     true(moved, f"{name} after unfreeze and a batch in training mode", "a change", "none")
+
+
+LAB.provide("5.3", recalibrate=Sent(ours.recalibrate))

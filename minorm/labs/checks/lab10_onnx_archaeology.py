@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from minorm.labs import zoo
+from minorm.labs.checks.right import lab10_onnx_archaeology as ours
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
+from minorm.labs.sent import Sent
 
 LAB = Lab(
     10,
@@ -439,3 +441,24 @@ def group_zoo(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("10.7", "rare animals", points=2)
 def rare(student: Any, rng: np.random.Generator) -> None:
     _zoo(student, rng, (*PUBLISHED[BATCH], *PUBLISHED[GROUP]), odd=True)
+
+
+def _batch_norm(version: int, training: bool, found: dict[str, Any], x: Any, *parameters: Any) -> list[Any]:
+    case = Case(BATCH, version, training, x, list(parameters), found["epsilon"], found["momentum"])
+    return [value.astype(dtype) for value, dtype in zip(case.right(), case.types(), strict=False)]
+
+
+def _group_norm(version: int, found: dict[str, Any], x: Any, s: Any, b: Any) -> Any:
+    numbers = (found["num_groups"] if version == 18 else x.shape[1],)
+    if x.shape[1] % found["num_groups"] or s.shape != numbers or b.shape != numbers:
+        raise ValueError(f"{found['num_groups']} groups of {x.shape[1]} channels, scale {s.shape}, bias {b.shape}")
+    case = Case(GROUP, version, False, x, [s, b], found["epsilon"], said=found)
+    return case.right()[0].astype(x.dtype)
+
+
+LAB.provide("10.1", since=Sent(ours.since))
+LAB.provide("10.2", attributes=Sent(ours.attributes))
+LAB.provide("10.3", mode=Sent(ours.mode))
+LAB.provide("10.4", batch_axes=lambda x_shape, scale_shape: (0, *range(1 + len(scale_shape), len(x_shape))))
+LAB.provide("10.5", batch_norm=_batch_norm)
+LAB.provide("10.6", group_norm=_group_norm)

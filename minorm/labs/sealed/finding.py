@@ -20,18 +20,19 @@ class Hole(RuntimeError):
     """Something came through the walls, or there is no Python behind them: nobody can be graded here."""
 
 
-def find(without: Collection[str] = ()) -> Walls:
+def find(without: Collection[str] = (), secret: Collection[str] = ()) -> Walls:
     """The walls that this machine has, tried; Hole where they let something through.
 
     without  "mounts", "user", "landlock", "seccomp": what is left out, for tests
+    secret   what they hide beside the course's checks, as walls.secret has it
     """
-    return _found(tuple(sorted(without)))
+    return _found(tuple(sorted(without)), tuple(secret))
 
 
 @functools.cache
-def _found(without: tuple[str, ...]) -> Walls:
+def _found(without: tuple[str, ...], secret: tuple[str, ...] = ()) -> Walls:
     if not syscalls.numbers() or "seccomp" in without:
-        return Walls(absent=("no seccomp for this system",))
+        return Walls(absent=("no seccomp for this system",), secret=secret)
     absent: list[str] = []
     version = 0 if "landlock" in without else landlock.version()
     if not version:
@@ -41,7 +42,7 @@ def _found(without: tuple[str, ...]) -> Walls:
         if mounts and "mounts" in without:
             absent.append("mounts")
             continue
-        around = Walls(mounts, user, version, True, tuple(absent))
+        around = Walls(mounts, user, version, True, tuple(absent), secret)
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
@@ -49,7 +50,7 @@ def _found(without: tuple[str, ...]) -> Walls:
             return around
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":
-            return Walls(absent=(f"no seccomp ({why})",))
+            return Walls(absent=(f"no seccomp ({why})",), secret=secret)
         if not mounts:
             raise Hole(_unreadable(answer, why))
         absent.append(f"mounts ({why})")

@@ -6,6 +6,7 @@ What it prints is read all the time, so that it never waits, and only the beginn
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from minorm import config
@@ -97,7 +99,7 @@ class Process:
     def _plan(self, memory: int, then: str, runs: list[str], search: str) -> dict[str, Any]:
         """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
         reads = walls.readable()
-        narrow, lists = walls.narrow(reads)
+        narrow, lists = walls.narrow(reads, self.walls.secret)
         return {
             "folder": self.folder,
             "writes": self.walls.writes or not self.walls.stand,
@@ -110,7 +112,7 @@ class Process:
             "reads": reads,
             "narrow": narrow,
             "lists": lists,
-            "hidden": walls.hidden(),
+            "hidden": walls.hidden(self.walls.secret),
             "path": walls.import_path(),
             "parent": os.getpid(),
             "environment": {
@@ -202,6 +204,7 @@ def attack(around: walls.Walls) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(prefix="neighbour", suffix=".py") as neighbour:
         os.fchmod(neighbour.fileno(), 0o644)  # as submissions often are
         files = [neighbour.name, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
+        files += [str(path) for folder in around.secret for path in itertools.islice(Path(folder).rglob("*.py"), 1)]
         target = {"judge": os.getpid(), "folder": tempfile.gettempdir(), "files": files}
         try:
             process = Process(around, 0, ATTACK, task=target)

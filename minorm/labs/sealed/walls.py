@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2]  # minorm
 LABS = PACKAGE / "labs"
@@ -21,13 +22,24 @@ FIRST_USER, LAST_USER = 61184, 65519  # systemd's range for users of a moment, w
 
 @dataclass(frozen=True)
 class Walls:
-    """What stands around a student's process. absent: what does not, and why."""
+    """What stands around a student's process.
+
+    absent  what does not, and why
+    secret  paths that are to be hidden, beside the course's checks
+    """
 
     mounts: bool = False
     user: bool = False
     landlock: int = 0
     seccomp: bool = False
     absent: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, message: dict[str, Any]) -> Walls:
+        """What `dataclasses.asdict` made of them, after a journey as JSON."""
+        absent, secret = tuple(message["absent"]), tuple(message["secret"])
+        return cls(**{**message, "absent": absent, "secret": secret})
 
     @property
     def stand(self) -> bool:
@@ -54,7 +66,7 @@ class Walls:
     def for_lab(self, writes: bool) -> Walls:
         """For a lab whose solutions write files, which needs walls that say where they may."""
         if self.stand and writes and not self.writes:
-            return Walls(absent=("this lab writes files; that needs mounts or Landlock",))
+            return Walls(absent=("this lab writes files; that needs mounts or Landlock",), secret=self.secret)
         return self
 
 
@@ -86,29 +98,50 @@ def import_path() -> list[str]:
     return list(dict.fromkeys([*[entry for entry in kept if entry != root], root]))
 
 
-def hidden() -> list[str]:
+def hidden(secret: Collection[str] = ()) -> list[str]:
     """What of it is taken away again."""
-    return [str(path) for path in HIDDEN]
+    return [*map(str, HIDDEN), *secret]
 
 
-def narrow(paths: Collection[str]) -> tuple[list[str], list[str]]:
+def secret(lab_dir: Path | None) -> tuple[str, ...]:
+    """What to hide of a teacher's own labs: the folder, and its other names inside what may be read.
+
+    Where it holds Python or minorm themselves, as when both lie in the folder of a course, its labs alone.
+    """
+    if lab_dir is None:
+        return ()
+    reads = {path: os.path.realpath(path) for path in readable()}
+    whole = os.path.realpath(lab_dir)
+    holds_python = any(_is_below(real, whole) for real in reads.values())
+    found = [str(entry) for entry in Path(whole).glob("lab*_*") if entry.is_dir()] if holds_python else [whole]
+    names = {os.path.join(p, os.path.relpath(one, r)) for one in found for p, r in reads.items() if _is_below(one, r)}
+    return tuple(sorted({*found, *names}))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether a path is the folder or in it."""
+    return os.path.join(path, "").startswith(os.path.join(folder, ""))
+
+
+def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """(what is read, what is only listed), where a hidden path is left out of those above it: Landlock's way."""
+    out = [Path(path) for path in hidden(secret)]
     reads, lists = [], {str(PACKAGE.parent)}
     for path in paths:
-        if not any(str(one).startswith(path.rstrip("/") + "/") for one in HIDDEN):
+        if not any(str(one).startswith(path.rstrip("/") + "/") for one in out):
             reads.append(path)
             continue
-        reads += [str(entry) for entry in _around(Path(path))]
-        lists |= {path, *(str(above) for one in HIDDEN for above in one.parents if str(above).startswith(path))}
+        reads += [str(entry) for entry in _around(Path(path), out)]
+        lists |= {path, *(str(above) for one in out for above in one.parents if str(above).startswith(path))}
     return reads, sorted(lists)
 
 
-def _around(folder: Path) -> Iterator[Path]:
+def _around(folder: Path, out: Collection[Path]) -> Iterator[Path]:
     """Everything in the folder but what is hidden, as large pieces as there are."""
     for entry in sorted(folder.iterdir()):
-        if entry in HIDDEN:
+        if entry in out:
             continue
-        if any(entry in one.parents for one in HIDDEN):
-            yield from _around(entry)
+        if any(entry in one.parents for one in out):
+            yield from _around(entry, out)
         else:
             yield entry

@@ -133,11 +133,10 @@ class Ledger:
             for kept in vars(function).values():
                 for array in kept if isinstance(kept, tuple) else (kept,):
                     self._hold(array, given)
-            for source, _, array in (edge for edge in function.edges or () if edge is not None):
+            for source, *_ in (edge for edge in function.edges or () if edge is not None):
                 if isinstance(source, Tensor):
                     self._hold(source.array, given)
                 else:
-                    self._hold(array, given)
                     waiting.append(source)
         self.recording = False
         self.expect(0, "what the graph holds")
@@ -198,6 +197,11 @@ _active = _Active()
 def active() -> Ledger | None:
     """The ledger of the run that this thread is in."""
     return _active.ledger
+
+
+def is_watched() -> bool:
+    """Whether somebody is told of the nodes that this thread runs."""
+    return _active.see is not None
 
 
 @contextmanager

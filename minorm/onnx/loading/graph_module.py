@@ -24,6 +24,7 @@ from minorm.onnx.graph.layer import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.original import Original, Placed
+from minorm.onnx.loading.plans import Plans, Recorder
 from minorm.onnx.operators.batch_statistics import put
 from minorm.tensor import Tensor
 
@@ -85,17 +86,19 @@ class Step:
     together: bool = False  # all arguments on one device: found out at the first run on a GPU
     place: str = ""  # the module that the node comes from, or the node's own name
 
-    def run(self, values: list[Any], dtype: Any = None) -> None:
-        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken.
+    def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
+        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken: the results.
 
         dtype    of the float inputs, where the graph was converted after loading
         """
+        results: tuple[Any, ...] = ()
         if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
-            self._compute(values, None if self.silent else dtype)
+            results = self._compute(values, None if self.silent else dtype)
         for slot in self.dropped:
             values[slot] = None
+        return results
 
-    def _compute(self, values: list[Any], dtype: Any) -> None:
+    def _compute(self, values: list[Any], dtype: Any) -> tuple[Any, ...]:
         arguments = [None if slot is None else values[slot] for slot in self.inputs]
         if dtype is not None:
             arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
@@ -108,6 +111,7 @@ class Step:
         for slot, value in zip(self.outputs, results, strict=False):
             if slot is not None:
                 values[slot] = value
+        return results
 
     def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
         given = ledger.active()
@@ -191,6 +195,7 @@ class GraphModule(Sealed):
         self.original: Original | None = None  # what is left of the file, for `export`
         self.placed: list[Placed] = []  # where the layers with a mode stand in it
         self._budget = budget
+        self._plans = Plans()
         self._state = dict(state)
         self._steps = list(steps)
         self._size = len(slots)
@@ -206,6 +211,9 @@ class GraphModule(Sealed):
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
         given = self.check(inputs)
+        if dtype is None and (planned := self._plans.run(given)) is not None:
+            return planned[0] if len(planned) == 1 else tuple(planned)
+        recorder = None if dtype is not None else self._recorder(given)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
@@ -217,7 +225,7 @@ class GraphModule(Sealed):
         # Dividing by 0 has a value in ONNX, and is no news.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in self._steps:
-                step.run(values, dtype)
+                step.run(values, dtype) if recorder is None else recorder.run(step, values)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
                 put(buffer, values[slot])
@@ -226,7 +234,17 @@ class GraphModule(Sealed):
         results = tuple(
             values[slot] if dtype is None else converted(values[slot], dtype) for slot in self._output_slots
         )
+        if recorder is not None:
+            self._plans.keep(given, recorder.plan(results))
         return results[0] if len(results) == 1 else results
+
+    def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
+        """What makes a plan of this run; None nearly always."""
+        layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
+        fixed = {id(tensor) for tensor in self.constants.values()}
+        held = [tensor for _, tensor in self._given if id(tensor) not in fixed]
+        constants = [tensor for _, tensor in self._given if id(tensor) in fixed]
+        return self._plans.recorder(given, held, constants, [*layers, *(layer for *_, layer in self.updates)])
 
     def check(self, inputs: Sequence[Any]) -> list[Tensor]:
         """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""

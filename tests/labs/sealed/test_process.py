@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import minorm_ext
+from minorm.labs.beside import Beside
 from minorm.labs.remote import Remote
 from minorm.labs.sealed import finding, walls
 from minorm.labs.sealed.process import FOLDER_SIZE, Process, _free_user
@@ -17,7 +18,7 @@ from minorm.labs.student import Failure
 
 pytestmark = pytest.mark.skipif(not finding.find().stand, reason="no walls on this system")
 GIB = 1 << 30
-LAB = "minorm.labs.beside.lab00_axes"
+LAB = Beside("minorm.labs.beside.lab00_axes")
 TEXT = """\
 import os, sys, threading
 

@@ -71,7 +71,7 @@ def test_a_python_that_nobody_else_may_read_grades_nobody(monkeypatch: pytest.Mo
 def test_without_walls_one_checks_and_grades_only_whom_one_trusts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
-    monkeypatch.setattr(finding, "find", lambda *_: walls.NONE)
+    monkeypatch.setattr(finding, "find", lambda *_, **__: walls.NONE)
     (tmp_path / "all").mkdir()
     file, table = tmp_path / "all" / "anna.py", tmp_path / "grades.csv"
     file.write_text((catalogue.CHECKOUT / "solutions" / "lab00_axes.py").read_text())

@@ -1,0 +1,116 @@
+"""What a CUDA graph reads anew at each replay: numbers of the host, kept in memory of the device.
+
+A captured launch keeps its arguments, and a learning rate among them would stay what it was. So while a step is
+captured, whoever hands such numbers to a kernel keeps them in a slot instead,
+
+    slot = recording.keep(fields)      # slot.device is a device array that will hold `fields` at each replay
+
+and whoever counts steps leaves a note how: `recording.again.append(function)`. Before each replay the notes are
+called; they meet `recording.replaying`, launch nothing, and write their numbers into the same slots, in the same order.
+One copy then brings all of them to the device. minorm/cuda/graphs.py is what users see.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+ALIGNED = 256  # bytes: where a slot begins
+CHUNK = 1 << 16  # bytes that one copy brings to the device
+
+
+class _Here(threading.local):
+    recording: Recording | None = None
+
+
+_here = _Here()
+
+
+def recording() -> Recording | None:
+    """What is being captured, or replayed, by this thread."""
+    return _here.recording
+
+
+def refuse_copies(what: str) -> None:
+    """RuntimeError while a graph is captured: its replay would copy from memory that means something else by then."""
+    if _here.recording is not None:
+        raise RuntimeError(
+            f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
+            "the GPU does, and nothing of the CPU: make the array on the GPU before the capture, and fill it with "
+            "copy_() before a replay"
+        )
+
+
+class Slot:
+    """Numbers on both sides: `host` is a structured array without axes, `device` the bytes that kernels read."""
+
+    __slots__ = ("device", "host")
+
+    def __init__(self, host: Any, device: Any) -> None:
+        self.host, self.device = host, device
+
+
+class Recording:
+    """The numbers of one graph.
+
+    library     the module cupy
+    again       what the host does before each replay
+    replaying   True while it does so, False while the graph is captured
+    """
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self.again: list[Callable[[], None]] = []
+        self.replaying = False
+        self._slots: list[Slot] = []
+        self._chunks: list[tuple[Any, Any]] = []  # (bytes on the host, in pinned memory; bytes on the device)
+        self._used = CHUNK  # bytes of the last chunk
+        self._next = 0  # slot of a replay
+        self._copied = library.cuda.Event(disable_timing=True)
+
+    def keep(self, fields: Any) -> Slot:
+        """A slot for the fields of a structured array without axes, which it holds until a replay changes them."""
+        size = fields.nbytes
+        if size > CHUNK:
+            raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
+        if self._used + size > CHUNK:
+            pinned = self.library.cuda.alloc_pinned_memory(CHUNK)
+            self._chunks.append((np.frombuffer(pinned, np.uint8, CHUNK), self.library.empty(CHUNK, np.uint8)))
+            self._used = 0
+        host, device = (part[self._used : self._used + size] for part in self._chunks[-1])
+        self._used += -(-size // ALIGNED) * ALIGNED
+        slot = Slot(host.view(fields.dtype).reshape(()), device)
+        slot.host[...] = fields
+        self._slots.append(slot)
+        return slot
+
+    def next(self) -> Slot:
+        """In a replay, the slot that the capture got at this place."""
+        self._next += 1
+        return self._slots[self._next - 1]
+
+    @contextmanager
+    def captured(self) -> Iterator[None]:
+        """Inside, this thread captures."""
+        _here.recording = self
+        try:
+            yield
+        finally:
+            _here.recording = None
+
+    def renew(self) -> None:
+        """Work the numbers of the next replay out, and start their copy to the device on the current stream."""
+        self._copied.synchronize()  # the copy of the replay before has read them
+        _here.recording, self.replaying, self._next = self, True, 0
+        try:
+            for again in self.again:
+                again()
+        finally:
+            _here.recording, self.replaying = None, False
+        for host, device in self._chunks:
+            device.data.copy_from_host_async(host.ctypes.data, host.nbytes)
+        self._copied.record()

@@ -1,0 +1,159 @@
+"""CUDA graphs: a whole training step is launched at once, and costs the host as much as one kernel.
+
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):                       # nothing is computed here: the launches are written down
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+    for batch in loader:
+        images.copy_(batch[0]); labels.copy_(batch[1])
+        graph.replay()                               # the same step on what is in `images` and `labels` now
+
+The names are PyTorch's. What a replay reads and writes is the memory of the capture: fill the inputs in place, and read
+`loss` after a replay. Learning rates and step counts are numbers of the host, so they live in memory of the device and
+are renewed before each replay (minorm/capture.py): a schedule is obeyed, and `optimizer.state_dict()` is right.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from minorm import capture, devices
+from minorm.documented import documented
+
+POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where both never replay at once; or None"}
+
+
+@documented({})
+class CUDAGraph:
+    """What a GPU does in a step, to be done again and again without the host.
+
+    Take a step or more before the capture, so that kernels are compiled and optimizers have their state. RuntimeError
+    for what cannot be captured: copies between CPU and GPU, numbers that the host asks for, an optimizer other than
+    SGD, Adam and AdamW.
+
+    Example:
+        >>> mn.cuda.is_available()  # else CUDAGraph() raises a RuntimeError that says what is missing
+        False
+
+    CUDA Programming Guide, "CUDA Graphs"; torch.cuda.CUDAGraph.
+    """
+
+    def __init__(self) -> None:
+        self._library = devices.library()
+        self._graph: Any = None
+        self._pool: Any = None
+        self._recording: capture.Recording | None = None
+        self._open: ExitStack | None = None  # what capture_end leaves again
+
+    @documented(POOL, capture_error_mode="taken for PyTorch's sake, and not looked at")
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:  # noqa: ARG002
+        """Write down what the current stream is given from now on; `graph` does this on a stream of its own."""
+        self._check_free()
+        cuda = self._library.cuda
+        self._pool = cuda.MemoryPool() if pool is None else pool
+        self._recording = capture.Recording(self._library)
+        self._stream = cuda.get_current_stream()
+        if self._stream.ptr == 0:
+            raise RuntimeError(
+                "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
+                "`with mn.cuda.graph(g):`, which has a stream of its own"
+            )
+        with ExitStack() as stack:  # left at once where something fails
+            stack.enter_context(self._recording.captured())
+            stack.enter_context(cuda.using_allocator(self._pool.malloc))
+            self._stream.begin_capture()
+            self._open = stack.pop_all()
+
+    def _check_free(self) -> None:
+        if self._graph is not None or self._open is not None:
+            raise RuntimeError("CUDAGraph.capture_begin: it holds a graph already; expected a fresh one, or reset()")
+        if capture.recording() is not None:
+            raise RuntimeError("CUDAGraph.capture_begin: another graph is being captured; expected one at a time")
+
+    def capture_end(self) -> None:
+        """Keep what was written down."""
+        if self._open is None:
+            raise RuntimeError("CUDAGraph.capture_end: no capture has begun; expected capture_begin() before it")
+        with self._open:
+            self._open = None
+            self._graph = self._stream.end_capture()
+
+    def replay(self) -> None:
+        """Do it again, on the current stream, with the learning rates and step counts of now."""
+        if self._graph is None or self._recording is None:
+            raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
+        self._recording.renew()
+        self._graph.launch()
+
+    def reset(self) -> None:
+        """Forget the graph, and give its memory back when no Tensor has it any more."""
+        self._graph = self._pool = self._recording = None
+
+    def pool(self) -> Any:
+        """The graph's own memory, for `graph(..., pool=...)` of another."""
+        return self._pool
+
+
+@documented(
+    POOL,
+    cuda_graph="the CUDAGraph that is to hold what happens inside",
+    stream="to capture on; None is a new one",
+    capture_error_mode="taken for PyTorch's sake, and not looked at",
+)
+class graph:  # noqa: N801  PyTorch's name
+    """Inside, the GPU's work is written down in `cuda_graph` and not done; the memory it needs is the graph's own.
+
+    RuntimeError where something inside cannot be captured; the CUDAGraph is empty then, and nothing has changed.
+
+    Example:
+        >>> mn.cuda.is_available()  # with True: with mn.cuda.graph(g): optimizer.step()
+        False
+
+    torch.cuda.graph.
+    """
+
+    def __init__(
+        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
+    ) -> None:
+        self.cuda_graph, self._pool, self._mode = cuda_graph, pool, capture_error_mode
+        self._stream = devices.library().cuda.Stream(non_blocking=True) if stream is None else stream
+
+    def __enter__(self) -> None:
+        self.cuda_graph._check_free()
+        devices.library().cuda.Device().synchronize()
+        self._stream.__enter__()
+        try:
+            self.cuda_graph.capture_begin(self._pool, self._mode)
+        except BaseException:
+            self._stream.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            self.cuda_graph.capture_end()
+        except Exception:
+            if error is None:  # else CUDA only says once more that the capture has failed
+                raise
+        finally:
+            self._stream.__exit__(None, None, None)
+            if error is not None:
+                self.cuda_graph.reset()
+        if isinstance(error, Exception) and type(error).__name__ == "CUDARuntimeError":
+            raise RuntimeError(
+                "cuda.graph: what CUDA refused here cannot be captured, such as a number that the host asks for "
+                f"(item(), `if x > 0`, an index of booleans): {error}"
+            ) from error
+
+
+def graph_pool_handle() -> Any:
+    """Memory that several graphs may share: `graph(g, pool=graph_pool_handle())`."""
+    return devices.library().cuda.MemoryPool()
+
+
+def is_current_stream_capturing() -> bool:
+    """Is a graph being captured in this thread?"""
+    recording = capture.recording()
+    return recording is not None and not recording.replaying

@@ -1,0 +1,36 @@
+"""Uniform numbers on any device, the same on each: a kernel makes them where they shall be, from blocks of a generator.
+
+A generator that does not count, as those of NumPy but Philox, draws on the CPU, and what it drew is copied.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from minorm import devices, random
+from minorm.kernels import select
+
+BLOCK = 256  # bits of a generator's block
+WORD = 32  # bits that an element of dropout takes
+
+
+def uniform(
+    shape: tuple[int, ...], dtype: Any, device: Any = None, generator: Any = None, low: float = 0.0, high: float = 1.0
+) -> Any:
+    """u * (high - low) + low, u on [0, 1): an array of float32 or float64, computed in that; device None is the CPU."""
+    with devices.on(device) as xp:
+        blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8)
+        if blocks is None:
+            numbers = xp.asarray(random.source(generator).random(shape, dtype), dtype)
+        else:
+            numbers = select.backend(xp.empty(0)).random.uniform(shape, dtype, blocks)
+        if (low, high) != (0, 1):
+            numbers *= high - low
+            numbers += low
+        return numbers
+
+
+def take_blocks(generator: Any, count: int, bits: int = WORD) -> tuple[int, int, int, int] | None:
+    """Enough blocks for so many elements of so many bits each, as `random.take_blocks` gives them."""
+    return random.take_blocks(generator, -(-count * bits // BLOCK))

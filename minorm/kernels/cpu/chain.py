@@ -1,0 +1,72 @@
+"""Several maps one after the other, in one pass: a block of elements takes all of them while it is in the first cache.
+
+Operands have the result's shape, or are one number, or a row that repeats along the last axis. What is anything else,
+or lies in memory in another order, takes one map after the other, to the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import minorm_ext
+from minorm import dtypes
+from minorm.kernels.cpu import elementwise
+from minorm.kernels.cpu.memory import empty
+from minorm.kernels.cpu.operands import is_plain
+from minorm.kernels.reference import chain as reference
+from minorm.kernels.reference.chain import LONGEST, Link
+
+_kernels: Any = minorm_ext.kernels("elementwise")
+
+
+def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """The result of the last link, of this shape; see kernels/reference/chain.py."""
+    first = operands[0]
+    size, row = prod(shape), shape[-1] if shape else 1
+    pairs, period = [], 1
+    for x in operands:
+        if x.dtype != first.dtype or not is_plain(x):
+            break
+        if x.size == 1:
+            pairs.append((x, 1))
+        elif x.shape == shape:
+            pairs.append((x, size))
+        elif x.size == x.shape[-1] == row <= LONGEST:
+            pairs.append((x, row))
+            period = row
+        else:
+            break
+    if len(pairs) < len(operands) or first.dtype not in (dtypes.float32, dtypes.float64) or not size:
+        return reference.chain(links, operands, shape, elementwise)
+    steps, count = _steps(links, len(operands))
+    threads = minorm_ext.get_num_threads()
+    out = empty(shape, first.dtype)
+    scratch = empty((_kernels.chain_scratch(len(operands), count, period, threads),), first.dtype)
+    _kernels.chain(steps, count, pairs, period, out, scratch, size, first.itemsize, threads)
+    return out
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(links: tuple[Link, ...], operands: int) -> tuple[tuple[Any, ...], int]:
+    """The links as the kernel takes them, and how many scratch arrays they need: one may be used again when it is read.
+
+    Never for the result of the link that reads it: the loops want to write where they do not read.
+    """
+    last = {source: i for i, link in enumerate(links) for source in (link.a, link.b)}
+    place = {source: source for source in range(operands)}
+    free: list[int] = []
+    count, steps = 0, []
+    for i, link in enumerate(links):
+        if not free:
+            free.append(operands + count)
+            count += 1
+        place[operands + i] = free.pop()
+        a = place[link.a]
+        b = a if link.b is None else place[link.b]
+        number = _kernels.numbers[link.operation]
+        steps.append((number, a, b, place[operands + i], link.option or 0.0))
+        free += {place[s] for s in (link.a, link.b) if s is not None and s >= operands and last[s] == i}
+    return tuple(steps), count

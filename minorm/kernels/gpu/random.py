@@ -1,0 +1,60 @@
+"""Uniform numbers and dropout on a GPU from the blocks of a counting generator: the bits of the CPU, in one launch."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import cupy
+import numpy as np
+
+from minorm import dtypes
+from minorm.kernels.gpu import launch
+from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.structs import Struct
+from minorm.kernels.reference.random import Blocks, threshold
+
+THREADS = 256
+HALVES = 8  # words of 32 bits in a block
+
+_program = Program("random.cu")
+
+
+def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
+    out, n = cupy.empty(shape, dtype), prod(shape)
+    if n:
+        index = launch.index_type(n)
+        kernel = _program.kernel("uniform", dtype, launch.ACCESS // dtype.itemsize, index)
+        grid = (launch.blocks(-(-n * dtype.itemsize // 32), THREADS),)
+        kernel(grid, (THREADS,), (out, index.type(n), _struct(blocks)))
+    return out
+
+
+def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
+    x = plain(x)
+    kept = cupy.empty(x.shape, dtypes.bool)
+    return _dropout(x, kept, p, blocks), kept
+
+
+def keep(x: Any, kept: Any, p: float) -> Any:
+    return _dropout(plain(x), plain(kept), p, None)
+
+
+def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
+    """x where it is kept, grown: with blocks that is decided, and written down, by them."""
+    out, n, dtype = cupy.empty_like(x), x.size, x.dtype
+    if n:
+        compute, index = dtypes.compute_type(dtype), launch.index_type(n)
+        limit, factor = threshold(p)
+        width = launch.ACCESS // dtype.itemsize if launch.is_aligned(x, kept, out) else 1
+        kernel = _program.kernel("dropout", dtype, compute, width, blocks is not None, index)
+        grid = (launch.blocks(-(-n // HALVES), THREADS),)
+        numbers = index.type(n), compute.type(factor), dtypes.uint32.type(limit)
+        kernel(grid, (THREADS,), (x, kept, out, *numbers, _struct(blocks or (0, 0, 0, 0))))
+    return out
+
+
+def _struct(blocks: Blocks) -> Struct:
+    """The struct Blocks."""
+    return Struct(np.array(blocks, np.uint64))

@@ -1,0 +1,44 @@
+"""Several maps one after the other, as a chain of links: what the kernels do in one pass over memory.
+
+links = (Link("div", 0, 1), Link("erf", 2))     # erf(a / b) of the operands (a, b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm.kernels.reference import elementwise
+
+LONGEST = 4096  # elements of a row that repeats in one pass: a few of them must fit the first cache
+MOST_LINKS = 16
+
+
+class Link(NamedTuple):
+    """One map. a and b are numbers of sources: the operands, and behind them the results of the links before."""
+
+    operation: str
+    a: int
+    b: int | None = None
+    option: float | None = None
+
+
+def chain(links: Sequence[Link], operands: Sequence[Any], shape: tuple[int, ...], maps: Any = elementwise) -> Any:
+    """The result of the last link, of this shape. Operands are of one type and broadcast.
+
+    maps    has a function for each map
+    """
+    sources = list(operands)
+    for link in links:
+        given = [sources[link.a], *([] if link.b is None else [sources[link.b]])]
+        if link.operation == "div":
+            sources.append(np.divide(*given))
+        elif link.operation == "gelu_tanh":
+            sources.append(maps.gelu(*given, "tanh"))
+        else:
+            option = [] if link.option is None else [link.option]
+            sources.append(getattr(maps, link.operation)(*given, *option))
+    assert sources[-1].shape == shape, (sources[-1].shape, shape)
+    return sources[-1]

@@ -1,0 +1,58 @@
+"""Lab 12: the library's own kernels, loop, checkpoint and files; each function stands alone."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from minorm import checkpoint, random
+from minorm.creation import tensor
+from minorm.kernels.reference import norm
+from minorm.labs import capstone
+from minorm.labs.beside import lab12_capstone as beside
+
+
+def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
+    """The reference's."""
+    return norm.forward(nest, x, s, b, equation)
+
+
+def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
+    """The reference's."""
+    return norm.backward(nest, dy, x, stats, s, equation, needs)
+
+
+def train(run: Any, epochs: int) -> list[float]:
+    """The loop that the student's is compared with."""
+    return beside.loop(run, epochs)
+
+
+def save(path: str, run: Any) -> None:
+    """All parts of the run, and the generator that dropout draws from."""
+    whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
+    checkpoint.save_training(path, **whole, random=random.get_state())
+
+
+def resume(path: str, run: Any) -> None:
+    """The same parts."""
+    whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
+    random.set_state(checkpoint.load_training(path, **whole)["random"])
+
+
+def write(path: str, model: Any) -> None:
+    """In the form that trains."""
+    dtype = next(iter(model.parameters())).dtype
+    importlib.import_module("minorm.onnx").export(model, tensor(np.zeros((2, 1, 8, 8), dtype)), path, training=True)
+
+
+def read(path: str) -> Any:
+    """As it stands there."""
+    return importlib.import_module("minorm.onnx").load(path)
+
+
+def fine_tune(model: Any, images: Any, labels: Any) -> None:
+    """Twelve epochs of everything."""
+    beside.loop(capstone.Run(1, images=images, labels=labels, model=model, epochs=12, lr=0.02), 12)
+    model.eval()

@@ -1,0 +1,112 @@
+"""Labs of a teacher's own: a folder DIR, which `--lab-dir DIR` names, with a folder for each lab.
+
+    DIR/lab20_averaging_weights/
+        checks.py      LAB = Lab(20, "lab20_averaging_weights", ...) and its checks
+        solution.py    the whole notebook, solved; the one that students get is made of it (see stubs)
+        beside.py      what must run where a student's module is, if the checks `drive` something
+        mistakes.md    what students get wrong, for `--hint`; a table like minorm/labs/mistakes.md
+
+They are the files that a lab of the course has, under shorter names. The judge imports checks.py as part of a package,
+so that it may say `from .beside import state`; a student's process is sent the text of beside.py, and finds none of
+these files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from minorm.labs.lab import Lab
+
+NAME = re.compile(r"lab(\d+)_\w+")
+FILES = "a lab has checks.py and solution.py, and may have beside.py and mistakes.md"
+
+
+def folders(lab_dir: Path) -> dict[int, Path]:
+    """Number -> the lab's folder. FileNotFoundError where there is no DIR, ValueError where it has no labs."""
+    if not lab_dir.is_dir():
+        raise FileNotFoundError(f"labs: there is no folder {str(lab_dir)!r}; expected one with labs of your own")
+    found: dict[int, Path] = {}
+    for folder in sorted(path.resolve() for path in lab_dir.iterdir() if path.is_dir()):
+        if named := NAME.fullmatch(folder.name):
+            number = int(named[1])
+            if number in found:
+                raise ValueError(f"labs: {found[number].name} and {folder.name} are both lab {number}")
+            found[number] = folder
+    if not found:
+        raise ValueError(f"labs: {str(lab_dir)!r} has no labs; expected folders such as lab20_title; {FILES}")
+    return found
+
+
+def load(folder: Path) -> Lab:
+    """The lab of a folder. FileNotFoundError and ValueError name what is missing or wrong, and where."""
+    place = f"labs: {folder.parent.name}/{folder.name}"
+    path = folder / "checks.py"
+    if not path.is_file():
+        raise FileNotFoundError(f"{place}: checks.py is missing; {FILES}")
+    module = _imported(folder, place)
+    lab = getattr(module, "LAB", None)
+    if not isinstance(lab, Lab):
+        raise ValueError(f"{place}: checks.py has no LAB; expected LAB = Lab({_number(folder)}, {folder.name!r}, ...)")
+    if (lab.number, lab.file) != (_number(folder), folder.name):
+        raise ValueError(
+            f"{place}: checks.py has Lab({lab.number}, {lab.file!r}, ...); expected the folder's number and name, "
+            f"Lab({_number(folder)}, {folder.name!r}, ...)"
+        )
+    others = [task for task in lab.tasks if not re.fullmatch(rf"{lab.number}\.\d+", task)]
+    if others or not lab.items:
+        raise ValueError(
+            f"{place}: checks.py has {f'task {others[0]!r}' if others else 'no checks'}; expected checks of tasks "
+            f'"{lab.number}.1", "{lab.number}.2" and so on'
+        )
+    lab.module, lab.folder = module.__name__, folder
+    _require_python(lab.beside.text, f"{place}/beside.py")
+    return lab
+
+
+def solution(lab: Lab) -> Path:
+    """The solved notebook; FileNotFoundError where there is none, as in the folder that students get."""
+    assert lab.folder is not None
+    path = lab.folder / "solution.py"
+    if not path.is_file():
+        raise FileNotFoundError(f"labs: {lab.folder.parent.name}/{lab.file}: solution.py is missing; {FILES}")
+    return path
+
+
+def _number(folder: Path) -> int:
+    named = NAME.fullmatch(folder.name)
+    assert named is not None
+    return int(named[1])
+
+
+def _imported(folder: Path, place: str) -> ModuleType:
+    """Its checks, as a module of a package that is made anew."""
+    package = ModuleType(f"{__name__}.{folder.name}")
+    package.__path__ = [str(folder)]
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package.__name__}.")]:
+        del sys.modules[name]
+    sys.modules[package.__name__] = package
+    importlib.invalidate_caches()  # files may be newer than the folder's time can tell
+    try:
+        return importlib.import_module(f"{package.__name__}.checks")
+    except Exception as error:
+        raise ValueError(f"{place}: {_where(error, folder)}{type(error).__name__}: {error}") from error
+
+
+def _where(error: Exception, folder: Path) -> str:
+    """`checks.py, line 7: `, the last line of the folder's that an error came through."""
+    if isinstance(error, SyntaxError):
+        return f"{Path(error.filename or '').name}, "  # it names its line
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+    return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}: " if lines else ""
+
+
+def _require_python(text: str, name: str) -> None:
+    try:
+        compile(text, name, "exec")
+    except SyntaxError as error:
+        raise ValueError(f"{name}, line {error.lineno}: SyntaxError: {error.msg}") from error

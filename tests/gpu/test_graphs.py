@@ -1,0 +1,186 @@
+"""CUDA graphs on the double that captures: bits of eager steps, schedules obeyed, errors for what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional as F
+from minorm import nn, optim
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda p: optim.SGD(p, lr=0.1),
+    "momentum": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "Adam": lambda p: optim.Adam(p, lr=0.01, amsgrad=True),
+    "AdamW": lambda p: optim.AdamW(p, lr=0.01),
+}
+
+
+def network() -> Any:
+    mn.manual_seed(0)
+    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(64, 3)).to("cuda")
+
+
+def batches(count: int) -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(0)
+    return [
+        (mn.tensor(rng.standard_normal((4, 1, 8, 8), np.float32)), mn.tensor(rng.integers(0, 3, 4)))
+        for _ in range(count)
+    ]
+
+
+class Run:
+    """A network, its optimizer with a schedule, and one step of it."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.model = network()
+        self.optimizer = make(self.model.parameters())
+        self.schedule = optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        self.x = mn.zeros(4, 1, 8, 8, device="cuda")
+        self.y = mn.zeros(4, dtype=mn.int64, device="cuda")
+        self.loss: Any = None
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.loss = F.cross_entropy(self.model(self.x), self.y)
+        self.loss.backward()
+        self.optimizer.step()
+
+    def feed(self, batch: tuple[Any, Any]) -> None:
+        self.x.copy_(batch[0])
+        self.y.copy_(batch[1])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that a step changes."""
+        found = {name: value.cpu().numpy() for name, value in self.model.state_dict().items()}
+        for i, state in self.optimizer.state_dict()["state"].items():
+            for name, value in state.items():
+                found[f"{i}.{name}"] = np.asarray(value if isinstance(value, int) else value.get())
+        return found
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_replayed_step_has_the_bits_of_an_eager_one(name: str, cuda: Any) -> None:
+    eager, other = Run(OPTIMIZERS[name]), Run(OPTIMIZERS[name])
+    first, *rest = batches(6)
+    for run in (eager, other):
+        run.feed(first)
+        run.step()
+    graph = mn.cuda.CUDAGraph()
+    before = other.state()
+    with mn.cuda.graph(graph):
+        assert mn.cuda.is_current_stream_capturing()
+        other.step()
+    assert not mn.cuda.is_current_stream_capturing()
+    after = other.state()
+    assert all(np.array_equal(after[key], value) for key, value in before.items()), "a capture computes nothing"
+    losses = set()
+    for batch in rest:
+        for run in (eager, other):
+            run.feed(batch)
+            run.schedule.step()  # the learning rate of the next step
+        eager.step()
+        cuda.transfers.clear()
+        graph.replay()
+        assert (cuda.transfers.to_host, cuda.transfers.to_device) == (0, 0)
+        assert cuda.transfers.launches["copy from pinned memory"] == 1
+        assert other.loss.item() == eager.loss.item()
+        losses.add(eager.loss.item())
+    assert len(losses) == len(rest)
+    assert eager.optimizer.param_groups[0]["lr"] == other.optimizer.param_groups[0]["lr"] < 0.1
+    expected, found = eager.state(), other.state()
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+def test_parameters_know_that_a_replay_changed_them(cuda: Any) -> None:
+    run = Run(OPTIMIZERS["SGD"])
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):
+        run.step()
+    weight = run.model[0].weight
+    y = (weight * weight).sum()  # keeps the weight
+    graph.replay()
+    with pytest.raises(RuntimeError, match="in place"):
+        y.backward()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda run: run.loss.item(), "what CUDA refused here cannot be captured.*item"),
+        (lambda run: run.loss.cpu(), r"an array of shape \(\) is copied between the CPU and a GPU"),
+        (lambda run: mn.ones(3).to("cuda"), r"an array of shape \(3,\) is copied between the CPU and a GPU"),
+        (lambda run: F.dropout(run.x), r"an array of shape \(4, 1, 8, 8\) is copied"),
+        (lambda run: run.x[run.x > 0], "what CUDA refused here cannot be captured"),
+        (lambda run: mn.cuda.synchronize(), "what CUDA refused here cannot be captured"),
+    ],
+)
+def test_what_cannot_be_captured(ask: Callable[[Run], Any], message: str, cuda: Any) -> None:
+    run = Run(OPTIMIZERS["momentum"])
+    run.step()
+    before, graph = run.state(), mn.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match=message), mn.cuda.graph(graph):
+        run.step()
+        ask(run)
+    assert all(np.array_equal(value, before[key]) for key, value in run.state().items())
+    with pytest.raises(RuntimeError, match=r"CUDAGraph.replay: nothing was captured"):
+        graph.replay()
+    with mn.cuda.graph(graph):
+        run.step()
+    graph.replay()
+
+
+def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
+    run = Run(lambda p: optim.RMSprop(p, lr=0.1))
+    run.step()
+    refused = pytest.raises(RuntimeError, match=r"RMSprop.step: it computes with numbers of the CPU")
+    with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
+        run.step()
+    run = Run(OPTIMIZERS["Adam"])
+    refused = pytest.raises(RuntimeError, match=r"Adam.step: its state begins in a step that is captured")
+    with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
+        run.step()
+    assert not run.optimizer.state_dict()["state"]
+    run.step()
+    assert run.optimizer.state_dict()["state"][0]["step"] == 1
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):
+        run.step()
+    run.optimizer.load_state_dict(run.optimizer.state_dict())
+    with pytest.raises(RuntimeError, match="a parameter or the optimizer's state lies in other memory"):
+        graph.replay()
+
+
+def test_one_graph_at_a_time_and_each_once(cuda: Any) -> None:
+    run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="the current stream is the default one"):
+        graph.capture_begin()
+    with mn.cuda.graph(graph):
+        run.step()
+        with pytest.raises(RuntimeError, match="another graph is being captured"), mn.cuda.graph(mn.cuda.CUDAGraph()):
+            pass
+    with pytest.raises(RuntimeError, match="it holds a graph already"), mn.cuda.graph(graph):
+        pass
+    with pytest.raises(RuntimeError, match="no capture has begun"):
+        graph.capture_end()
+    graph.reset()
+    with mn.cuda.graph(graph, pool=mn.cuda.graph_pool_handle()):
+        run.step()
+    assert graph.pool() is not None
+    graph.replay()
+
+
+def test_memory_of_a_graph_is_its_own(cuda: Any) -> None:
+    run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
+    before = cuda.get_default_memory_pool().used_bytes()
+    with mn.cuda.graph(graph):
+        run.step()
+    assert cuda.get_default_memory_pool().used_bytes() <= before
+    assert graph.pool().used_bytes() > run.x.array.nbytes
