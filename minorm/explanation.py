@@ -294,7 +294,7 @@ def _arguments(
 class _Watch:
     """A backend of kernels/protocol.py that computes nothing and notes which phases it would run."""
 
-    activations = cpu.norm.activations
+    activations: tuple[str, ...] = cpu.norm.activations
 
     def __init__(self, x: Array) -> None:
         self.x = x

@@ -13,6 +13,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
+import minorm_ext
 from minorm.explanation import CACHE, FUNCTIONS, Phase
 
 README = Path(mn.__file__).parent / "kernels" / "README.md"
@@ -57,6 +58,19 @@ def test_passes_over_memory() -> None:
         assert row.passes == 5
     assert mn.explain(F.batch_norm, (100_000, 64)).passes == 8  # the columns of a tile are taken together
     assert mn.explain(F.layer_norm, (4, 300_000), 300_000).passes == 8
+
+
+@pytest.mark.skipif(not minorm_ext.COMPILED, reason="NumPy takes each operation over all of x")
+def test_passes_that_an_activation_saves() -> None:
+    shape = (8, 4, 8, 8)
+    plain, relu = mn.explain(F.batch_norm, shape), mn.explain(F.batch_norm, shape, activation="relu")
+    both = mn.explain(F.batch_norm, shape, activation="relu", residual=shape)
+    assert (plain.passes, relu.passes, both.passes) == (5, 6, 8)  # y; then the residual and its gradient
+    assert (plain.saved, relu.saved, both.saved) == (0, 4, 5)
+    assert "reads dy, y and x again, writes dx and dresidual" in str(both)
+    assert "operations of its own would take 5 more" in str(both)
+    apart = mn.explain(F.batch_norm, shape, activation="relu", compute_dtype="float64")
+    assert (apart.saved, [phase.name for phase in apart.backward]) == (0, ["relu", "sums", "input"])
 
 
 def test_strategies_on_both_sides_of_each_condition() -> None:

@@ -37,7 +37,7 @@ class Normalize(Function):
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
     """
 
-    fresh = (0, 4)  # of x and of the residual
+    fresh: tuple[int, ...] = (0, 4)  # of x and of the residual
 
     def forward(
         self,

@@ -24,7 +24,7 @@ Array = Any
 _kernels = minorm_ext.kernels("norm")
 _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
-activations = ("relu",)
+activations: tuple[str, ...] = ("relu",)
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
 
 

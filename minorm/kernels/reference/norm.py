@@ -20,7 +20,7 @@ from minorm.kernels.reference.elementwise import relu, relu_grad
 from minorm.nest import Loop, Nest
 
 Array = Any
-activations = ("relu",)
+activations: tuple[str, ...] = ("relu",)
 REDUCED = (2, 3)
 
 
