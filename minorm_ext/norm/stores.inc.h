@@ -105,7 +105,7 @@ static INLINE void NAME(store_part)(STORED *to, VECTOR v, bool nt, minorm_part o
     else NAME(store)(to, v);
 }
 
-/* And what that gives is the gradient of the residual, dy->copy further on. */
+/* What load_grad gives is the gradient of the residual as well, which lies dy->copy further on. */
 static INLINE void NAME(leave)(const STORED *dy, VECTOR g, ptrdiff_t copy, minorm_part of) {
     if (copy != ALONE) NAME(store_part)((STORED *)dy + copy, g, false, of);
 }
