@@ -11,11 +11,12 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
-/* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[c][t][i] * x[c][position[j] + shift[t]],
-   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weights. */
+/* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[i][c][t] * x[c][position[j] + shift[t]],
+   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weight. */
 static INLINE void NAME(part)(const int rows, const int width, const REAL *x, const intptr_t *position, intptr_t plane,
                               intptr_t channels, const intptr_t *taps, intptr_t tap_count, const REAL *w,
-                              intptr_t kernel, const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
+                              intptr_t w_row, intptr_t w_channel, const REAL *bias, REAL *y, const intptr_t *place,
+                              intptr_t y_step) {
     VECTOR sum[BLOCK_ROWS][QUAD], pixel[QUAD], weight;
     const REAL *start[QUAD];
     UNROLL for (int i = 0; i < rows; i++) {
@@ -24,18 +25,17 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = weight;
     }
     UNROLL for (int j = 0; j < width; j++) start[j] = x + position[j];
-    for (intptr_t c = 0; c < channels; c++) {
+    for (intptr_t c = 0, channel = 0; c < channels; c++, channel += plane) {
         for (intptr_t t = 0; t < tap_count; t++) {
-            const intptr_t shift = taps[2 * t];
-            const REAL *column = w + taps[2 * t + 1] * rows;
+            const intptr_t shift = channel + taps[2 * t];
+            const REAL *column = w + taps[2 * t + 1];
             UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + shift);
             UNROLL for (int i = 0; i < rows; i++) {
-                weight = column[i] - (VECTOR){0}; /* in every lane */
+                weight = column[i * w_row] - (VECTOR){0}; /* in every lane */
                 UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);
             }
         }
-        w += kernel * rows;
-        UNROLL for (int j = 0; j < width; j++) start[j] += plane;
+        w += w_channel;
     }
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < width; j++) NAME(store)(y + i * y_step + place[j], sum[i][j]);
@@ -54,7 +54,7 @@ static INLINE VECTOR NAME(ended)(VECTOR v, const minorm_ends *ends, int channel)
     return (VECTOR)((more & (INDEX)high) | (~more & (INDEX)v));
 }
 
-/* The same of the quads of some channels, which have just been stored. Vectors may overlap: all are read first. */
+/* The same of a quad of `rows` channels that has just been stored. Vectors may overlap: all are read first. */
 static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
     const REAL *more = (const REAL *)ends->more;
     VECTOR v[QUAD];
@@ -67,18 +67,16 @@ static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, co
 
 /* A quad of output vectors for `rows` output channels. */
 static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intptr_t plane, intptr_t channels,
-                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t kernel,
-                        const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
-    const REAL *bias = (const REAL *)ends->bias;
+                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t w_row, intptr_t w_channel,
+                        const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
 #define CASE(rows)                                                                                                     \
     case rows:                                                                                                         \
         for (int j = 0; j < QUAD; j += WIDTH(rows))                                                                    \
-            NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, kernel, bias, y,       \
-                       place + j, y_step);                                                                             \
+            NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, w_row, w_channel,      \
+                       bias, y, place + j, y_step);                                                                    \
         break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
 #undef CASE
-    if (ends->epilogue || ends->more) NAME(finish)(rows, ends, y, place, y_step);
 }
 
 /* Depthwise, one channel alone: QUAD vectors of results below each other, whose sources are `pitch` apart; the taps are

@@ -14,7 +14,7 @@
 
 from libc.stdint cimport intptr_t
 
-from minorm_ext.conv.correlation cimport Correlation, correlate_job, order_job
+from minorm_ext.conv.correlation cimport Correlation, correlate_job
 from minorm_ext.conv.plan cimport (
     AFTER, BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Ends, Plan, blocks_of, result_count, source_count, weight_count,
 )
@@ -146,7 +146,7 @@ cdef class Layout:
         """How many numbers of scratch memory `correlate` needs."""
         cdef const Plan* p = &self.plan
         threads = threads_for(products_of(p), threads)
-        return aligned(weight_count(p)) + threads * correlate_own(p, threads)
+        return threads * correlate_own(p, threads)
 
     def correlate(
         self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads, epilogue=None, more=None
@@ -166,8 +166,7 @@ cdef class Layout:
         c.w = <const char*>address(w, itemsize, False, weight_count(p))
         c.ends = ends_of(b, epilogue, more, itemsize, p.groups * p.outputs, result_count(p))
         c.y = <char*>address(y, itemsize, True, result_count(p))
-        c.weights = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
-        c.scratch = c.weights + aligned(weight_count(p)) * itemsize
+        c.scratch = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
         threads = threads_for(work, threads)
         c.batch, c.own = correlate_batch(p, threads), correlate_own(p, threads)
         c.slices = 1
@@ -178,10 +177,6 @@ cdef class Layout:
             c.slices = min(p.quads, <intptr_t>(work / (jobs * SIGNAL_INTERVAL)) + 1)
             jobs *= c.slices
         with nogil:
-            parallel_for(
-                order_job, &c, 0, units, WEIGHTS // (BLOCK_ROWS * p.channels * p.kernel),
-                threads if p.kernel * p.channels * p.outputs > PACK_WORK else 1)
-            check_signals()
             parallel_for(correlate_job, &c, 0, jobs, max(threads, <intptr_t>(jobs * share_of(work, threads))), threads)
             check_signals()
 

@@ -195,7 +195,7 @@ static void NAME(tile_products)(int rows, intptr_t vectors, const REAL *v, intpt
         REAL *to = m + begin * LANES;
 #define CASE(rows, width)                                                                                              \
     case 8 * rows + width:                                                                                             \
-        NAME(part)(rows, width, from, at, v_step, channels, only, 1, u, 1, NULL, to, at, m_step);                      \
+        NAME(part)(rows, width, from, at, v_step, channels, only, 1, u, 1, rows, NULL, to, at, m_step);                \
         break;
 #define CASES(rows) CASE(rows, 1) CASE(rows, 2) CASE(rows, 3) CASE(rows, 4)
         switch (8 * rows + width) { CASES(1) CASES(2) CASES(3) CASES(4) CASES(5) CASES(6) }
