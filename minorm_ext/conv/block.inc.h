@@ -90,7 +90,8 @@ static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch,
     for (intptr_t k = 0; k < width; k++) {
         UNROLL for (int t = 0; t < height; t++) weight[t] = w[taps[2 * (t * width + k) + 1]] - (VECTOR){0};
         UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
-            const VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            IN_REGISTER(pixel);
             UNROLL for (int j = 0; j < QUAD; j++) {
                 if (i - j >= 0 && i - j < height) sum[j] = NAME(fma)(weight[i - j], pixel, sum[j]);
             }
