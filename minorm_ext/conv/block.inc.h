@@ -197,18 +197,19 @@ static void NAME(weights)(int rows, int columns, const REAL *x, const intptr_t *
 
 /* count numbers; the last vector overlaps the one before, so that nothing beyond is touched. */
 static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
-    intptr_t i = 0;
+    const intptr_t rest = count - LANES / 2;
     if (count >= LANES) {
-        for (; i + LANES <= count; i += LANES) NAME(store)(to + i, NAME(load)(from + i));
-        if (i < count) NAME(store)(to + count - LANES, NAME(load)(from + count - LANES));
-    } else if (count >= LANES / 2) {
-        const intptr_t rest = count - LANES / 2;
+        for (intptr_t i = 0; i < count; i += LANES) {
+            if (i > count - LANES) i = count - LANES;
+            NAME(store)(to + i, NAME(load)(from + i));
+        }
+    } else if (rest >= 0) {
         char half[VECTOR_BYTES / 2];
         memcpy(half, from + rest, sizeof half);
         memcpy(to, from, sizeof half);
         memcpy(to + rest, half, sizeof half);
-    } else {
-        for (; i < count; i++) to[i] = from[i];
+    } else if (count > 0) {
+        minorm_copy_some(to, from, count * sizeof(REAL));
     }
 }
 
@@ -216,18 +217,16 @@ static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
 static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
     if (step == 1) {
         NAME(copy)(to, from, count);
-    } else {
-        intptr_t i = 0;
-        if (step == 2) {
-            /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
-               behind the last number is read. */
-            const INDEX number = {COUNT}, both = number * 2 - (number >= LANES / 2);
-            for (; i + LANES <= count; i += LANES) {
-                const REAL *next = from + 2 * i;
-                NAME(store)(to + i, NAME(shuffle)(NAME(load)(next), NAME(load)(next + LANES - 1), both));
-            }
+    } else if (step == 2 && count >= LANES) {
+        /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
+           behind the last number is read. */
+        const INDEX number = {COUNT}, both = number * 2 - (number >= LANES / 2);
+        for (intptr_t i = 0; i < count; i += LANES) {
+            if (i > count - LANES) i = count - LANES;
+            NAME(store)(to + i, NAME(shuffle)(NAME(load)(from + 2 * i), NAME(load)(from + 2 * i + LANES - 1), both));
         }
-        for (; i < count; i++) to[i] = from[i * step];
+    } else {
+        for (intptr_t i = 0; i < count; i++) to[i] = from[i * step];
     }
 }
 
@@ -241,7 +240,8 @@ static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intp
 static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
     const INDEX number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
     intptr_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
+    for (; count >= LANES && i < count; i += LANES) {
+        if (i > count - LANES) i = count - LANES;
         const VECTOR u = NAME(load)(first + i), v = NAME(load)(second + i);
         NAME(store)(to + 2 * i, NAME(shuffle)(u, v, low));
         NAME(store)(to + 2 * i + LANES, NAME(shuffle)(u, v, low + LANES / 2));
