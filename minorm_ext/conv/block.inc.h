@@ -83,8 +83,7 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
    `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
    taps of a column, so it is read once for all. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-                                const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
-    const REAL *bias = (const REAL *)ends->bias;
+                                const REAL *w, const REAL *bias, REAL *y, const intptr_t *place) {
     VECTOR sum[QUAD], weight[MOST_TALL];
     UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
     for (intptr_t k = 0; k < width; k++) {
@@ -97,17 +96,13 @@ static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch,
             }
         }
     }
-    UNROLL for (int j = 0; j < QUAD; j++) {
-        sum[j] = NAME(ended)(sum[j], ends, 0);
-        if (ends->more) sum[j] += NAME(load)((const REAL *)ends->more + place[j]);
-        NAME(store)(y + place[j], sum[j]);
-    }
+    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + place[j], sum[j]);
 }
 
 static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
-                       const minorm_ends *ends, REAL *y, const intptr_t *place) {
-    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, ends, y, place);
-    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, ends, y, place);
+                       const REAL *bias, REAL *y, const intptr_t *place) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, place);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, place);
 }
 
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
@@ -291,11 +286,6 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
             }
         }
     }
-}
-
-/* Adds count numbers of one array to those of another. */
-static INLINE void NAME(add)(REAL *restrict to, const REAL *restrict from, intptr_t count) {
-    for (intptr_t i = 0; i < count; i++) to[i] += from[i];
 }
 
 /* Adds the sum of count numbers, a multiple of SUMS: QUAD vectors of SUMS partial sums. */

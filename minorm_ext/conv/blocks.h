@@ -76,8 +76,8 @@ EITHER(block, (size_t item, int rows, const void *x, const intptr_t *position, i
 EITHER(finish, (size_t item, int rows, const minorm_ends *ends, void *y, const intptr_t *place, intptr_t y_step),
        (rows, ends, y, place, y_step))
 EITHER(tall, (size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-              const void *w, const minorm_ends *ends, void *y, const intptr_t *place),
-       (height, x, pitch, taps, width, w, ends, y, place))
+              const void *w, const void *bias, void *y, const intptr_t *place),
+       (height, x, pitch, taps, width, w, bias, y, place))
 EITHER(weights, (size_t item, int rows, int columns, const void *x, const intptr_t *shift, const intptr_t *position,
                  intptr_t x_segment, const void *dy, const intptr_t *place, intptr_t dy_step, intptr_t dy_segment,
                  intptr_t first, intptr_t last, intptr_t segments, void *dw, intptr_t dw_step, int real_taps),
@@ -109,7 +109,6 @@ EITHER(tile_products, (size_t item, int rows, intptr_t vectors, const void *v, i
        (rows, vectors, v, v_step, channels, u, m, m_step))
 EITHER(add_up, (size_t item, void *to, const void *chunks, intptr_t step, intptr_t count, intptr_t begin, intptr_t end),
        (to, chunks, step, count, begin, end))
-EITHER(add, (size_t item, void *to, const void *from, intptr_t count), (to, from, count))
 EITHER(add_total, (size_t item, void *to, const void *x, intptr_t count), (to, x, count))
 
 static INLINE int weight_taps(int rows, int columns) { return TAPS(rows, columns); }

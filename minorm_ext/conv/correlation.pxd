@@ -19,7 +19,7 @@ cdef extern from "conv/blocks.h" nogil:
     void finish(size_t item, int rows, const Ends* ends, void* y, const intptr_t* place, intptr_t y_step)
     void tall(
         size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
-        const Ends* ends, void* y, const intptr_t* place)
+        const void* bias, void* y, const intptr_t* place)
 
 cdef struct Correlation:  # what all jobs of a call share
     const Plan* plan
@@ -61,7 +61,7 @@ cdef inline void run_quads(
     cdef intptr_t channel_step = p.outputs * p.kernel if c.transposed else p.kernel
     cdef Ends ends
     cdef intptr_t q
-    cdef const intptr_t* position
+    cdef const intptr_t* position = p.position + QUAD * first
     if p.direct_in:
         x += (image * p.groups + job.group) * p.channels * p.source_size
         x_step = p.source_size
@@ -76,17 +76,16 @@ cdef inline void run_quads(
         y = results + s * p.results
         ends.more = NULL  # it is added where they are unpacked
     w += job.group * p.outputs * p.channels * p.kernel + begin * row_step
-    if p.tall:
-        for q in range(first, last):
-            position = p.position + QUAD * q
-            tall(
-                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, &ends,
-                y, p.place + QUAD * q)
-        return
     for q in range(first, last):
-        block(
-            sizeof(real), <int>rows, x, p.position + QUAD * q, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
-            p.runs[2 * q + 1], w, row_step, channel_step, ends.bias, y, p.place + QUAD * q, y_step)
+        if p.tall:
+            tall(
+                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w,
+                ends.bias, y, p.place + QUAD * q)
+        else:
+            block(
+                sizeof(real), <int>rows, x, position, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
+                p.runs[2 * q + 1], w, row_step, channel_step, ends.bias, y, p.place + QUAD * q, y_step)
+        position += QUAD
         if ends.epilogue != NULL or ends.more != NULL:
             finish(sizeof(real), <int>rows, &ends, y, p.place + QUAD * q, y_step)
 
