@@ -31,7 +31,7 @@ from minorm.tensor import Tensor
 KEPT = 8  # plans of a graph: for the shapes that came last
 
 # Operators whose rules decide by shapes and types what they apply. Left out are those that decide by what floats hold,
-# as Loop and NonZero, those that draw numbers, and those that nobody has missed yet.
+# as Loop and Range, those that draw numbers, and those that nobody has missed yet.
 STEADY = {
     "Abs", "Add", "AveragePool", "BatchNormalization", "Cast", "CastLike", "Celu", "Clip", "Concat", "Conv",
     "ConvTranspose", "DepthToSpace", "Div", "Dropout", "Elu", "Erf", "Exp", "Expand", "Flatten", "Gather",
@@ -69,6 +69,9 @@ class Plan:
             used = {*application.inputs, *application.outputs}
             application.dropped = tuple(sorted(used - kept))
             kept |= used
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.applications))
 
     def is_current(self) -> bool:
         """Whether every layer is as it was when the plan was made: its mode and options, and no hooks."""
@@ -122,6 +125,13 @@ class Plans:
             self._known.pop(next(iter(self._known)), None)
         self._known.setdefault(key, True)
         return None
+
+    def __repr__(self) -> str:
+        """`(1, 3, 224, 224): 85 passes` for each plan: to how many passes the nodes came together."""
+        made = [(key, plan) for key, plan in self._known.items() if isinstance(plan, Plan)]
+        return ", ".join(
+            f"{' '.join(str(shape) for shape, _ in key)}: {len(plan.applications)} passes" for key, plan in made
+        )
 
     def keep(self, given: Sequence[Tensor], plan: Plan | None) -> None:
         """From now on runs with inputs like these go by this plan; None: node by node."""
