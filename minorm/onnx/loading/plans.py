@@ -28,7 +28,7 @@ from minorm.onnx.graph import ledger
 from minorm.ops.fusing import Application, fused
 from minorm.tensor import Tensor
 
-KEPT = 8  # plans of a graph: for the shapes that came last
+KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 
 # Operators whose rules decide by shapes and types what they apply. Left out are those that decide by what floats hold,
 # as Loop and Range, those that draw numbers, and those that nobody has missed yet.
@@ -104,13 +104,13 @@ class Plans:
         plan = self._known.get(_key(given)) if _may_repeat(given) else None
         if not isinstance(plan, Plan):
             return None
-        if not plan.is_current():
-            self._known.pop(_key(given), None)
-            return None
         try:
-            return plan.run(given)
+            if plan.is_current():
+                return plan.run(given)
+            self._known.pop(_key(given), None)
         except Exception:  # noqa: BLE001  node by node it is raised again, or not
-            return None
+            pass
+        return None
 
     def recorder(
         self, given: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
@@ -119,11 +119,11 @@ class Plans:
         if not _may_repeat(given) or any(map(_is_active, layers)):
             return None
         key = _key(given)
-        if self._known.get(key) is True:
-            return Recorder(given, held, constants, layers)
+        if key in self._known:
+            return Recorder(given, held, constants, layers) if self._known[key] is True else None
         while len(self._known) >= KEPT:
             self._known.pop(next(iter(self._known)), None)
-        self._known.setdefault(key, True)
+        self._known[key] = True
         return None
 
     def __repr__(self) -> str:
