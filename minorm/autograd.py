@@ -154,7 +154,8 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
             send(tensor.creator, tensor.output_index, gradient, False)
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
-    return [(leaf, hooks.run(leaf, 0, pending[id(leaf)][0], leaf)) for leaf in leaves]
+    found = [(leaf, pending[id(leaf)][0]) for leaf in leaves]
+    return [(leaf, hooks.run(leaf, 0, array, leaf)) for leaf, array in found] if hooks.registered else found
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from minorm import devices, random
+import numpy as np
+
+from minorm import capture, devices, random
 from minorm.kernels import select
 
 BLOCK = 256  # bits of a generator's block
@@ -20,7 +22,7 @@ def uniform(
 ) -> Any:
     """u * (high - low) + low, u on [0, 1): an array of float32 or float64, computed in that; device None is the CPU."""
     with devices.on(device) as xp:
-        blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8)
+        blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8, xp is np)
         if blocks is None:
             numbers = xp.asarray(random.source(generator).random(shape, dtype), dtype)
         else:
@@ -31,6 +33,20 @@ def uniform(
         return numbers
 
 
-def take_blocks(generator: Any, count: int, bits: int = WORD) -> tuple[int, int, int, int] | None:
-    """Enough blocks for so many elements of so many bits each, as `random.take_blocks` gives them."""
-    return random.take_blocks(generator, -(-count * bits // BLOCK))
+def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = True) -> Any:
+    """Enough blocks for so many elements of so many bits each, as `random.take_blocks` gives them.
+
+    While a CUDA graph is captured a GPU gets a slot for them: the capture draws nothing, each replay draws its own.
+    """
+    count = -(-count * bits // BLOCK)
+    recording = None if on_host else capture.recording()
+    blocks = random.take_blocks(generator, count if recording is None else 0)
+    if recording is None or blocks is None:
+        return blocks
+    fields = np.zeros((), [("words", np.uint64, len(blocks))])
+
+    def again() -> None:
+        recording.next().host["words"] = random.take_blocks(generator, count)
+
+    recording.again.append(again)
+    return recording.keep(fields)

@@ -9,6 +9,7 @@ The variance is the population's (divide by N); `unbiased=True` divides by N - 1
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -176,18 +177,18 @@ class RunningStats:
     def is_kernel_ready(self, rows: int) -> bool:
         """Can the `forward` of a backend update these arrays? kernels/protocol.py says what it asks of them."""
         mean, var, batches = self.mean, self.var, self.batches
+        is_plain = _is_plain if type(mean) is np.ndarray else _is_contiguous
         return (
             _mode.updating
             and _mode.take is None
             and self.momentum is not None
             and mean.dtype == var.dtype
             and mean.size == var.size == rows
-            and _is_plain(mean)
-            and _is_plain(var)
-            and (batches is None or (batches.dtype.char in "lq" and _is_plain(batches)))  # int64
+            and is_plain(mean)
+            and is_plain(var)
+            and (batches is None or (batches.dtype.char in "lq" and is_plain(batches)))  # int64
         )
 
 
-def _is_plain(array: Any) -> bool:
-    """Contiguous; and in NumPy, where an array may be neither, aligned and writable."""
-    return bool(array.flags.carray if type(array) is np.ndarray else array.flags.c_contiguous)
+_is_plain = operator.attrgetter("flags.carray")  # NumPy's: contiguous, aligned and writable
+_is_contiguous = operator.attrgetter("flags.c_contiguous")  # CuPy's, which are the other two in any case

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": {"devices", "trace", "grad_mode"},
     "autograd": {"devices", "graph", "grad_mode", "hooks"},
     "kernels": {"devices", "driver", "capture", "nest", "equation", "minorm_ext"},
-    "draws": {"devices", "random", "kernels"},
+    "draws": {"devices", "capture", "random", "kernels"},
     "ops": {"trace", "devices", "autograd", "kernels", "nest", "equation"},
     "shapes": {"devices", "ops", "autograd", "kernels"},
     "operators": {"shapes", "ops"},

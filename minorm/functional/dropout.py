@@ -37,7 +37,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
 
 
 def _dropped(x: Tensor, p: float) -> Tensor:
-    blocks = draws.take_blocks(None, x.numel())
+    blocks = draws.take_blocks(None, x.numel(), on_host=devices.is_host(x.array))
     return Dropout.apply(x, p=p, blocks=blocks, generator=random.generator())
 
 

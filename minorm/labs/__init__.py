@@ -1,6 +1,7 @@
 """The labs' machinery: notebooks with stubs, checks that ask, a judge that trusts no answer but a right one.
 
     cells        a notebook as cells, percent format and .ipynb
+    catalogue    the labs there are; own: those of a teacher's own folder; stubs: what students get of a solution
     lab          a lab as its checks; mutation: checks of the student's own tests
     cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
     comparing    expected and got
@@ -19,6 +20,8 @@
 
 How to write a lab
 ------------------
+
+One of your own lies in another folder, under shorter names (see own); all else holds for it too.
 
 1. examples/labs/solutions/labNN_name.py: the whole notebook, solved, in the percent format. The stub file
    examples/labs/labNN_name.py is made from it by `python examples/labs/make_stubs.py`, so that text and checks are

@@ -2,8 +2,9 @@
 
     LAB.provide("5.3", recalibrate=Sent(right.recalibrate))
 
-Its source goes there, with the imports of its module and nothing else of it. The judge sends it to processes alone that
-are never asked about the task that it solves: cascade has taken that task's marks by then.
+Its source goes there, with the imports of its module and nothing else of it; so it stands in a module that imports what
+can be had there (minorm/labs/checks/right), not among the checks. The judge sends it to processes alone that are never
+asked about the task that it solves: cascade has taken that task's marks by then.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels.select import backend
 from minorm.nest import Nest, is_dense, plan
 
 Array = Any
@@ -155,6 +156,6 @@ def same_order(dy: Array, x: Array) -> Array:
     aligned = type(dy) is not ndarray or dy.flags.aligned
     if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy
-    copy = np.empty_like(x)
+    copy = backend(x).memory.empty_like(x)
     copy[...] = dy
     return copy

@@ -11,11 +11,12 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
-/* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[c][t][i] * x[c][position[j] + shift[t]],
-   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weights. */
+/* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[i][c][t] * x[c][position[j] + shift[t]],
+   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weight. */
 static INLINE void NAME(part)(const int rows, const int width, const REAL *x, const intptr_t *position, intptr_t plane,
                               intptr_t channels, const intptr_t *taps, intptr_t tap_count, const REAL *w,
-                              intptr_t kernel, const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
+                              intptr_t w_row, intptr_t w_channel, const REAL *bias, REAL *y, const intptr_t *place,
+                              intptr_t y_step) {
     VECTOR sum[BLOCK_ROWS][QUAD], pixel[QUAD], weight;
     const REAL *start[QUAD];
     UNROLL for (int i = 0; i < rows; i++) {
@@ -24,18 +25,17 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = weight;
     }
     UNROLL for (int j = 0; j < width; j++) start[j] = x + position[j];
-    for (intptr_t c = 0; c < channels; c++) {
+    for (intptr_t c = 0, channel = 0; c < channels; c++, channel += plane) {
         for (intptr_t t = 0; t < tap_count; t++) {
-            const intptr_t shift = taps[2 * t];
-            const REAL *column = w + taps[2 * t + 1] * rows;
+            const intptr_t shift = channel + taps[2 * t];
+            const REAL *column = w + taps[2 * t + 1];
             UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + shift);
             UNROLL for (int i = 0; i < rows; i++) {
-                weight = column[i] - (VECTOR){0}; /* in every lane */
+                weight = column[i * w_row] - (VECTOR){0}; /* in every lane */
                 UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);
             }
         }
-        w += kernel * rows;
-        UNROLL for (int j = 0; j < width; j++) start[j] += plane;
+        w += w_channel;
     }
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < width; j++) NAME(store)(y + i * y_step + place[j], sum[i][j]);
@@ -54,7 +54,7 @@ static INLINE VECTOR NAME(ended)(VECTOR v, const minorm_ends *ends, int channel)
     return (VECTOR)((more & (INDEX)high) | (~more & (INDEX)v));
 }
 
-/* The same of the quads of some channels, which have just been stored. Vectors may overlap: all are read first. */
+/* The same of a quad of `rows` channels that has just been stored. Vectors may overlap: all are read first. */
 static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
     const REAL *more = (const REAL *)ends->more;
     VECTOR v[QUAD];
@@ -67,48 +67,42 @@ static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, co
 
 /* A quad of output vectors for `rows` output channels. */
 static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intptr_t plane, intptr_t channels,
-                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t kernel,
-                        const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
-    const REAL *bias = (const REAL *)ends->bias;
+                        const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t w_row, intptr_t w_channel,
+                        const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
 #define CASE(rows)                                                                                                     \
     case rows:                                                                                                         \
         for (int j = 0; j < QUAD; j += WIDTH(rows))                                                                    \
-            NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, kernel, bias, y,       \
-                       place + j, y_step);                                                                             \
+            NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, w_row, w_channel,      \
+                       bias, y, place + j, y_step);                                                                    \
         break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
 #undef CASE
-    if (ends->epilogue || ends->more) NAME(finish)(rows, ends, y, place, y_step);
 }
 
 /* Depthwise, one channel alone: QUAD vectors of results below each other, whose sources are `pitch` apart; the taps are
    `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
    taps of a column, so it is read once for all. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-                                const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
-    const REAL *bias = (const REAL *)ends->bias;
+                                const REAL *w, const REAL *bias, REAL *y, const intptr_t *place) {
     VECTOR sum[QUAD], weight[MOST_TALL];
     UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
     for (intptr_t k = 0; k < width; k++) {
         UNROLL for (int t = 0; t < height; t++) weight[t] = w[taps[2 * (t * width + k) + 1]] - (VECTOR){0};
         UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
-            const VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            VECTOR pixel = NAME(load)(x + i * pitch + taps[2 * k]);
+            IN_REGISTER(pixel);
             UNROLL for (int j = 0; j < QUAD; j++) {
                 if (i - j >= 0 && i - j < height) sum[j] = NAME(fma)(weight[i - j], pixel, sum[j]);
             }
         }
     }
-    UNROLL for (int j = 0; j < QUAD; j++) {
-        sum[j] = NAME(ended)(sum[j], ends, 0);
-        if (ends->more) sum[j] += NAME(load)((const REAL *)ends->more + place[j]);
-        NAME(store)(y + place[j], sum[j]);
-    }
+    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + place[j], sum[j]);
 }
 
 static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
-                       const minorm_ends *ends, REAL *y, const intptr_t *place) {
-    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, ends, y, place);
-    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, ends, y, place);
+                       const REAL *bias, REAL *y, const intptr_t *place) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, place);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, place);
 }
 
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
@@ -198,18 +192,19 @@ static void NAME(weights)(int rows, int columns, const REAL *x, const intptr_t *
 
 /* count numbers; the last vector overlaps the one before, so that nothing beyond is touched. */
 static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
-    intptr_t i = 0;
+    const intptr_t rest = count - LANES / 2;
     if (count >= LANES) {
-        for (; i + LANES <= count; i += LANES) NAME(store)(to + i, NAME(load)(from + i));
-        if (i < count) NAME(store)(to + count - LANES, NAME(load)(from + count - LANES));
-    } else if (count >= LANES / 2) {
-        const intptr_t rest = count - LANES / 2;
+        for (intptr_t i = 0; i < count; i += LANES) {
+            if (i > count - LANES) i = count - LANES;
+            NAME(store)(to + i, NAME(load)(from + i));
+        }
+    } else if (rest >= 0) {
         char half[VECTOR_BYTES / 2];
         memcpy(half, from + rest, sizeof half);
         memcpy(to, from, sizeof half);
         memcpy(to + rest, half, sizeof half);
-    } else {
-        for (; i < count; i++) to[i] = from[i];
+    } else if (count > 0) {
+        minorm_copy_some(to, from, count * sizeof(REAL));
     }
 }
 
@@ -217,18 +212,16 @@ static INLINE void NAME(copy)(REAL *to, const REAL *from, intptr_t count) {
 static INLINE void NAME(row_in)(REAL *to, const REAL *from, intptr_t step, intptr_t count) {
     if (step == 1) {
         NAME(copy)(to, from, count);
-    } else {
-        intptr_t i = 0;
-        if (step == 2) {
-            /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
-               behind the last number is read. */
-            const INDEX number = {COUNT}, both = number * 2 - (number >= LANES / 2);
-            for (; i + LANES <= count; i += LANES) {
-                const REAL *next = from + 2 * i;
-                NAME(store)(to + i, NAME(shuffle)(NAME(load)(next), NAME(load)(next + LANES - 1), both));
-            }
+    } else if (step == 2 && count >= LANES) {
+        /* The even places of one vector, and the odd ones of another that starts one before the next LANES: nothing
+           behind the last number is read. */
+        const INDEX number = {COUNT}, both = number * 2 - (number >= LANES / 2);
+        for (intptr_t i = 0; i < count; i += LANES) {
+            if (i > count - LANES) i = count - LANES;
+            NAME(store)(to + i, NAME(shuffle)(NAME(load)(from + 2 * i), NAME(load)(from + 2 * i + LANES - 1), both));
         }
-        for (; i < count; i++) to[i] = from[i * step];
+    } else {
+        for (intptr_t i = 0; i < count; i++) to[i] = from[i * step];
     }
 }
 
@@ -242,7 +235,8 @@ static INLINE void NAME(row_out)(REAL *to, const REAL *from, intptr_t step, intp
 static INLINE void NAME(rows_out)(REAL *to, const REAL *first, const REAL *second, intptr_t firsts, intptr_t count) {
     const INDEX number = {COUNT}, low = (number >> 1) + (number & 1) * LANES;
     intptr_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
+    for (; count >= LANES && i < count; i += LANES) {
+        if (i > count - LANES) i = count - LANES;
         const VECTOR u = NAME(load)(first + i), v = NAME(load)(second + i);
         NAME(store)(to + 2 * i, NAME(shuffle)(u, v, low));
         NAME(store)(to + 2 * i + LANES, NAME(shuffle)(u, v, low + LANES / 2));
@@ -292,11 +286,6 @@ static void NAME(images_out)(REAL *to, const REAL *from, intptr_t image, intptr_
             }
         }
     }
-}
-
-/* Adds count numbers of one array to those of another. */
-static INLINE void NAME(add)(REAL *restrict to, const REAL *restrict from, intptr_t count) {
-    for (intptr_t i = 0; i < count; i++) to[i] += from[i];
 }
 
 /* Adds the sum of count numbers, a multiple of SUMS: QUAD vectors of SUMS partial sums. */

@@ -14,7 +14,7 @@
 
 from libc.stdint cimport intptr_t
 
-from minorm_ext.conv.correlation cimport Correlation, correlate_job, order_job
+from minorm_ext.conv.correlation cimport Correlation, correlate_job
 from minorm_ext.conv.plan cimport (
     AFTER, BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Ends, Plan, blocks_of, result_count, source_count, weight_count,
 )
@@ -67,9 +67,10 @@ cdef intptr_t parts_for(double work, intptr_t jobs, intptr_t most, intptr_t want
     return parts
 
 
-cdef Ends ends_of(b, epilogue, more, Py_ssize_t itemsize, intptr_t channels, intptr_t results) except *:
+cdef Ends ends_of(tuple arrays, Py_ssize_t itemsize, intptr_t channels, intptr_t results) except *:
     """What becomes of the sums of so many channels, from arrays or None."""
     cdef Ends ends
+    b, epilogue, more = arrays
     ends.bias = ends.epilogue = ends.more = NULL
     if b is not None:
         ends.bias = <const char*>address(b, itemsize, False, channels)
@@ -146,14 +147,12 @@ cdef class Layout:
         """How many numbers of scratch memory `correlate` needs."""
         cdef const Plan* p = &self.plan
         threads = threads_for(products_of(p), threads)
-        return aligned(weight_count(p)) + threads * correlate_own(p, threads)
+        return threads * correlate_own(p, threads)
 
-    def correlate(
-        self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads, epilogue=None, more=None
-    ):
-        """y = the layout's sum over x with the weights w, plus b (or None). All arrays in C order.
+    def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
+        """y = the layout's sum over x with the weights w. All arrays in C order.
 
-        An epilogue has AFTER numbers a channel and comes before y is stored; `more`, which is not y, is added last.
+        ends: a bias, an epilogue of AFTER numbers a channel, and another y to be added; None for what there is not.
         ValueError where one has fewer elements than the layout reads or writes.
         """
         cdef const Plan* p = &self.plan
@@ -164,10 +163,9 @@ cdef class Layout:
         c.plan, c.item, c.transposed = p, itemsize, transposed
         c.x = <const char*>address(x, itemsize, False, source_count(p))
         c.w = <const char*>address(w, itemsize, False, weight_count(p))
-        c.ends = ends_of(b, epilogue, more, itemsize, p.groups * p.outputs, result_count(p))
+        c.ends = ends_of(ends, itemsize, p.groups * p.outputs, result_count(p))
         c.y = <char*>address(y, itemsize, True, result_count(p))
-        c.weights = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
-        c.scratch = c.weights + aligned(weight_count(p)) * itemsize
+        c.scratch = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
         threads = threads_for(work, threads)
         c.batch, c.own = correlate_batch(p, threads), correlate_own(p, threads)
         c.slices = 1
@@ -178,10 +176,6 @@ cdef class Layout:
             c.slices = min(p.quads, <intptr_t>(work / (jobs * SIGNAL_INTERVAL)) + 1)
             jobs *= c.slices
         with nogil:
-            parallel_for(
-                order_job, &c, 0, units, WEIGHTS // (BLOCK_ROWS * p.channels * p.kernel),
-                threads if p.kernel * p.channels * p.outputs > PACK_WORK else 1)
-            check_signals()
             parallel_for(correlate_job, &c, 0, jobs, max(threads, <intptr_t>(jobs * share_of(work, threads))), threads)
             check_signals()
 
@@ -250,9 +244,7 @@ cdef class Winograd:
         cdef const TilePlan* p = &self.plan
         return PRODUCTS * p.groups * p.kernel_step + threads_for(tile_work(p), threads) * p.scratch
 
-    def correlate(
-        self, x, w, b, y, buffer, bint transposed, Py_ssize_t itemsize, int threads, epilogue=None, more=None
-    ):
+    def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
         """Layout.correlate's y, by the products of tiles."""
         cdef const TilePlan* p = &self.plan
         cdef TileProducts t
@@ -261,7 +253,7 @@ cdef class Winograd:
         t.plan, t.item, t.transposed = p, itemsize, transposed
         t.x = <const char*>address(x, itemsize, False, p.images * p.groups * p.channels * p.height * p.width)
         t.w = <const char*>address(w, itemsize, False, 9 * p.groups * p.outputs * p.channels)
-        t.ends = ends_of(b, epilogue, more, itemsize, p.groups * p.outputs, tile_results(p))
+        t.ends = ends_of(ends, itemsize, p.groups * p.outputs, tile_results(p))
         t.y = <char*>address(y, itemsize, True, tile_results(p))
         t.kernels = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
         t.scratch = t.kernels + PRODUCTS * p.groups * p.kernel_step * itemsize

@@ -6,7 +6,7 @@
 from libc.stdint cimport intptr_t
 
 from minorm_ext.conv.plan cimport (
-    BLOCK_ROWS, QUAD, Ends, Plan, begin_of, blocks_of, ends_at, image_of, pack_segment, unpack_segment, weight_count,
+    BLOCK_ROWS, QUAD, Ends, Plan, begin_of, blocks_of, ends_at, image_of, pack_segment, unpack_segment,
 )
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut, real
@@ -14,11 +14,12 @@ from minorm_ext.runtime.numbers cimport cut, real
 cdef extern from "conv/blocks.h" nogil:
     void block(
         size_t item, int rows, const void* x, const intptr_t* position, intptr_t plane, intptr_t channels,
-        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t kernel, const Ends* ends, void* y,
-        const intptr_t* place, intptr_t y_step)
+        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t w_row, intptr_t w_channel, const void* bias,
+        void* y, const intptr_t* place, intptr_t y_step)
+    void finish(size_t item, int rows, const Ends* ends, void* y, const intptr_t* place, intptr_t y_step)
     void tall(
         size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
-        const Ends* ends, void* y, const intptr_t* place)
+        const void* bias, void* y, const intptr_t* place)
 
 cdef struct Correlation:  # what all jobs of a call share
     const Plan* plan
@@ -27,7 +28,6 @@ cdef struct Correlation:  # what all jobs of a call share
     const char* w
     Ends ends
     char* y
-    char* weights  # in the order in which they are used
     char* scratch  # `own` numbers for each thread
     intptr_t own
     bint transposed
@@ -44,30 +44,6 @@ cdef struct Range:  # what one job computes
     intptr_t results_step
 
 
-cdef inline void order_weights(const Plan* p, real* to, const real* w, bint transposed, intptr_t unit) noexcept nogil:
-    """The weights of one block in the order in which they are used: channel, tap, output channel of the block."""
-    cdef intptr_t group = unit // blocks_of(p)
-    cdef intptr_t begin = begin_of(p, unit % blocks_of(p))
-    cdef intptr_t rows = begin_of(p, unit % blocks_of(p) + 1) - begin
-    cdef intptr_t row_step = p.kernel if transposed else p.channels * p.kernel
-    cdef intptr_t channel_step = p.outputs * p.kernel if transposed else p.kernel
-    cdef intptr_t c, t, i
-    w += group * p.outputs * p.channels * p.kernel + begin * row_step
-    to += (group * p.outputs + begin) * p.channels * p.kernel
-    for c in range(p.channels):
-        for i in range(rows):
-            for t in range(p.kernel):
-                to[(c * p.kernel + t) * rows + i] = w[c * channel_step + i * row_step + t]
-
-
-cdef inline void order_job(const void* task, Py_ssize_t unit) noexcept nogil:
-    cdef const Correlation* c = <const Correlation*>task
-    if c.item == sizeof(float):
-        order_weights(c.plan, <float*>c.weights, <const float*>c.w, c.transposed, unit)
-    else:
-        order_weights(c.plan, <double*>c.weights, <const double*>c.w, c.transposed, unit)
-
-
 cdef inline void run_quads(
     const Correlation* c, const Range* job, const real* x, const real* w, real* y, real* packed, real* results,
     intptr_t s, intptr_t unit, intptr_t first, intptr_t last
@@ -81,9 +57,11 @@ cdef inline void run_quads(
     cdef intptr_t at = (image * p.groups * p.outputs + channel) * p.result_size
     cdef intptr_t x_step = job.step
     cdef intptr_t y_step = job.results_step
+    cdef intptr_t row_step = p.kernel if c.transposed else p.channels * p.kernel
+    cdef intptr_t channel_step = p.outputs * p.kernel if c.transposed else p.kernel
     cdef Ends ends
     cdef intptr_t q
-    cdef const intptr_t* position
+    cdef const intptr_t* position = p.position + QUAD * first
     if p.direct_in:
         x += (image * p.groups + job.group) * p.channels * p.source_size
         x_step = p.source_size
@@ -97,18 +75,19 @@ cdef inline void run_quads(
     else:
         y = results + s * p.results
         ends.more = NULL  # it is added where they are unpacked
-    w += channel * p.channels * p.kernel
-    if p.tall:
-        for q in range(first, last):
-            position = p.position + QUAD * q
-            tall(
-                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w, &ends,
-                y, p.place + QUAD * q)
-        return
+    w += job.group * p.outputs * p.channels * p.kernel + begin * row_step
     for q in range(first, last):
-        block(
-            sizeof(real), <int>rows, x, p.position + QUAD * q, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
-            p.runs[2 * q + 1], w, p.kernel, &ends, y, p.place + QUAD * q, y_step)
+        if p.tall:
+            tall(
+                sizeof(real), p.tall, x + position[0], position[1] - position[0], p.taps, p.kernel // p.tall, w,
+                ends.bias, y, p.place + QUAD * q)
+        else:
+            block(
+                sizeof(real), <int>rows, x, position, x_step, p.channels, p.taps + 2 * p.runs[2 * q],
+                p.runs[2 * q + 1], w, row_step, channel_step, ends.bias, y, p.place + QUAD * q, y_step)
+        position += QUAD
+        if ends.epilogue != NULL or ends.more != NULL:
+            finish(sizeof(real), <int>rows, &ends, y, p.place + QUAD * q, y_step)
 
 
 cdef inline void correlate_group(
@@ -161,7 +140,7 @@ cdef inline void correlate_range(const Correlation* c, const real* x, intptr_t i
         job.begin = unit % blocks_of(p)
         job.end = min(blocks_of(p), job.begin + end - unit)
         correlate_group(
-            c, &job, x, <const real*>c.weights, <real*>c.y, <real*>c.scratch + threadid() * c.own)
+            c, &job, x, <const real*>c.w, <real*>c.y, <real*>c.scratch + threadid() * c.own)
         unit += job.end - job.begin
 
 

@@ -27,7 +27,6 @@ cdef extern from "conv/blocks.h" nogil:
         size_t item, intptr_t lanes, void* to, const intptr_t* place, const void* source, intptr_t image,
         intptr_t images, intptr_t pixels)
     void images_out(size_t item, void* to, const void* source, intptr_t image, intptr_t images, intptr_t pixels)
-    void add(size_t item, void* to, const void* source, intptr_t count)
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
@@ -150,7 +149,7 @@ cdef inline void unpack_segment(
     cdef intptr_t at = image * step + channel * p.result_size
     cdef intptr_t whole = p.result_size
     cdef intptr_t i = 0
-    cdef intptr_t d, h
+    cdef intptr_t d, h, j
     cdef const intptr_t* row
     y += at
     if p.by_image:
@@ -174,9 +173,8 @@ cdef inline void unpack_segment(
         if not p.by_image:  # a strip is of the first axis that has several results: they follow each other
             whole = p.result_move * (p.result_size // p.result[p.along])
         for i in range(min(p.lanes, p.images - image) if p.by_image else 1):
-            add(
-                sizeof(real), y + i * step + strip * whole, more + at + i * step + strip * whole,
-                min(whole, p.result_size - strip * whole))
+            for j in range(i * step + strip * whole, i * step + min(p.result_size, (strip + 1) * whole)):
+                y[j] += more[at + j]
 
 
 cdef inline void pack_results(

@@ -130,28 +130,35 @@ cdef inline void add_segments_to(const WeightGradient* g, real* dw, real* db, in
     cdef const Plan* p = g.plan
     cdef intptr_t chunk = index // p.parts
     cdef intptr_t part = index % p.parts
-    cdef intptr_t unit = cut(p.groups * p.channels, p.parts, part)
-    cdef intptr_t end = cut(p.groups * p.channels, p.parts, part + 1)
-    cdef intptr_t segment = cut(p.segments, p.chunks, chunk) + g.done
-    cdef intptr_t segments_end = min(segment + g.step, cut(p.segments, p.chunks, chunk + 1))
-    cdef intptr_t group, channel, channels, o
+    cdef intptr_t units = cut(p.groups * p.channels, p.parts, part)
+    cdef intptr_t units_end = cut(p.groups * p.channels, p.parts, part + 1)
+    cdef intptr_t first = cut(p.segments, p.chunks, chunk) + g.done
+    cdef intptr_t end = min(first + g.step, cut(p.segments, p.chunks, chunk + 1))
+    cdef intptr_t segment = first
+    cdef intptr_t step = max(1, end - first)
+    cdef intptr_t unit, group, channel, channels, o
+    if p.channels == 1 and not p.by_image and p.run < 2 * p.vectors:
+        step = 1  # depthwise: planes go one by one in any case, and so they do as they lie in memory
     dw += chunk * weight_count(p)
     if db != NULL:
         db += chunk * g.outputs
-    while unit < end:
-        group = unit // p.channels
-        channel = unit % p.channels
-        channels = min(end - unit, p.channels - channel)
-        for o in range(p.outputs if g.done == 0 else 0):
-            memset(
-                dw + ((group * p.outputs + o) * p.channels + channel) * p.kernel, 0,
-                channels * p.kernel * sizeof(real))
-            if db != NULL and channel == 0:
-                db[group * p.outputs + o] = 0
-        weight_group(
-            p, <const real*>g.x, <const real*>g.dy, dw, db, <real*>g.scratch + threadid() * g.own, g.batch, group,
-            channel, channels, segment, segments_end)
-        unit += channels
+    while segment < end or segment == first:
+        unit = units
+        while unit < units_end:
+            group = unit // p.channels
+            channel = unit % p.channels
+            channels = min(units_end - unit, p.channels - channel)
+            for o in range(p.outputs if g.done == 0 and segment == first else 0):
+                memset(
+                    dw + ((group * p.outputs + o) * p.channels + channel) * p.kernel, 0,
+                    channels * p.kernel * sizeof(real))
+                if db != NULL and channel == 0:
+                    db[group * p.outputs + o] = 0
+            weight_group(
+                p, <const real*>g.x, <const real*>g.dy, dw, db, <real*>g.scratch + threadid() * g.own, g.batch, group,
+                channel, channels, segment, min(segment + step, end))
+            unit += channels
+        segment += step
 
 
 cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil:

@@ -111,7 +111,7 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
             if (h >= p->height) break;
             const intptr_t at = image * p->step + h * p->width;
             NAME(copy)(y + at, scratch + i % 2 * step + 2 * (image * image_tiles + i / 2 * p->columns), p->width);
-            if (more) NAME(add)(y + at, more + at, p->width);
+            for (intptr_t j = at; more && j < at + p->width; j++) y[j] += more[j];
         }
     }
 }
@@ -195,7 +195,7 @@ static void NAME(tile_products)(int rows, intptr_t vectors, const REAL *v, intpt
         REAL *to = m + begin * LANES;
 #define CASE(rows, width)                                                                                              \
     case 8 * rows + width:                                                                                             \
-        NAME(part)(rows, width, from, at, v_step, channels, only, 1, u, 1, NULL, to, at, m_step);                      \
+        NAME(part)(rows, width, from, at, v_step, channels, only, 1, u, 1, rows, NULL, to, at, m_step);                \
         break;
 #define CASES(rows) CASE(rows, 1) CASE(rows, 2) CASE(rows, 3) CASE(rows, 4)
         switch (8 * rows + width) { CASES(1) CASES(2) CASES(3) CASES(4) CASES(5) CASES(6) }

@@ -148,7 +148,7 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
 
 cdef enum:
     MOST_STEPS = 16
-    MOST_SOURCES = 32  # operands and results of steps
+    MOST_SOURCES = 40  # operands and results of steps: 17 and 16 at most
     CHAIN_BLOCK = 2048  # elements of a block, or as many as whole periods have
 
 

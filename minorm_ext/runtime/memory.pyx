@@ -85,7 +85,10 @@ cdef enum:
     SMALL = 4096  # below this NumPy's own allocator is as good
     FIRST = 12  # log2(SMALL): where size classes start
     CLASSES = (48 - FIRST) * 8  # eight classes a doubling, up to 2^48 bytes
-    REACH = 9  # classes in which a request looks for idle memory, smallest first: up to twice its size
+    # Classes in which a request looks for idle memory, up to twice its size. The activations of a network halve from
+    # stage to stage: with chunks of one class alone a training step held twice what it used, and with four times the
+    # size large chunks went to small requests, and more was held again.
+    REACH = 9
 
 cdef Chunk* idle[CLASSES]
 minorm_watch_forks()
@@ -163,11 +166,10 @@ cdef void shrink_to(Py_ssize_t bytes) noexcept:
         free(chunk)
 
 
-cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
+cdef Chunk* obtain(Py_ssize_t bytes, int reach) noexcept:
     """A chunk for an array of this many bytes: an idle one, else a fresh one, else NULL.
 
-    An idle one of its own class, or the smallest above that is at most twice as large: the activations of a network
-    halve from stage to stage, and with a chunk for each class alone a training step held twice what it used.
+    The smallest idle one is taken of its own class and the next ones, `reach` in all.
     """
     global used_bytes, peak_bytes, reused_count, fresh_count
     cdef int size_class = size_class_of(bytes)
@@ -175,7 +177,7 @@ cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
         return NULL
     cdef Chunk* chunk = NULL
     cdef int larger
-    for larger in range(size_class, min(size_class + REACH, CLASSES)):
+    for larger in range(size_class, min(size_class + reach, CLASSES)):
         chunk = idle[larger]
         if chunk:
             break
@@ -236,10 +238,10 @@ cdef object numpy_empty = numpy.empty
 cdef object numpy_empty_like = numpy.empty_like
 
 
-cdef Block new_block(Py_ssize_t bytes):
+cdef Block new_block(Py_ssize_t bytes, int reach=REACH):
     cdef Block block = Block.__new__(Block)
     minorm_enter()
-    block.chunk = obtain(bytes)
+    block.chunk = obtain(bytes, reach)
     minorm_leave()
     if block.chunk is NULL:
         raise MemoryError(
@@ -249,8 +251,7 @@ cdef Block new_block(Py_ssize_t bytes):
     return block
 
 
-def empty(shape, dtype):
-    """An uninitialised C-ordered array, 64-byte aligned, in memory that an earlier array left behind where possible."""
+cdef object array_of(shape, dtype, int reach):
     if type(dtype) is not dtype_type and not isinstance(dtype, dtype_type):
         dtype = numpy.dtype(dtype)
     cdef tuple dimensions = shape if type(shape) is tuple else tuple(shape) if hasattr(shape, "__len__") else (shape,)
@@ -262,7 +263,17 @@ def empty(shape, dtype):
         bytes *= size
     if bytes < SMALL or dtype.hasobject:
         return numpy_empty(dimensions, dtype)
-    return array_type(dimensions, dtype, new_block(bytes))
+    return array_type(dimensions, dtype, new_block(bytes, reach))
+
+
+def empty(shape, dtype):
+    """An uninitialised C-ordered array, 64-byte aligned, in memory that an earlier array left behind where possible."""
+    return array_of(shape, dtype, REACH)
+
+
+def scratch(shape, dtype):
+    """`empty` for what dies with the kernel that asks for it, which may borrow idle memory of any size."""
+    return array_of(shape, dtype, CLASSES)
 
 
 def empty_like(x):

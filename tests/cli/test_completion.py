@@ -19,6 +19,7 @@ LINES = [  # what is typed, and what a Tab makes of its last word
     ("minorm train --optimizer adamw --data fo", "folder"),
     ("minorm labs li", "list"),
     ("minorm labs grade --ref", "--reference"),
+    ("minorm labs start --lab", "--lab-dir"),
     ("minorm predict run pict", "picture.png"),
 ]
 

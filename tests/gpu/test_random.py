@@ -60,7 +60,7 @@ def test_a_broken_kernel_is_found(cuda: Any) -> None:
         assert right in text
         module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
         x, y, kept = np.ones(11, np.float32), np.zeros(11, np.float32), np.zeros(11, bool)
-        arguments = np.int32(11), np.float32(2), np.uint32(2**31), Fields(np.array(BLOCKS, np.uint64))
+        arguments = np.int32(11), np.float32(2), np.uint32(2**31), Fields(np.array(BLOCKS, np.uint64)), None
         try:
             module.get_function(name)((1,), (256,), (x, kept, y, *arguments))
         except shim.KernelError:

@@ -92,3 +92,10 @@ def test_too_long_a_chain_is_an_error() -> None:
     links = tuple(Link("relu", i) for i in range(MOST_LINKS + 1))
     with pytest.raises(ValueError, match=f"chain: {MOST_LINKS + 1} steps on 1 operands; expected at most {MOST_LINKS}"):
         cpu.chain(links, [x], x.shape)
+
+
+def test_as_many_links_and_operands_as_there_can_be() -> None:
+    operands = [np.full((3, 5), i, np.float32) for i in range(MOST_LINKS + 1)]
+    first = Link("add", 0, 1)
+    links = (first, *(Link("add", len(operands) + i, i + 2) for i in range(MOST_LINKS - 1)))
+    np.testing.assert_array_equal(cpu.chain(links, operands, (3, 5)), sum(operands))

@@ -341,7 +341,7 @@ def test_the_kernel_itself_refuses_short_arrays(level: str, monkeypatch: pytest.
     """The last gate: whatever Python believes of the shapes, memory of the layout's size is there."""
     kernel = minorm_ext.kernels("conv", level)
     monkeypatch.setattr(conv_plan, "kernels", kernel)
-    x_shape, w_shape, *how = CASES[3]
+    x_shape, w_shape, *how = CASES[4]  # both of its sums pack their source
     x, w, b, dy = arrays(x_shape, w_shape, how)
     for plan in (conv_plan.forward, conv_plan.grad_weight):
         plan.cache_clear()
@@ -354,7 +354,7 @@ def test_the_kernel_itself_refuses_short_arrays(level: str, monkeypatch: pytest.
         those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((x, w, b, dy.copy()))]
         buffer = room[: forward.correlate_buffer(1) - (i == 4)]
         with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
-            forward.correlate(*those, buffer, False, 8, 1)
+            forward.correlate(*those[:2], (those[2], None, None), those[3], buffer, False, 8, 1)
     for i in range(5):
         those = [a.ravel()[:-1] if i == j else a for j, a in enumerate((dy, x, w.copy(), b.copy()))]
         buffer = room[: weights.weight_buffer(1) - (i == 4)]

@@ -99,6 +99,18 @@ def test_idle_memory_of_up_to_twice_the_size_is_reused(pool):
     assert [memoryview(a.base).nbytes for a in (x, y, z)] == [4 * page, 8 * page, 4 * page]
 
 
+def test_scratch_borrows_idle_memory_of_any_size(pool):
+    large = pool.empty((1 << 20,), np.float32)
+    place = large.ctypes.data
+    del large
+    fresh = pool.statistics()["fresh"]
+    scratch = pool.scratch((5000,), np.float32)
+    assert (scratch.shape, scratch.dtype, scratch.ctypes.data) == ((5000,), np.float32, place)
+    del scratch
+    assert pool.empty((1 << 20,), np.float32).ctypes.data == place
+    assert pool.statistics()["fresh"] == fresh
+
+
 def test_arrays_alive_at_once_do_not_overlap(pool):
     arrays = [pool.empty((2000,), np.int64) for _ in range(50)]
     for i, x in enumerate(arrays):

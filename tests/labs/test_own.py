@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from minorm.cli import main
-from minorm.labs import catalogue, cells, hints, submission, visible
+from minorm.labs import catalogue, cells, grading, hints, judging, submission, visible
 from minorm.labs.beside import Beside
 from minorm.labs.sealed import finding, walls
 from minorm.labs.student import Here
@@ -47,7 +47,7 @@ for _path in ("DIR/LAB/solution.py", "DIR/LAB/checks.py", "/proc/self/root/DIR/L
         pass
 
 for _attempt in (
-    lambda: os.listdir("DIR"),
+    lambda: [open(f"DIR/LAB/{name}").read() for name in os.listdir("DIR/LAB")][0],
     lambda: __import__("minorm.labs.own.LAB.checks"),
     lambda: __import__("minorm.labs.catalogue", fromlist=["find"]).find(20, "DIR"),
     lambda: __import__("inspect").getsource(sys.modules["minorm.labs.own.LAB.checks"]),
@@ -89,23 +89,27 @@ def test_list_and_start(tmp_path: Path, capsys: Capture) -> None:
 
 
 @needs_walls
-def test_a_class_is_graded(own: Path, tmp_path: Path, capsys: Capture) -> None:
-    """Full marks for the solution; a student's process can read no file of the lab."""
-    texts = {
-        "honest": TEXT,
-        "cheating": catalogue.notebook(catalogue.find(20, own)) + CHEAT.replace("DIR", str(own)).replace("LAB", NAME),
-    }
-    freely, _ = submission.load(texts["cheating"], "mine.py")
+def test_a_class_is_graded(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge begins with the folder's solution, which gets full marks; no student's process can read the folder."""
+    text = catalogue.notebook(catalogue.find(20, own)) + CHEAT.replace("DIR", str(own)).replace("LAB", NAME)
+    freely, _ = submission.load(text, "mine.py")
     assert freely.step(0.0, 1.0, 0.75) == 0.25  # the cheat works where no walls are
     (tmp_path / "class").mkdir()
-    for name, text in texts.items():
-        (tmp_path / "class" / f"{name}.py").write_text(text)
+    (tmp_path / "class" / "cheating.py").write_text(text)
+    scores = {}
+    row_of = grading._row
+
+    def noted(lab: Any, one: grading.Submission, options: grading.Options) -> Any:
+        found = row_of(lab, one, options)
+        scores[one.path] = found[0]["score"]
+        return found
+
+    monkeypatch.setattr(grading, "_row", noted)
     table = tmp_path / "grades.csv"
     assert main(["labs", "grade", "20", str(tmp_path / "class"), "--lab-dir", str(own), "-o", str(table)]) == 0
-    rows = {row["submission"]: row for row in csv.DictReader(table.read_text().splitlines())}
-    assert rows["honest.py"]["score"] == rows["honest.py"]["points"] == "12"
-    assert rows["cheating.py"]["score"] == "0"
-    assert "not tried first" not in capsys.readouterr().err  # the judge was, with the folder's solution
+    (row,) = csv.DictReader(table.read_text().splitlines())
+    assert (row["score"], row["points"], row["task 20.3"]) == ("0", "12", "0")
+    assert scores == {own / NAME / "solution.py": "12", tmp_path / "class" / "cheating.py": "0"}
 
 
 def test_a_mistake_costs_its_task_and_gets_the_folders_hint(tmp_path: Path, capsys: Capture) -> None:
@@ -122,6 +126,22 @@ def test_a_mistake_costs_its_task_and_gets_the_folders_hint(tmp_path: Path, caps
     assert "passes with 20.1 right" in out
     assert main(["labs", "start", "20", "--lab-dir", str(tmp_path / "labs"), "-o", str(tmp_path)]) == 1
     assert f"labs/{NAME}: solution.py is missing; a lab has checks.py and solution.py" in capsys.readouterr().err
+
+
+@needs_walls
+@pytest.mark.slow
+@pytest.mark.parametrize("without", [("mounts", "user"), ("landlock",), ("landlock", "mounts", "user")])
+def test_behind_some_of_the_walls(without: tuple[str, ...], tmp_path: Path) -> None:
+    """Here the folder lies in the checkout, whose packages are read."""
+    lab = catalogue.find(20, EXAMPLES)
+    try:
+        around = finding.find(without, walls.secret(EXAMPLES))
+    except finding.Hole:
+        pytest.skip("this Python is root's alone")
+    stolen = catalogue.notebook(lab) + CHEAT.replace("DIR", str(EXAMPLES)).replace("LAB", NAME)
+    for text, score in ((stolen, 0), (TEXT, 12)):
+        (tmp_path / "mine.py").write_text(text)
+        assert judging.judge(lab, tmp_path / "mine.py", around=around).score == score
 
 
 @needs_walls

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from minorm.labs import catalogue
+from minorm.labs.beside import Beside
 from minorm.labs.remote import Remote
 from minorm.labs.sent import Sent, Told
 
@@ -93,7 +94,7 @@ def shown():
 def test_in_a_students_process(halved: Any) -> None:
     """What it builds there is its own, so the function must be there too; text that the judge asks for stays here."""
     used: list[str] = []
-    with Remote(TEXT, "mine.py", "minorm.labs.beside.lab00_axes", 1 << 31) as remote:
+    with Remote(TEXT, "mine.py", Beside("minorm.labs.beside.lab00_axes"), 1 << 31) as remote:
         remote.allow(30)
         assert remote.whole(5.0) == 0
         remote.replace({"halved": Sent(halved), "text": lambda: "ours"}, used.append)

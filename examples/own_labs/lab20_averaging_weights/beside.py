@@ -10,6 +10,12 @@ from minorm import nn
 KINDS = ("linear", "images")
 
 
+def prepare() -> None:
+    """Build a network while files may be opened: some modules are imported when they are first needed."""
+    for kind in KINDS:
+        state(network(kind))
+
+
 def network(kind: str) -> Any:
     """A network with the weights that it begins with."""
     mn.manual_seed(0)

@@ -11,7 +11,7 @@ import minorm_ext
 from minorm.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.conv_plan import ways
-from minorm.kernels.cpu.memory import empty
+from minorm.kernels.cpu.memory import empty, scratch
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.epilogue import applied, check_epilogue
@@ -37,7 +37,7 @@ def forward(
     how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
     check_bias("conv.forward", b, shape[1])
     check_epilogue("conv.forward", epilogue, shape[1], x.dtype)
-    return _correlate(how, x, w, b, shape, False, epilogue=epilogue)
+    return _correlate(how, x, w, b, shape, False, epilogue)
 
 
 def grad_input(
@@ -60,7 +60,7 @@ def grad_input(
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
     check_bias("conv.grad_input", b, x_shape[1])
-    return _correlate(how, dy, w, b, x_shape, True, more=None if accumulate is None else plain(accumulate))
+    return _correlate(how, dy, w, b, x_shape, True, None, accumulate)
 
 
 def grad_weight(
@@ -75,7 +75,7 @@ def grad_weight(
     how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype) if bias else None
-    buffer = empty((how.weight_buffer(threads),), x.dtype)
+    buffer = scratch((how.weight_buffer(threads),), x.dtype)
     how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
 
@@ -85,12 +85,14 @@ def grad_bias(dy: Any) -> Any:
     return sum_axes(dy, (0, *range(2, dy.ndim)))
 
 
-def _correlate(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool, **ends: Any) -> Any:
+def _correlate(
+    how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool, epilogue: Any = None, more: Any = None
+) -> Any:
     threads = minorm_ext.get_num_threads()
     y = empty(shape, x.dtype)
-    buffer = empty((how.correlate_buffer(threads),), x.dtype)
-    b = None if b is None else plain(b)
-    how.correlate(plain(x), plain(w), b, y, buffer, transposed, x.itemsize, threads, **ends)
+    buffer = scratch((how.correlate_buffer(threads),), x.dtype)
+    ends = tuple(None if a is None else plain(a) for a in (b, epilogue, more))
+    how.correlate(plain(x), plain(w), ends, y, buffer, transposed, x.itemsize, threads)
     return y
 
 

@@ -92,6 +92,8 @@ def _planned(
     fit = max(1, layout.CACHE // (itemsize * (channels * tables.plane + results + 1)))
     if tables.direct_out and tables.strips > 1:
         fit = 1  # strips do not follow each other at one distance
+    if channels == 1 and groups > 1 and not (weights or tables.by_image):
+        fit = 1  # planes one after the other, as they lie in memory
     partial = groups * channels * outputs * taps * itemsize
     jobs = int(tables.segments * tables.work * groups * channels * outputs / JOB)
     chunks = min(tables.segments, CHUNKS, jobs, PARTIAL // partial, tables.segments * tables.vectors // LONG)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from minorm import dtypes
+from minorm.kernels.cpu.memory import empty
 
 STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, simd/storage.pxd
 
@@ -20,4 +19,8 @@ def is_plain(x: Any) -> bool:
 def plain(x: Any) -> Any:
     """The array itself, or a copy that a kernel can read."""
     flags = x.flags
-    return x if flags.c_contiguous and flags.aligned else np.require(x, requirements=["C", "A"])
+    if flags.c_contiguous and flags.aligned:
+        return x
+    copy = empty(x.shape, x.dtype)
+    copy[...] = x
+    return copy

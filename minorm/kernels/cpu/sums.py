@@ -112,4 +112,4 @@ def _other_order(x: Any, summed: frozenset[int], mean: bool) -> Any:
 
 
 def _scratch(doubles: int) -> Any:
-    return _empty((doubles,), _float64)
+    return memory.scratch((doubles,), _float64)

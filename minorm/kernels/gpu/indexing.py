@@ -8,6 +8,8 @@ position, now neighbours, are added up by doubling:
     step 4   ...
 
 after which the last value of every position holds its sum. All the others are written to one place too many.
+
+What an index reads whole, as x[i] reads row i of a table, has one position: rows are sorted, not their elements.
 """
 
 from __future__ import annotations
@@ -24,13 +26,35 @@ COMBINE: dict[str, Any] = {"add": cupy.add, "mul": cupy.multiply, "min": cupy.mi
 
 def add_at(dy: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Zeros of `shape` with dy added at `index`."""
-    return _added(dy, _numbered(shape)[index], shape)
+    axes = rows_of(index, len(shape))
+    if axes is None:
+        return _added(dy.reshape(-1), _numbered(shape)[index], math.prod(shape)).reshape(shape)
+    first, last = axes
+    places = _numbered(shape[first:last])[index[first:last] if isinstance(index, tuple) else index]
+    order = [*range(first, first + places.ndim), *range(first), *range(first + places.ndim, dy.ndim)]
+    whole = shape[:first] + shape[last:]  # what is read whole, in its own order
+    rows = dy.transpose(order).reshape(places.size, math.prod(whole))
+    dx = _added(rows, places, math.prod(shape[first:last])).reshape(*shape[first:last], *whole)
+    back = [*range(last - first, last), *range(last - first), *range(last, len(shape))]
+    return dx.transpose(back)
+
+
+def rows_of(index: Any, ndim: int) -> tuple[int, int] | None:
+    """The axes first .. last - 1 that arrays of integers read, where all others are read whole; else None."""
+    parts = index if isinstance(index, tuple) else (index,)
+    read = [i for i, part in enumerate(parts) if getattr(part, "dtype", None) is not None and part.dtype.kind in "iu"]
+    others = [part for i, part in enumerate(parts) if i not in read]
+    if not read or any(not isinstance(part, slice) or part != slice(None) for part in others) or len(parts) > ndim:
+        return None
+    first, last = read[0], read[-1] + 1
+    return (first, last) if last - first == len(read) else None
 
 
 def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
     """Zeros of `shape` with dy[i, j] added at [index[i, j], j] for axis 0, and so on."""
     window = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
-    return _added(dy, cupy.take_along_axis(_numbered(shape)[window], index, axis), shape)
+    places = cupy.take_along_axis(_numbered(shape)[window], index, axis)
+    return _added(dy.reshape(-1), places, math.prod(shape)).reshape(shape)
 
 
 def _numbered(shape: tuple[int, ...]) -> Any:
@@ -38,14 +62,13 @@ def _numbered(shape: tuple[int, ...]) -> Any:
     return cupy.arange(math.prod(shape), dtype=dtypes.int64).reshape(shape)
 
 
-def _added(dy: Any, places: Any, shape: tuple[int, ...]) -> Any:
-    places = places.reshape(-1)
-    values = dy.reshape(-1).astype(dtypes.compute_type(dy.dtype), copy=False)
-    size = math.prod(shape)
-    places, values, last = _combined(values, places, cupy.add)
-    dx = cupy.zeros(size + 1, values.dtype)
+def _added(dy: Any, places: Any, size: int) -> Any:
+    """Zeros of `size` positions with dy, elements or rows, added at `places`."""
+    values = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
+    places, values, last = _combined(values, places.reshape(-1), cupy.add)
+    dx = cupy.zeros((size + 1, *values.shape[1:]), values.dtype)
     dx[cupy.where(last, places, size)] = values
-    return dx[:size].reshape(shape).astype(dy.dtype)
+    return dx[:size].astype(dy.dtype)
 
 
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
@@ -65,13 +88,16 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
 
 
 def _combined(values: Any, places: Any, combine: Any) -> tuple[Any, Any, Any]:
-    """Places in order, and values of which the last of every place is that place's combination; which are the last."""
+    """Places in order, and values of which the last of every place is that place's combination; which are the last.
+
+    values are elements, or rows of them.
+    """
     count = len(places)
     order = cupy.argsort(places)  # equal ones stay in order
     places, values = places[order], values[order]
     step = 1
     while step < count:
-        same = places[step:] == places[:-step]
+        same = (places[step:] == places[:-step]).reshape(-1, *(1,) * (values.ndim - 1))
         grown = values.copy()
         grown[step:] = cupy.where(same, combine(values[step:], values[:-step]), values[step:])
         values, step = grown, 2 * step

@@ -4,6 +4,7 @@
 // for: eight of 32 bits, or four of 64. A word of 32 bits is half of one of 64, the lower half first.
 #include "types.cuh"
 
+// A CUDA graph keeps what it was given, so its blocks lie at `renewed`, on the device, where each replay has its own.
 struct Blocks {  // the first one's number is (before + 1, 0, rank, 1), least word first
     unsigned long long before, rank, key[2];
 };
@@ -38,11 +39,11 @@ struct Block {
 };
 
 // y is on [0, 1); V is 1, or an access of 16 bytes.
-template <class C, int V, class I> __global__ void uniform(C* y, I n, Blocks blocks) {
+template <class C, int V, class I> __global__ void uniform(C* y, I n, Blocks given, const Blocks* renewed) {
     const int ELEMENTS = 32 / sizeof(C);
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index * ELEMENTS >= n) return;
-    const Block block(blocks, index);
+    const Block block(renewed ? *renewed : given, index);
 #pragma unroll
     for (int from = 0; from < ELEMENTS; from += V) {
         const I at = index * ELEMENTS + from;
@@ -57,12 +58,13 @@ template <class C, int V, class I> __global__ void uniform(C* y, I n, Blocks blo
 // y = x * factor where the element is kept, else x * 0. DECIDES: kept are those whose word is at least `limit`, and that is
 // written down; else `kept` says it. A thread has the eight elements that a block has words for.
 template <class T, class C, int V, bool DECIDES, class I>
-__global__ void dropout(const T* x, bool* kept, T* y, I n, C factor, unsigned limit, Blocks blocks) {
+__global__ void dropout(const T* x, bool* kept, T* y, I n, C factor, unsigned limit, Blocks given,
+                        const Blocks* renewed) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index * 8 >= n) return;
     unsigned word[8];
     if (DECIDES) {
-        const Block block(blocks, index);
+        const Block block(renewed ? *renewed : given, index);
 #pragma unroll
         for (int i = 0; i < 8; i++) word[i] = block.half(i);
     }

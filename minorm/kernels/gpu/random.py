@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
+from minorm import capture, dtypes
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program
@@ -19,6 +19,7 @@ THREADS = 256
 HALVES = 8  # words of 32 bits in a block
 
 _program = Program("random.cu")
+_NONE = Struct(np.zeros(4, np.uint64))
 
 
 def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
@@ -27,7 +28,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
         index = launch.index_type(n)
         kernel = _program.kernel("uniform", dtype, launch.ACCESS // dtype.itemsize, index)
         grid = (launch.blocks(-(-n * dtype.itemsize // 32), THREADS),)
-        kernel(grid, (THREADS,), (out, index.type(n), _struct(blocks)))
+        kernel(grid, (THREADS,), (out, index.type(n), *_given(blocks)))
     return out
 
 
@@ -51,10 +52,12 @@ def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
         kernel = _program.kernel("dropout", dtype, compute, width, blocks is not None, index)
         grid = (launch.blocks(-(-n // HALVES), THREADS),)
         numbers = index.type(n), compute.type(factor), dtypes.uint32.type(limit)
-        kernel(grid, (THREADS,), (x, kept, out, *numbers, _struct(blocks or (0, 0, 0, 0))))
+        kernel(grid, (THREADS,), (x, kept, out, *numbers, *_given(blocks)))
     return out
 
 
-def _struct(blocks: Blocks) -> Struct:
-    """The struct Blocks."""
-    return Struct(np.array(blocks, np.uint64))
+def _given(blocks: Blocks | capture.Slot | None) -> tuple[Struct, Any]:
+    """The struct Blocks by value, and its place on the device where a CUDA graph renews it there."""
+    if isinstance(blocks, capture.Slot):
+        return _NONE, blocks.device
+    return (_NONE if blocks is None else Struct(np.array(blocks, np.uint64))), None

@@ -22,7 +22,8 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, roles, standing, weights
-from minorm.onnx.loading.graph_module import GraphModule, Input, Step
+from minorm.onnx.loading.graph_module import GraphModule, Step
+from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse

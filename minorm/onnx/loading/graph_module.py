@@ -16,55 +16,17 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes, running, trace
-from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx.graph import kinds, ledger
 from minorm.onnx.graph.layer import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.plans import Plans, Recorder
 from minorm.onnx.operators.batch_statistics import put
 from minorm.tensor import Tensor
-
-
-@dataclass
-class Input:
-    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free."""
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int | str, ...] | None  # None: of any rank
-
-    def __str__(self) -> str:
-        shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
-        return f"{self.name} {self.dtype} {shape}"
-
-    def check(self, given: Any, converted_to: Any = None) -> Tensor:
-        """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
-        if not isinstance(given, (Tensor, np.ndarray)):
-            fix = f"; {conversion('x', given)}" if is_foreign(given) else ""
-            raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a Tensor{fix}")
-        x = given if isinstance(given, Tensor) else Tensor(given)
-        wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
-        if x.dtype != wanted:
-            graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
-            raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")
-        if self.shape is not None and (why := self._misfit(x.shape)):
-            declared = ", ".join(map(str, self.shape))
-            raise ValueError(f"input {self.name!r} has shape {x.shape}; the graph declares ({declared}): {why}")
-        return x
-
-    def _misfit(self, given: Sequence[int]) -> str:
-        """Which axis is not as declared; "" if all are."""
-        declared = self.shape or ()
-        if len(declared) != len(given):
-            return f"{len(declared)} axes, not {len(given)}"
-        for axis, (n, m) in enumerate(zip(declared, given, strict=True)):
-            if isinstance(n, int) and n != m:
-                return f"axis {axis} has length {n}, not {m}"
-        return ""
 
 
 @dataclass
@@ -295,9 +257,10 @@ class GraphModule(Sealed):
         yield from super()._own(*kinds)
 
     def extra_repr(self) -> str:
-        """Inputs with types and shapes, outputs, and the number of nodes."""
-        inputs = ", ".join(map(str, self.inputs))
-        return f"{inputs} -> {', '.join(self.output_names)}; {len(self._steps)} nodes"
+        """Inputs with types and shapes, outputs, the number of nodes, and the plans of inference that were made."""
+        inputs, plans = ", ".join(map(str, self.inputs)), repr(self._plans)
+        nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")
+        return f"{inputs} -> {', '.join(self.output_names)}; {nodes}"
 
 
 def unconverted(steps: Sequence[Step]) -> set[int | None]:

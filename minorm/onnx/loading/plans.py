@@ -28,10 +28,10 @@ from minorm.onnx.graph import ledger
 from minorm.ops.fusing import Application, fused
 from minorm.tensor import Tensor
 
-KEPT = 8  # plans of a graph: for the shapes that came last
+KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 
 # Operators whose rules decide by shapes and types what they apply. Left out are those that decide by what floats hold,
-# as Loop and NonZero, those that draw numbers, and those that nobody has missed yet.
+# as Loop and Range, those that draw numbers, and those that nobody has missed yet.
 STEADY = {
     "Abs", "Add", "AveragePool", "BatchNormalization", "Cast", "CastLike", "Celu", "Clip", "Concat", "Conv",
     "ConvTranspose", "DepthToSpace", "Div", "Dropout", "Elu", "Erf", "Exp", "Expand", "Flatten", "Gather",
@@ -70,6 +70,9 @@ class Plan:
             application.dropped = tuple(sorted(used - kept))
             kept |= used
 
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.applications))
+
     def is_current(self) -> bool:
         """Whether every layer is as it was when the plan was made: its mode and options, and no hooks."""
         return all(vars(layer) == before and not _is_active(layer) for layer, before in self.layers)
@@ -101,13 +104,13 @@ class Plans:
         plan = self._known.get(_key(given)) if _may_repeat(given) else None
         if not isinstance(plan, Plan):
             return None
-        if not plan.is_current():
-            self._known.pop(_key(given), None)
-            return None
         try:
-            return plan.run(given)
+            if plan.is_current():
+                return plan.run(given)
+            self._known.pop(_key(given), None)
         except Exception:  # noqa: BLE001  node by node it is raised again, or not
-            return None
+            pass
+        return None
 
     def recorder(
         self, given: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
@@ -116,12 +119,19 @@ class Plans:
         if not _may_repeat(given) or any(map(_is_active, layers)):
             return None
         key = _key(given)
-        if self._known.get(key) is True:
-            return Recorder(given, held, constants, layers)
+        if key in self._known:
+            return Recorder(given, held, constants, layers) if self._known[key] is True else None
         while len(self._known) >= KEPT:
             self._known.pop(next(iter(self._known)), None)
-        self._known.setdefault(key, True)
+        self._known[key] = True
         return None
+
+    def __repr__(self) -> str:
+        """`(1, 3, 224, 224): 85 passes` for each plan: to how many passes the nodes came together."""
+        made = [(key, plan) for key, plan in self._known.items() if isinstance(plan, Plan)]
+        return ", ".join(
+            f"{' '.join(str(shape) for shape, _ in key)}: {len(plan.applications)} passes" for key, plan in made
+        )
 
     def keep(self, given: Sequence[Tensor], plan: Plan | None) -> None:
         """From now on runs with inputs like these go by this plan; None: node by node."""

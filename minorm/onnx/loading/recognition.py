@@ -15,7 +15,7 @@ from minorm.onnx.graph.layer import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import patterns, validation
 from minorm.onnx.loading.formulas import Norm
-from minorm.onnx.loading.graph_module import Input
+from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.weights import PARAMETER, Origin
 from minorm.onnx.loading.wiring import Wiring
 

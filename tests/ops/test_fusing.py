@@ -1,0 +1,179 @@
+"""What is fused has the bits of one Function after the other, and what cannot be fused is left as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minorm.equation import Equation
+from minorm.ops import activation, elementwise, special
+from minorm.ops.convolution import Convolution
+from minorm.ops.fusing import Application, fused
+from minorm.ops.normalization import NormalizeWith
+from minorm.ops.shape import Reshape
+
+CONV: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+NORM: dict[str, Any] = {
+    "axes": (0, 2, 3), "param": (1,), "equation": Equation(1e-3), "compute_dtype": None, "backend": None
+}  # fmt: skip
+Steps = list[tuple[Any, tuple[int, ...], dict[str, Any]]]
+
+
+def ran(applications: Any, given: dict[int, Any], count: int) -> list[Any]:
+    registers = [given.get(i) for i in range(count)]
+    for application in applications:
+        application.run(registers)
+    return registers
+
+
+def both(steps: Steps, given: dict[int, Any], ends: tuple[int, ...] = ()) -> tuple[list[str], list[Any], list[Any]]:
+    """The names of what is fused, and the ends' arrays of one after the other and of that. The last is an end."""
+    first = max(given) + 1
+    applications = [Application(*step, (first + i,)) for i, step in enumerate(steps)]
+    count = first + len(steps)
+    ends = (*ends, count - 1)
+    before = ran(applications, given, count)
+    known = {i: (None, None) if a is None else (a.shape, a.dtype) for i, a in enumerate(before)}
+    found = fused(applications, known, ends)
+    after = ran(found, given, count)
+    return [repr(a) for a in found], [before[end] for end in ends], [after[end] for end in ends]
+
+
+def same(before: list[Any], after: list[Any]) -> None:
+    for want, got in zip(before, after, strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        nan = np.isnan(want)
+        np.testing.assert_array_equal(np.isnan(got), nan)
+        assert np.where(nan, 0, got).tobytes() == np.where(nan, 0, want).tobytes()
+
+
+def convolution(dtype: Any = np.float32, size: int = 9, channels: int = 6) -> dict[int, Any]:
+    """Registers 1 to 7: x, w, b, mean, var, scale, bias."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, channels, size, size)), rng.standard_normal((5, channels, 3, 3))
+    x[1, 0, 0, 0] = np.nan
+    vectors = [*rng.standard_normal((2, 5)), rng.uniform(0.5, 2, 5), *rng.standard_normal((2, 5))]
+    return dict(enumerate([a.astype(dtype) for a in (x, w, *vectors)], 1))
+
+
+BOUNDS: list[Any] = [
+    (activation.Relu, {}),
+    (activation.Relu6, {}),
+    (elementwise.Clip, {"low": -0.5, "high": 0.25}),
+    (elementwise.Clip, {"low": 0.0, "high": 6.0}),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize(("kind", "options"), BOUNDS)
+def test_a_convolution_takes_what_follows_it(kind: Any, options: dict[str, Any], size: int, dtype: Any) -> None:
+    given = convolution(dtype, size)
+    steps: Steps = [(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7, 0), NORM), (kind, (9,), options)]
+    names, before, after = both(steps, given)
+    assert names == [f"Convolution + NormalizeWith + {kind.__name__}"]
+    same(before, after)
+    names, before, after = both([(Convolution, (1, 2, 3), CONV), (kind, (8,), options)], given)
+    assert names == [f"Convolution + {kind.__name__}"]
+    same(before, after)
+
+
+def test_without_scale_and_bias() -> None:
+    steps: Steps = [(Convolution, (1, 2, 3), CONV), (NormalizeWith, (8, 4, 5, 0, 0, 0), NORM)]
+    names, before, after = both(steps, convolution())
+    assert names == ["Convolution + NormalizeWith"]
+    same(before, after)
+
+
+def test_statistics_that_change_are_seen() -> None:
+    """In place too, where no counter tells: bytes are compared."""
+    given = convolution()
+    applications = [
+        Application(Convolution, (1, 2, 0), CONV, (8,)),
+        Application(NormalizeWith, (8, 4, 5, 6, 7), NORM, (9,)),
+    ]
+    known = {i: (None, None) if a is None else (a.shape, a.dtype) for i, a in enumerate(ran(applications, given, 10))}
+    found = fused(applications, known, (9,))
+    for register in (4, 5, 6, 7):
+        given[register][2] += 0.5
+        same([ran(applications, given, 10)[9]], [ran(found, given, 10)[9]])
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends"),
+    [
+        ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), NORM)], (8,)),  # somebody wants the sums
+        ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), {**NORM, "compute_dtype": np.float64})], ()),
+        ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 0.0, "high": None})], ()),
+        ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 1.0, "high": 0.0})], ()),
+    ],
+)
+def test_what_a_convolution_leaves(steps: Steps, ends: tuple[int, ...]) -> None:
+    names, before, after = both(steps, convolution(), ends)
+    assert names == [kind.__name__ for kind, *_ in steps]
+    same(before, after)
+
+
+def maps(shape: tuple[int, ...] = (3, 4, 50), dtype: Any = np.float32) -> dict[int, Any]:
+    """Registers 1 to 4: x, a row, 2, another whole operand."""
+    rng = np.random.default_rng(0)
+    return {
+        1: rng.standard_normal(shape).astype(dtype), 2: rng.standard_normal(shape[-1:]).astype(dtype),
+        3: np.asarray(2, dtype), 4: rng.standard_normal(shape).astype(dtype),
+    }  # fmt: skip
+
+
+GELU: Steps = [
+    (elementwise.Add, (2, 1), {}), (elementwise.Div, (5, 3), {}), (special.Erf, (6,), {}),
+    (elementwise.Add, (7, 3), {}), (elementwise.Mul, (5, 8), {}), (elementwise.Mul, (9, 3), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_maps_become_one_pass(dtype: Any) -> None:
+    names, before, after = both(GELU, maps(dtype=dtype))
+    assert names == ["Add + Div + Erf + Add + Mul + Mul"]
+    same(before, after)
+
+
+def test_every_map() -> None:
+    kinds: Any = [
+        elementwise.Sub, elementwise.Exp, activation.LeakyRelu, activation.Sigmoid, activation.Tanh, activation.Silu,
+        activation.Hardswish, activation.Gelu, activation.Relu, activation.Relu6, elementwise.Mul,
+    ]  # fmt: skip
+    options = {activation.LeakyRelu: {"slope": 0.3}, activation.Gelu: {"approximate": "tanh"}}
+    binary = (elementwise.Sub, elementwise.Mul)
+    steps = [
+        (kind, (4 + i or 1, *((4,) if kind in binary else ())), options.get(kind, {})) for i, kind in enumerate(kinds)
+    ]
+    names, before, after = both(steps, maps())
+    assert names == [" + ".join(kind.__name__ for kind in kinds)]
+    same(before, after)
+
+
+def test_a_chain_ends_where_others_read_or_shapes_differ() -> None:
+    names, before, after = both(GELU, maps(), ends=(7,))
+    assert names == ["Add", "Div + Erf", "Add + Mul + Mul"]
+    same(before, after)
+    steps: Steps = [
+        (elementwise.Add, (2, 3), {}), (elementwise.Mul, (5, 3), {}),  # rows
+        (elementwise.Add, (1, 6), {}), (Reshape, (7,), {"shape": (12, 50)}), (special.Erf, (8,), {}),
+    ]  # fmt: skip
+    names, before, after = both(steps, maps())
+    assert names == ["Add + Mul", "Add", "Reshape", "Erf"]
+    same(before, after)
+
+
+@pytest.mark.parametrize("other", [np.ones((4, 1), np.float32), np.ones((3, 1, 50), np.float32)])
+def test_other_broadcasts_stay(other: Any) -> None:
+    names, before, after = both([(elementwise.Add, (1, 4), {}), (special.Erf, (5,), {})], {**maps(), 4: other})
+    assert names == ["Add", "Erf"]
+    same(before, after)
+
+
+def test_halves_stay() -> None:
+    names, before, after = both(GELU, maps(dtype=np.float16))
+    assert len(names) == len(GELU)
+    same(before, after)
