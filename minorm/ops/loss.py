@@ -73,8 +73,9 @@ class CrossEntropy(Function):
 
     def backward(self, dy):
         x, classes = self.x, self.target.reshape(-1).astype(np.int64, copy=False)
-        dlosses = share(dy, self.reduction, self.count).reshape(-1)
-        dlosses = contiguous(np.broadcast_to(dlosses, classes.shape))
+        dy = share(dy, self.reduction, self.count).reshape(-1)  # one number, or one an example
+        dlosses = np.empty_like(dy, shape=classes.shape)
+        dlosses[...] = dy
         rows = class_rows(wide(x))
         dx = backend(x).elementwise.cross_entropy_grad(dlosses, rows, classes, self.lse, **self.options)
         return class_axis(dx, x.shape).astype(x.dtype, copy=False), None

@@ -104,7 +104,7 @@ cdef Py_ssize_t fresh_count = 0
 
 
 cdef inline int size_class_of(Py_ssize_t bytes) noexcept:
-    """Eight classes between a power of two and the next: a fresh chunk wastes at most an eighth. 0 holds SMALL bytes."""
+    """Eight classes between a power of two and the next: fresh chunks waste at most an eighth. 0 holds SMALL bytes."""
     if bytes <= SMALL:
         return 0
     cdef int power = minorm_log2(bytes - 1)
