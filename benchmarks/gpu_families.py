@@ -33,6 +33,14 @@ class Family(NamedTuple):
     classes: int = 0  # where the last input holds whole numbers below this
 
 
+def normalized_relu(f: Any, x: Any, scale: Any, bias: Any, residual: Any = None) -> Any:
+    """BatchNorm, the sum with a residual and a ReLU: one pass in minorm, three operations in PyTorch."""
+    if f is F:
+        return F.batch_norm(x, None, None, scale, bias, True, activation="relu", residual=residual)
+    y = f.batch_norm(x, None, None, scale, bias, True)
+    return f.relu(y if residual is None else y + residual)
+
+
 VECTOR, ROWS, IMAGES = (2**26,), (2**16, 1024), (64, 64, 112, 112)
 FAMILIES = [
     Family("relu", lambda f, x: f.relu(x), ((3, 5, 7),), (VECTOR,), (2, 3)),
@@ -46,6 +54,9 @@ FAMILIES = [
     Family("log_softmax", lambda f, x: f.log_softmax(x, -1), ((33, 100),), (ROWS,), (2, 3)),
     Family("cross_entropy", lambda f, x, t: f.cross_entropy(x, t, label_smoothing=0.1),
            ((33, 1001), (33,)), (ROWS, ROWS[:1]), (1, 2), 1000),
+    Family("batch_norm + relu", normalized_relu, ((6, 5, 9, 7), (5,), (5,)), (IMAGES, (64,), (64,)), (3, 7)),
+    Family("batch_norm + residual + relu", normalized_relu,
+           ((6, 5, 9, 7), (5,), (5,), (6, 5, 9, 7)), (IMAGES, (64,), (64,), IMAGES), (4, 7)),
     Family("sum of images", lambda f, x: x.sum((0, 2, 3)), ((6, 5, 9, 7),), (IMAGES,), (1, 1)),
     Family("mean of rows", lambda f, x: x.mean(1), ((33, 1001),), (ROWS,), (1, 1)),
     Family("max_pool2d", lambda f, x: f.max_pool2d(x, 3, 2, 1), ((2, 3, 9, 7),), (IMAGES,), (1.5, 1.5)),

@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "amp": {"devices", "trace", "ops"},
     "cuda": {"devices", "capture", "amp", "random"},
     "accelerator": {"devices", "cuda"},
-    "backends": {"cuda"},
+    "backends": {"cuda", "kernels"},
     "functional": {
         "devices",
         "tensor",

@@ -1,5 +1,6 @@
-"""PyTorch's switches of its backends, so that programs that set them run: here they change nothing.
+"""PyTorch's switches of its backends, so that programs that set them run; most change nothing here.
 
+What does: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32` and `backends.cudnn.enabled`, on a GPU.
 `backends.cudnn.benchmark = True` is taken, since nothing has to be tried out; results are deterministic anyway.
 """
 
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm.backends import cudnn, mkldnn, mps
+from minorm.backends import cuda, cudnn, mkldnn, mps
 from minorm.documented import documented
 from minorm.mistakes import checked
 
-__all__ = ["compile", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
+__all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 
 
 @documented({}, mode="taken, without effect", warn_only="taken, without effect")
@@ -24,10 +25,19 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
 
 
-@documented({}, precision="taken, without effect")
+@documented({}, precision='"highest" for float32, "high" or "medium" for TF32, which has 10 bits of each number')
 @checked
 def set_float32_matmul_precision(precision: str) -> None:
-    """Nothing: float32 is computed in float32."""
+    """How products of float32 matrices are computed on a GPU: `backends.cuda.matmul.allow_tf32`.
+
+    Raises:
+        ValueError: Another word.
+    """
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(
+            f"set_float32_matmul_precision: precision={precision!r}; expected 'highest', 'high' or 'medium'"
+        )
+    cuda.matmul.allow_tf32 = precision != "highest"
 
 
 @documented(

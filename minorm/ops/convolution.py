@@ -3,6 +3,7 @@
     y  = W * x          forward(x, W)
     dx = W^T * dy       grad_input(dy, W)
     dW = dy * x         grad_weight(dy, x)
+    dx, dW, db          backward(dy, x, W): both, and what they share is done once
 
 All three are linear in each argument, so the transposed convolution needs nothing new: its forward is grad_input, the
 gradient for its input is forward, and for its weights the two sides change places. That takes a convolution which makes
@@ -31,15 +32,7 @@ class Convolution(Function):
         return backend(x).conv.forward(x, w, b, *self.how)
 
     def backward(self, dy: Any) -> Any:
-        x, w, conv = self.x, self.w, backend(dy).conv
-        dx = dw = db = None
-        if self.needs[0]:
-            dx = conv.grad_input(dy, w, x.shape, *self.how, accumulate=self.total)
-        if self.needs[1]:
-            dw, db = conv.grad_weight(dy, x, w.shape, *self.how, self.needs[2])
-        elif self.needs[2]:
-            db = conv.grad_bias(dy)
-        return dx, dw, db
+        return backend(dy).conv.backward(dy, self.x, self.w, *self.how, self.needs, self.total)
 
 
 class ConvolutionTranspose(Function):

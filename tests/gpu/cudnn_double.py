@@ -24,6 +24,8 @@ numerical_note = SimpleNamespace(
 STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support", "build_plans"]
 executed: list[str] = []  # the operation of each graph that ran, and the stream
 streams: list[int] = []
+layouts: list[set[bool]] = []  # of each graph that ran: are its arrays channels last?
+notes: list[list[str]] = []  # what its plans must not do
 
 
 class cudnnGraphNotSupportedError(Exception):
@@ -51,13 +53,21 @@ class Tensor:
         return self
 
     def at(self, address: int) -> np.ndarray:
+        """The elements there: in C order, or with the channels last, which is all that this double can read."""
         assert type(address) is int
         assert address % 16 == 0
         dtype, size = TYPES[self.data_type], int(np.prod(self.dim))
         memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
-        array: np.ndarray = np.frombuffer(memory, dtype).reshape(self.dim)
-        assert [step // dtype.itemsize for step in array.strides] == self.stride
+        order = [0, *range(2, len(self.dim)), 1] if self.is_channels_last() else range(len(self.dim))
+        stored = np.frombuffer(memory, dtype).reshape([self.dim[axis] for axis in order])
+        array: np.ndarray = stored.transpose(np.argsort(order))
+        assert [s for s, n in zip(array.strides, self.dim, strict=True) if n > 1] == [
+            s * dtype.itemsize for s, n in zip(self.stride, self.dim, strict=True) if n > 1
+        ]
         return array
+
+    def is_channels_last(self) -> bool:
+        return bool(self.stride[1] == 1 and self.dim[1] > 1)
 
 
 class pygraph:
@@ -128,6 +138,8 @@ class pygraph:
         channels = {"fprop": lambda: a.shape[1] // b.shape[1], "dgrad": lambda: out.shape[1] // b.shape[1]}
         groups = channels.get(self.name, lambda: a.shape[1] // out.shape[1])()
         executed.append(self.name)
+        layouts.append({tensor.is_channels_last() for tensor in (*self.inputs, self.out) if tensor.dim[1] > 1})
+        notes.append(self.deselected)
         if self.name == "fprop":
             out[...] = conv.forward(a, b, None, *self.how, groups)
         elif self.name == "dgrad":

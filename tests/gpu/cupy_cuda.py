@@ -83,6 +83,8 @@ class Device:
         self.id = Current.index if device is None else device
         self._before: list[int] = []
 
+    compute_capability = "90"
+
     def use(self) -> None:
         assert 0 <= self.id < self.COUNT
         Current.index = self.id
@@ -257,12 +259,22 @@ def submodule() -> types.ModuleType:
         getDeviceProperties=lambda index: {"name": b"NVIDIA Double", "multiProcessorCount": 4, "major": 9, "minor": 0},
         driverGetVersion=lambda: 12080,
         runtimeGetVersion=lambda: 12090,
+        CUDA_R_16F=2,
+        CUDA_R_16BF=14,
+        CUDA_R_32F=0,
+        CUDA_R_64F=1,
         CUDARuntimeError=CUDARuntimeError,
     )
+    import cublas_double  # it counts here
+
+    device = types.ModuleType("cupy.cuda.device")
+    device.__dict__.update(get_cublas_handle=lambda: cublas_double.HANDLE)
     cuda = types.ModuleType("cupy.cuda")
     cuda.__dict__.update(
         runtime=runtime,
         function=function,
+        cublas=cublas_double,
+        device=device,
         Device=Device,
         MemoryPointer=MemoryPointer,
         Stream=Stream,

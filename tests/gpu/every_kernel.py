@@ -64,6 +64,11 @@ def norms(numbers: Numbers) -> Iterator[tuple[str, Call]]:
             norm = functools.partial(F.batch_norm, training=training, eps=0.1)
             inputs = x.detach().requires_grad_(), numbers(8), numbers(8)
             yield f"batch_norm, {way}, {name}", both(lambda x, s, b, f=norm, r=running: f(x, *r, s, b), *inputs)
+        ended = functools.partial(F.batch_norm, training=True, eps=0.1, activation="relu")
+        for lines in (0, 1):
+            inputs = x.detach().requires_grad_(), numbers(8), numbers(8), *[x.detach().requires_grad_()] * lines
+            call = both(lambda x, s, b, r=None, f=ended: f(x, None, None, s, b, residual=r), *inputs)
+            yield f"batch_norm with a ReLU, {lines} residuals, {name}", call
         yield f"running statistics, {name}", lambda r=running: r
         if x.ndim > 2:
             inputs = x.detach().requires_grad_(), numbers(8), numbers(8)
@@ -153,6 +158,17 @@ def compare(dtype: Any, way: str) -> None:
             np.testing.assert_allclose(found.astype(np.float64), expected, close, bound, err_msg=f"{name}, {way}")
 
 
+def by_chunks(norm: Any, monkeypatch: Any) -> None:
+    """Rows go by chunks, as many as there can be, however short they are, and many threads merge them."""
+    monkeypatch.setattr(norm.norm_forward, "PACKS", 0)
+    monkeypatch.setattr(norm.norm_backward, "PACKS", 0)
+    monkeypatch.setattr(norm.norm_plan, "BATCH", 1)
+    monkeypatch.setattr(norm.norm_plan, "SERIAL", 1)
+    forget(norm)
+
+
 def forget(norm: Any) -> None:
-    for name in ("_forward", "_moments_of", "_apply_of", "_grad_input", "_backward", "_sums"):
-        getattr(norm, name).cache_clear()
+    """Plans are made anew."""
+    for module in (norm.norm_forward, norm.norm_backward):
+        for function in vars(module).values():
+            getattr(function, "cache_clear", int)()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 import shim
 
 from minorm import dtypes
@@ -51,6 +52,25 @@ def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:
     if names:
         module = shim.Module(code=source(program.name), options=("-std=c++17",), name_expressions=names)
         program._kernels.update({key: module.get_function(name) for key, name in zip(keys, names, strict=True)})
+
+
+def compiled_for(run: Callable[[], object], forget: Callable[[], None]) -> None:
+    """Compile all that `run` needs at once, file by file: a first run, in which no kernel does anything, tells what."""
+    from minorm.kernels.gpu.program import Program
+
+    keys: dict[Any, list[tuple[Any, ...]]] = {}
+
+    def note(program: Any, key: tuple[Any, ...]) -> Any:
+        keys.setdefault(program, []).append(key)
+        return lambda *_: None
+
+    forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Program, "_compile", note)
+        run()
+    forget()
+    for program, needed in keys.items():
+        compiled(program, needed)
 
 
 def close(actual: Any, expected: Any, units: float, small: float = 0.0) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,14 +38,7 @@ class Resources(NamedTuple):
 
 def resources(code: str, names: list[str], architecture: str) -> list[Resources]:
     """Compile these instances; an error of the compiler is an AssertionError with its words."""
-    program: Any = nvrtc.createProgram(code, "kernel.cu", (), ())
-    for name in names:
-        nvrtc.addNameExpression(program, name)
-    options = (f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v", "-ftz=true", *_includes())
-    try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError:
-        raise AssertionError(nvrtc.getProgramLog(program)) from None
+    program = _compiled(code, names, architecture)
     lowered = {nvrtc.getLoweredName(program, name): name for name in names}
     log = nvrtc.getProgramLog(program)
     nvrtc.destroyProgram(program)
@@ -57,3 +53,62 @@ def resources(code: str, names: list[str], architecture: str) -> list[Resources]
         found.append(Resources(name, registers, sum(spills), int(stack[1]), int(shared[1]) if shared else 0))
     assert len(found) >= len(names), log
     return found
+
+
+def _compiled(code: str, names: list[str], architecture: str) -> Any:
+    program: Any = nvrtc.createProgram(code, "kernel.cu", (), ())
+    for name in names:
+        nvrtc.addNameExpression(program, name)
+    options = (f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v", "-ftz=true", *_includes())
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError:
+        raise AssertionError(nvrtc.getProgramLog(program)) from None
+    return program
+
+
+def loads_in_flight(code: str, name: str) -> int:
+    """Loads from global memory that a kernel has on their way before it uses the first of them, at best.
+
+    Read from the machine code where nvdisasm is there (nvidia-cuda-nvdisasm brings it), else from PTX.
+    """
+    program = _compiled(code, [name], "sm_90")
+    try:
+        tool = _disassembler()
+        if tool is None:
+            return most_in_flight(nvrtc.getPTX(program).decode())
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(nvrtc.getCUBIN(program) + b"\0")  # CuPy cuts off the last byte, as of a text
+            file.flush()
+            found = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True)
+        return most_in_flight(found.stdout)
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _disassembler() -> str | None:
+    roots = [Path(root) for root in nvidia.__path__]
+    return next((str(p) for root in roots for p in root.glob("**/bin/nvdisasm")), shutil.which("nvdisasm"))
+
+
+def most_in_flight(assembly: str) -> int:
+    """The longest run of loads, in the order of the text, none of which is used before the last is under way."""
+    most, pending, loads = 0, set(), 0
+    for line in assembly.splitlines():
+        found = re.search(r"(?:\*/|^)\s*(?:@!?[U%]*[Pp]\w+ )?\s*([A-Za-z][\w.]*)\s+(.*?);", line)
+        if not found:
+            continue
+        name, operands = found.groups()
+        result, _, others = operands.partition("}," if operands.startswith("{") else ",")
+        if name.startswith(("ST", "st.")):
+            others = operands
+        if pending & set(re.findall(r"\bR\d+\b|%[a-z]+\d+", others)):
+            pending, loads = set(), 0
+        if name.startswith(("LDG", "ld.global")):
+            loads += 1
+            most = max(most, loads)
+            pending |= set(re.findall(r"%[a-z]+\d+", result))
+            if register := re.fullmatch(r"R(\d+)", result):
+                count = {"128": 4, "64": 2}.get(name.rpartition(".")[2], 1)
+                pending |= {f"R{int(register[1]) + i}" for i in range(count)}
+    return most

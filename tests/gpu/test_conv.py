@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import shim
 
+import minorm as mn
 from minorm import dtypes
 from minorm.kernels import reference
 from minorm.kernels.gpu import sums_plan, windows
@@ -35,11 +36,11 @@ def needed() -> list[tuple[Any, ...]]:
     keys: list[tuple[Any, ...]] = []
     for dtype in instances.FLOATS:
         compute = dtypes.compute_type(dtype)
-        for to in {dtype, compute}:
-            keys += [("im2col", dtype, to, compute, INT)]
-            widest = 16 // max(dtype.itemsize, to.itemsize)
-            keys += [("swap", dtype, to, compute, width, INT) for width in {1, widest}]
-        keys += [("col2im", dtype, compute, INT)]
+        for stored in {dtype, compute}:  # a product with a bias to come is in the type computed in
+            widest = 16 // max(dtype.itemsize, stored.itemsize)
+            widths = {1, 2, 4, 8} & set(range(widest + 1))
+            keys += [("swap", stored, dtype, compute, width, INT) for width in widths]
+        keys += [("im2col", dtype, compute, INT), ("col2im", dtype, compute, INT)]
     return keys
 
 
@@ -90,6 +91,10 @@ def compare(gpu: Any, cuda: Any, case: Any, dtype: Any) -> None:
     for bias, there in ((None, None), (c, there_c)):
         expected = reference.conv.grad_input(dy, w, x.shape, *how, bias)
         instances.close(gpu.grad_input(there_dy, there_w, x.shape, *how, there), expected, units, small)
+    dx, dw, db = gpu.backward(there_dy, there_x, there_w, *how, accumulate=there_x)
+    instances.close(dx, reference.conv.grad_input(dy, w, x.shape, *how, accumulate=x), units, 2 * small)
+    for actual, expected in zip((dw, db), reference.conv.grad_weight(dy, x, w.shape, *how), strict=True):
+        instances.close(actual, expected, units, small)
     for actual, expected in zip(
         gpu.grad_weight(there_dy, there_x, w.shape, *how), reference.conv.grad_weight(dy, x, w.shape, *how), strict=True
     ):
@@ -114,7 +119,7 @@ def test_a_batch_in_parts(dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> 
 def test_channels_last_and_unaligned_arrays(gpu: Any, cuda: Any) -> None:
     x, w, _, dy, _ = arrays(CASES[1], np.dtype(np.float32))
     _, _, *how = CASES[1]
-    last = cuda.array(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    last = cuda.array(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
     there = cuda.array(np.concatenate([np.ones(1, np.float32), w.reshape(-1)]))[1:].reshape(w.shape)
     instances.close(gpu.forward(last, there, None, *how), reference.conv.forward(x, w, None, *how), 20, 2e-6)
     spread = cuda.broadcast_to(cuda.array(dy)[:1], dy.shape)
@@ -155,8 +160,99 @@ def test_cudnn_where_it_is_there(case: Any, dtype: Any, gpu: Any, cuda: Any, mon
     cudnn_double.executed.clear()
     compare(gpu, cuda, case, dtype)
     gpu.conv_cudnn._plan.cache_clear()
-    ways = ["fprop", "fprop", "dgrad", "dgrad", "wgrad"]
+    ways = ["fprop", "fprop", "dgrad", "dgrad", "dgrad", "wgrad", "wgrad"]
     assert cudnn_double.executed == ([] if dtype == dtypes.float64 else ways)
+
+
+@pytest.fixture
+def cudnn(gpu: Any, monkeypatch: Any) -> Any:
+    monkeypatch.setattr(gpu.conv_cudnn, "cudnn", cudnn_double)
+    for noted in (cudnn_double.executed, cudnn_double.layouts, cudnn_double.notes):
+        noted.clear()
+    gpu.conv_cudnn._plan.cache_clear()
+    yield cudnn_double
+    gpu.conv_cudnn._plan.cache_clear()
+
+
+def test_cudnn_keeps_channels_last(cudnn: Any, gpu: Any, cuda: Any) -> None:
+    x, w, _, dy, _ = arrays(CASES[1], np.dtype(np.float16))
+    _, _, *how = CASES[1]
+    last = cuda.array(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+    dy_last = cuda.array(np.ascontiguousarray(dy.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+    y = gpu.forward(last, cuda.array(w), None, *how)
+    dx, dw, _ = gpu.backward(dy_last, last, cuda.array(w), *how)
+    for found, expected in (
+        (y, reference.conv.forward(x, w, None, *how)),
+        (dx, reference.conv.grad_input(dy, w, x.shape, *how)),
+        (dw, reference.conv.grad_weight(dy, x, w.shape, *how)[0]),
+    ):
+        instances.close(found, expected, 2, 2e-3)
+    assert cudnn.layouts == [{True}] * 3
+    assert y.transpose(0, 2, 3, 1).flags.c_contiguous  # as x was
+    assert dx.transpose(0, 2, 3, 1).flags.c_contiguous
+    assert dw.flags.c_contiguous
+
+
+def test_cudnn_can_be_switched_off(cudnn: Any, gpu: Any, cuda: Any) -> None:
+    switch = mn.backends.cudnn
+    x, w = cuda.ones((2, 2, 4, 4), np.float32), cuda.ones((2, 2, 3, 3), np.float32)
+    how = (1, 1), ((0, 0), (0, 0)), (1, 1), 1
+    try:
+        switch.enabled = False
+        y = gpu.forward(x, w, None, *how)
+        assert cudnn.executed == []
+    finally:
+        switch.enabled = True
+    np.testing.assert_array_equal(gpu.forward(x, w, None, *how).memory, y.memory)
+    assert cudnn.executed == ["fprop"]
+
+
+def test_tf32_is_for_those_who_ask(cudnn: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    x, w = cuda.ones((2, 2, 4, 4), np.float32), cuda.ones((2, 2, 3, 3), np.float32)
+    how = (1, 1), ((0, 0), (0, 0)), (1, 1), 1
+    note, blas = cudnn.numerical_note, cuda.cuda.cublas
+    monkeypatch.setenv("CUPY_TF32", "1")  # CuPy's variable is for CuPy's own products
+    blas.used.clear()
+    try:
+        for allowed in (False, True):
+            mn.backends.cudnn.allow_tf32 = allowed
+            mn.backends.cudnn.enabled = True
+            gpu.forward(x, w, None, *how)
+            mn.backends.cudnn.enabled = False
+            gpu.forward(x, w, None, *how)
+    finally:
+        mn.backends.cudnn.allow_tf32, mn.backends.cudnn.enabled = False, True
+    assert [note.TENSOR_CORE in deselected for deselected in cudnn.notes] == [True, False]
+    assert blas.used == [blas.CUBLAS_COMPUTE_32F, blas.CUBLAS_COMPUTE_32F_FAST_TF32]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, dtypes.bfloat16], ids=str)
+def test_sixteen_bits_go_into_products_as_they_are(dtype: Any, gpu: Any, cuda: Any) -> None:
+    """And come out in float32 where something is to be added: the bias costs no rounding of its own."""
+    x, w, b, dy, _ = arrays(CASES[1], np.dtype(dtype))
+    _, _, *how = CASES[1]
+    there = [cuda.array(a) for a in (x, w, b, dy)]
+    cuda.transfers.clear()
+    y = gpu.forward(*there[:3], *how)
+    gpu.backward(there[3], *there[:2], *how)
+    assert cuda.transfers.launches["gemm"] == 3
+    assert cuda.transfers.launches["copy"] == 0  # nothing is widened by a launch of its own
+    wide = reference.conv.forward(*(a.astype(np.float64) for a in (x, w, b)), *how)
+    instances.close(y, wide.astype(dtype), 1, 0)
+
+
+def test_both_gradients_turn_dy_round_once(gpu: Any, cuda: Any) -> None:
+    x, w, _, dy, _ = (cuda.array(a) for a in arrays(CASES[1], np.dtype(np.float32)))
+    _, _, *how = CASES[1]
+    counts = []
+    for run in (
+        lambda: gpu.backward(dy, x, w, *how),
+        lambda: (gpu.grad_input(dy, w, x.shape, *how), gpu.grad_weight(dy, x, w.shape, *how)),
+    ):
+        before = shim.State.launches
+        run()
+        counts.append(shim.State.launches - before)
+    assert counts[0] == counts[1] - 1
 
 
 def test_columns_where_cudnn_has_no_plan(gpu: Any, cuda: Any, monkeypatch: Any) -> None:

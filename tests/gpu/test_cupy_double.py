@@ -8,8 +8,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import cublas_double
 import cupy_double
 import cupy_functions
 import cupy_types
@@ -65,12 +67,41 @@ def test_names_are_cupys(real: Any) -> None:
             assert hasattr(real.ndarray, name), f"cupy.ndarray.{name}"
     for name in vars(cupy_double.module.cuda):
         if not name.startswith("__"):
-            assert hasattr(real.cuda, name), f"cupy.cuda.{name}"
+            assert name == "cublas" or hasattr(real.cuda, name), f"cupy.cuda.{name}"  # it needs the library itself
     for name in vars(cupy_double.module.cuda.runtime):
         if not name.startswith("__"):
             assert hasattr(real.cuda.runtime, name), f"cupy.cuda.runtime.{name}"
     for name in ("aligned", "writeable"):
         assert not hasattr(cupy_double.module.ones(1).flags, name)
+
+
+@pytest.mark.parametrize("name", ["gemmEx", "gemmStridedBatchedEx"])
+def test_arguments_of_cublas_are_cupys(name: str, real: Any) -> None:
+    """Read from the file of the module, which imports only where cuBLAS is: Cython keeps signatures as a text."""
+    (file,) = (Path(real.__file__).parents[1] / "cupy_backends/cuda/libs").glob("cublas.*.so")
+    found = re.search(rb"\b%s\(intptr_t handle[^)]*\)" % name.encode(), file.read_bytes())
+    assert found is not None
+    theirs = [word.split()[-1] for word in found[0].decode()[:-1].partition("(")[2].split(",")]
+    assert list(inspect.signature(getattr(cublas_double, name)).parameters) == theirs
+
+
+def test_numbers_of_cublas_are_cupys(real: Any) -> None:
+    assert {real.cuda.runtime.CUDA_R_16F, real.cuda.runtime.CUDA_R_16BF} < set(cublas_double.TYPES)
+    for name in ("CUDA_R_16F", "CUDA_R_16BF", "CUDA_R_32F", "CUDA_R_64F"):
+        assert getattr(real.cuda.runtime, name) == getattr(cupy_double.module.cuda.runtime, name)
+    from cupy.cuda import device
+
+    assert callable(device.get_cublas_handle)
+    assert hasattr(real.cuda.Device, "compute_capability")
+
+
+def test_cublas_refuses_types_and_steps(cuda: Any) -> None:
+    blas, x, one = cublas_double, cuda.ones((4, 4), np.float32), np.ones(1, np.float32)
+    p, a, handle = x.data.ptr, one.ctypes.data, blas.HANDLE
+    with pytest.raises(blas.CUBLASError, match="NOT_SUPPORTED"):
+        blas.gemmEx(handle, 0, 0, 4, 4, 4, a, p, 0, 4, p, 0, 4, a, p, 2, 4, blas.CUBLAS_COMPUTE_32F, -1)
+    with pytest.raises(blas.CUBLASError, match="INVALID_VALUE"):
+        blas.gemmEx(handle, 0, 0, 4, 4, 4, a, p, 0, 3, p, 0, 4, a, p, 0, 4, blas.CUBLAS_COMPUTE_32F, -1)
 
 
 def test_aliases_are_cupys(real: Any) -> None:

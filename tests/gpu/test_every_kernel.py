@@ -24,34 +24,14 @@ def norm(cuda: Any) -> Iterator[Any]:
     every_kernel.forget(norm)
 
 
-def collect(dtype: Any, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile all kernels at once, file by file: a first run, in which none of them does anything, tells which."""
-    from minorm.kernels.gpu.program import Program
-
-    keys: dict[Program, list[tuple[Any, ...]]] = {}
-
-    def note(program: Program, key: tuple[Any, ...]) -> Any:
-        keys.setdefault(program, []).append(key)
-        return lambda *_: None
-
-    every_kernel.forget(norm)
-    with monkeypatch.context() as patch:
-        patch.setattr(Program, "_compile", note)
-        for _, call in every_kernel.calls(dtype, "cuda:0"):
-            call()
-    every_kernel.forget(norm)
-    for program, needed in keys.items():
-        instances.compiled(program, needed)
-
-
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
 def test_every_kernel_runs_in_every_type(dtype: Any, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shim.State.ran.clear()
     for way in ("in registers", "by chunks"):
         if way == "by chunks":
-            monkeypatch.setattr(norm, "FORWARD_PACKS", 0)
-            monkeypatch.setattr(norm, "BACKWARD_PACKS", 0)
-        collect(dtype, norm, monkeypatch)
+            every_kernel.by_chunks(norm, monkeypatch)
+        calls = every_kernel.calls(dtype, "cuda:0")
+        instances.compiled_for(lambda c=calls: [call() for _, call in c], lambda: every_kernel.forget(norm))
         every_kernel.compare(dtype, way)
     for file in [file.name for file in FOLDER.glob("*.cu")]:
         lacking = instances.left_out(file, shim.State.ran)

@@ -8,6 +8,7 @@ import instances
 import numpy as np
 import pytest
 
+import minorm as mn
 from minorm import dtypes
 from minorm.kernels import reference
 
@@ -42,16 +43,70 @@ def test_linear(dtype: Any, cuda: Any) -> None:
         instances.close(y, expected, 2, 2 * instances.EPS[dtype])
 
 
-def test_stacks_of_sixteen_bits_never_reach_cupy(cuda: Any, monkeypatch: Any) -> None:
-    """CuPy 14 multiplies stacks of bfloat16 by no kernel at all, and products of vectors in 16 bits."""
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+def test_cublas_reads_matrices_as_they_lie(dtype: Any, cuda: Any) -> None:
+    """Turned ones, parts of larger ones, stacks of either; only what lies otherwise is copied."""
     from minorm.kernels.gpu import matmul as gpu
 
-    seen: list[Any] = []
-    monkeypatch.setattr(gpu.cupy, "matmul", lambda a, b: (seen.append((a.dtype, a.ndim)), cuda.dot(a, b))[1])
-    half = cuda.ones((2, 3), dtypes.bfloat16)
-    gpu.matmul(half, half.T)
-    gpu.matmul(half[0], half[0])
-    assert seen == [(dtypes.bfloat16, 2), (dtypes.float32, 1)]
+    rng = np.random.default_rng(0)
+    x, y = (cuda.array(rng.standard_normal(shape).astype(dtype)) for shape in ((3, 5, 8), (3, 8, 6)))
+    pairs = [
+        (x[0], y[0]), (y[0].T, x[0].T), (x[0, :, :4], y[0, 2:6]), (x[:, 0].T[:5], x[:, 0]), (x, y),
+        (x.swapaxes(1, 2), x), (x[:, :1], y), (x[0, :1].T, x[0, :1]), (x[0], y[0, :, :1]), (x[:, :3, 1:], y[:, 1:, :2]),
+    ]  # fmt: skip
+    cuda.transfers.clear()
+    for a, b in pairs:
+        found = gpu.matmul(a, b)
+        instances.close(found, reference.matmul.matmul(a.memory, b.memory), 4 if dtype == dtypes.float64 else 1, 1e-5)
+    assert cuda.transfers.launches == {"gemm": len(pairs)}
+    spread = cuda.broadcast_to(x[0, 0], (6, 8))
+    gpu.matmul(spread, y[0])
+    assert cuda.transfers.launches["copy"] == 1
+
+
+def test_products_into_float32_and_on_top(cuda: Any) -> None:
+    from minorm.kernels.gpu import matmul as gpu
+
+    rng = np.random.default_rng(0)
+    a, b = (cuda.array(rng.standard_normal(shape).astype(dtypes.bfloat16)) for shape in ((3, 4), (4, 5)))
+    out, wide = cuda.ones((3, 5), np.float32), a.memory.astype(np.float64) @ b.memory.astype(np.float64)
+    gpu.product(a, b, out, add=True)
+    np.testing.assert_allclose(out.memory, wide + 1, rtol=1e-6)
+    gpu.product(a, b, out)
+    np.testing.assert_allclose(out.memory, wide, rtol=1e-5)
+
+
+def test_a_device_without_bfloat16_computes_in_float32(cuda: Any, monkeypatch: Any) -> None:
+    from minorm.kernels.gpu import matmul as gpu
+
+    a, expected = cuda.ones((2, 3), dtypes.bfloat16), np.full((2, 2), 3.0)
+    gpu._has_bfloat16.cache_clear()
+    monkeypatch.setattr(cuda.cuda.Device, "compute_capability", "75")
+    monkeypatch.setitem(cuda.cuda.cublas.TAKEN, cuda.cuda.cublas.CUBLAS_COMPUTE_32F, {(0, 0)})
+    for add in (False, True):
+        out = cuda.ones((2, 2), dtypes.bfloat16)
+        gpu.product(a, a.T, out, add)
+        np.testing.assert_array_equal(out.memory.astype(np.float64), expected + add)
+    gpu._has_bfloat16.cache_clear()
+
+
+def test_tf32_is_for_those_who_ask(cuda: Any, monkeypatch: Any) -> None:
+    from minorm.kernels.gpu import matmul as gpu
+
+    blas, x = cuda.cuda.cublas, cuda.ones((2, 2), np.float32)
+    monkeypatch.setenv("CUPY_TF32", "1")
+    blas.used.clear()
+    try:
+        gpu.matmul(x, x)
+        mn.backends.cuda.matmul.allow_tf32 = True
+        for a in (x, x.astype(np.float64), x.astype(np.float16)):
+            gpu.matmul(a, a)
+        mn.set_float32_matmul_precision("highest")
+        gpu.matmul(x, x)
+    finally:
+        mn.backends.cuda.matmul.allow_tf32 = False
+    full, tf32, double = blas.CUBLAS_COMPUTE_32F, blas.CUBLAS_COMPUTE_32F_FAST_TF32, blas.CUBLAS_COMPUTE_64F
+    assert blas.used == [full, tf32, double, full, full]
 
 
 def test_memory(cuda: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import bridge
+import every_kernel
 import numpy as np
 import pytest
 import shim
@@ -35,6 +36,7 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "groups, channels last": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 2, 3, 1)),
     "layer": ((13, 96), (1,), 1, (1,), (0, 1)),
     "layer, odd": ((5, 97), (1,), 1, (1,), (0, 1)),
+    "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
     "layer, a block a row": ((2, 2600), (1,), 1, (1,), (0, 1)),
     "no parameters": ((4, 200), (1,), 1, (), (0, 1)),
     "one element": ((1, 1), (1,), 1, (1,), (0, 1)),
@@ -62,21 +64,9 @@ def norm() -> Iterator[bridge.Norm]:
 def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Rows in registers, where they fit at all; or all in chunks, and in as many as there can be."""
     if request.param == "by chunks":
-        by_chunks(norm, monkeypatch)
+        every_kernel.by_chunks(norm.norm, monkeypatch)
     yield request.param
-    forget(norm)
-
-
-def by_chunks(norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norm.norm, "FORWARD_PACKS", 0)
-    monkeypatch.setattr(norm.norm, "BACKWARD_PACKS", 0)
-    monkeypatch.setattr(norm.norm.norm_plan, "UNROLL", 1)
-    forget(norm)
-
-
-def forget(norm: bridge.Norm) -> None:
-    for name in ("_forward", "_moments_of", "_apply_of", "_grad_input", "_backward", "_sums"):
-        getattr(norm.norm, name).cache_clear()
+    every_kernel.forget(norm.norm)
 
 
 class Problem:
@@ -135,6 +125,16 @@ def test_all_types_and_forms(form: str, types: str, way: str, norm: bridge.Norm)
     assert relative(db, wide_db) < 2 * exact
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_chunks_that_take_a_thread_several_steps(form: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
+    every_kernel.by_chunks(norm.norm, monkeypatch)
+    monkeypatch.setattr(norm.norm.norm_plan, "BUSY", 1)
+    problem = Problem(form, dtypes.float32, dtypes.float32)
+    for found, expected in zip(problem.found(norm, Equation()), problem.expected(Equation()), strict=True):
+        assert relative(found, expected) < 1e-6
+    every_kernel.forget(norm.norm)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e7])
 @pytest.mark.parametrize("form", ["batch", "batch, channels last", "instance", "groups", "layer", "batch of vectors"])
 def test_float32_keeps_its_digits_far_from_zero(form: str, offset: float, way: str, norm: bridge.Norm) -> None:
@@ -185,23 +185,34 @@ def test_the_order_of_threads_changes_no_bit(form: str, way: str, norm: bridge.N
     assert all(one == bits[0] for one in bits)
 
 
-def mutants() -> Iterator[tuple[str, str, int]]:
+def mutants() -> Iterator[tuple[str, str, str, int]]:
     """(file, what stands there, what instead, which of them): each barrier, and indices that are off by one."""
-    for file in ("norm_rows.cu", "norm_moments.cu", "norm_grads.cu"):
+    for file, unused in (
+        ("norm_rows.cu", ()),
+        ("norm_moments.cu", ()),
+        ("norm_grads.cu", (0,)),
+        ("norm_apply.cu", (0, 1)),
+    ):
         for which in range(source(file).count("__syncthreads();")):
-            if (file, which) != ("norm_grads.cu", 0):  # it parts two sums, and here there is only one
+            if which not in unused:  # they part sums of which this file has one, or none
                 yield file, "__syncthreads();", ";", which
     for file, right, wrong in (
         ("norm_rows.cu", "of_warp[0][threadIdx.x / 32] = a", "of_warp[0][threadIdx.x / 32 + 1] = a"),
         ("norm_rows.cu", "columns = loops.terms;", "columns = loops.terms - 1;"),
-        ("norm_rows.cu", "I at = row.param + column.param + v", "I at = row.param + column.param + 1 + v"),
+        ("norm_rows.cu", "I param = row.param + writing", "I param = row.param + 1 + writing"),
         ("norm_rows.cu", "rows + index] = total_gx", "rows + index + 1] = total_gx"),
+        ("norm_rows.cu", "param_sums[rows + row.param]", "param_sums[rows + 1 + row.param]"),
+        ("norm_rows.cu", "begin + i / V * step", "begin + i / V"),
         ("norm_moments.cu", "total += shared[1][t][lane * V + v]", "total += shared[1][t][lane * V]"),
         ("norm_moments.cu", "min(first + chunk, loops.terms)", "min(first + chunk, loops.terms - 1)"),
         ("norm_moments.cu", "partial[(chunks + c) * rows + row]", "partial[(chunks + c - 1) * rows + row]"),
-        ("norm_apply.cu", "put(out, row.data + column.data", "put(out, V + row.data + column.data"),
-        ("norm_grads.cu", "for (I c = 0; c < chunks", "for (I c = 1; c < chunks"),
-        ("norm_grads.cu", "for (I t = warp; t < teams", "for (I t = warp + 1; t < teams"),
+        ("norm_rows.cu", "outer.data - loop.count * loop.data;", "outer.data + 4 - loop.count * loop.data;"),
+        ("norm_moments.cu", "[threadIdx.x + half]", "[threadIdx.x + half - 1]"),
+        ("norm_apply.cu", "put(out, place[u]", "put(out, V + place[u]"),
+        ("norm_apply.cu", "bottom + r, columns", "r, columns"),
+        ("norm_apply.cu", "stored = fetch<P, V>(s, at)", "stored = fetch<P, V>(s, 0)"),
+        ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
+        ("norm_grads.cu", "partial[second + from.data", "partial[second + 1 + from.data"),
     ):
         yield file, right, wrong, 0
 
@@ -216,19 +227,24 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     assert which < len(parts) - 1
     mutated = text.join(parts[: which + 1]) + broken + text.join(parts[which + 1 :])
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
-    of_rows = file == "norm_rows.cu" or "teams" in text or (file == "norm_grads.cu" and which == 3)
-    if not of_rows:
-        by_chunks(norm, monkeypatch)
-    for name in ("_rows", "_moments", "_apply", "_grads"):
-        monkeypatch.setattr(norm.norm, name, program.Program(getattr(norm.norm, name).name))
-    forget(norm)
+    if file != "norm_rows.cu":
+        every_kernel.by_chunks(norm.norm, monkeypatch)
+    if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
+        monkeypatch.setattr(norm.norm.norm_plan, "BUSY", 1)
+    for module in (norm.norm.norm_forward, norm.norm.norm_backward):
+        for name in ("rows_program", "moments_program", "apply_program", "grads_program"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
+    every_kernel.forget(norm.norm)
     try:
         assert any(is_wrong(norm, form, seed) for form in MUTANT_FORMS for seed in range(3))
     finally:
-        forget(norm)
+        every_kernel.forget(norm.norm)
 
 
-MUTANT_FORMS = ("layer, a block a row", "batch, channels last", "groups", "batch", "layer")
+MUTANT_FORMS = (
+    "layer, a block a row", "batch, channels last", "groups", "batch", "layer", "instance", "layer, many rows",
+)  # fmt: skip
 
 
 def is_wrong(norm: bridge.Norm, form: str, seed: int) -> bool:

@@ -18,6 +18,7 @@ BATCH = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,))
 LAYER = plan((8192, 1024), (1,), 1, (1,))
 GROUPS = plan((8, 64, 56, 56), (2, 3), 8, (1, 2))
 LAST = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,), (64 * 56 * 56, 1, 64 * 56, 64))
+GROUPS_LAST = plan((8, 64, 56, 56), (2, 3), 8, (1, 2), (64 * 56 * 56, 1, 64 * 56, 64))
 
 
 def rows(nest: Nest, together: bool = False, most_packs: int = 8) -> norm_plan.Rows | None:
@@ -57,11 +58,61 @@ def test_a_large_batch_norm_keeps_a_device_busy() -> None:
 def test_teams_that_add_up_gradients_of_scale_take_several_rows() -> None:
     found = rows(LAYER, together=True, most_packs=4)
     assert found is not None
-    assert found.teams == 1024  # 64 threads each
-    assert found.block == (64,)
+    assert (found.packs, found.block, found.grid) == (2, (128,), (1024,))  # half the packs, so that more run at once
     few = rows(plan((9, 1024), (1,), 1, (1,)), together=True, most_packs=4)
     assert few is not None
-    assert few.teams == 3
+    assert few.grid == (3,)
+    widest = rows(plan((8192, 8192), (1,), 1, (1,)), together=True, most_packs=4)
+    assert widest is not None
+    assert (widest.packs, widest.block) == (4, (512,))  # the largest team, and then as many packs as it must keep
+
+
+@pytest.mark.parametrize("width", [64, 256, 1024, 4096, 8192])
+def test_teams_of_large_batches_are_enough_for_half_a_large_device(width: int) -> None:
+    found = rows(plan((2**26 // width, width), (1,), 1, (1,)), together=True, most_packs=4)
+    assert found is not None
+    assert found.grid[0] * found.block[0] >= 0.48 * 132 * 2048  # threads that an H100 holds
+
+
+SERIAL = 32  # steps that no sum goes over one after the other, whatever the shape
+
+
+@given(st.integers(1, 1 << 20), st.integers(1, 2048))
+def test_no_merge_is_serial(results: int, parts: int) -> None:
+    found = norm_plan.merge(results, parts)
+    side = found.block[0] // found.splits
+    assert -(-parts // found.splits) + found.splits.bit_length() - 1 <= SERIAL
+    assert found.grid[0] * side >= results > (found.grid[0] - 1) * side
+    assert found.block[0] in (256, 1024)
+
+
+@pytest.mark.parametrize(
+    "nest", [BATCH, LAST, GROUPS, LAYER, GROUPS_LAST], ids=["batch", "last", "groups", "layer", "groups last"]
+)
+def test_merges_of_real_shapes_take_few_steps(nest: Nest) -> None:
+    found = walk(nest)
+    merge = norm_plan.merge(nest.rows, found.chunks)
+    assert -(-found.chunks // merge.splits) <= norm_plan.SERIAL
+    if norm_plan.has_runs(nest):
+        runs = norm_plan.runs(nest)
+        chunks = norm_plan.walk(runs.runs, nest.rows * nest.columns, 4, True).chunks
+        for loops in runs.in_chunks(chunks)[1:]:
+            assert -(-loops.terms // norm_plan.team(loops.terms)) + 10 <= SERIAL
+    most = norm_plan.SERIAL * norm_plan.SPLITS[-1]
+    assert most >= norm_plan.BUSY  # chunks that there can be
+    assert most >= norm_plan.TEAM_THREADS // 64  # blocks of teams, each of 64 threads at least
+
+
+def test_long_rows_are_walked_up_by_columns() -> None:
+    long = plan((1024, 65536), (1,), 1, (1,))
+    found = norm_plan.columns(long, 4, True)
+    assert found is not None
+    assert (found.width, found.grid, found.block, found.chunk) == (4, (64, 16), (256,), 64)
+    odd = norm_plan.columns(plan((33, 20001), (1,), 1, (1,)), 4, True)
+    assert odd is not None
+    assert (odd.width, odd.grid, odd.chunk) == (1, (79, 3), 11)
+    for nest in (BATCH, LAST, GROUPS, plan((3, 4, 5, 6), (1, 3), 1, (1, 3))):
+        assert norm_plan.columns(nest, 4, True) is None
 
 
 def test_which_sums_share_a_pass() -> None:
@@ -76,6 +127,12 @@ def test_which_sums_share_a_pass() -> None:
     assert runs.runs.terms == 56 * 56
     assert (runs.to_rows.results, runs.to_rows.terms) == (64, 8)
     assert (runs.to_parameters.results, runs.to_parameters.terms) == (64, 8)
+    last = norm_plan.runs(GROUPS_LAST)  # the same runs, side by side in memory
+    assert last.runs.is_lanes
+    assert (last.runs.results, last.runs.terms, last.runs.width(4)) == (8 * 64, 56 * 56, 4)
+    assert (last.to_rows, last.to_parameters) == (runs.to_rows, runs.to_parameters)
+    chunked = last.in_chunks(5)
+    assert (chunked.to_rows.terms, chunked.to_rows.reduced[0].data) == (40, 512)
 
 
 def test_indices_are_as_wide_as_they_must_be() -> None:
@@ -89,11 +146,17 @@ def test_indices_are_as_wide_as_they_must_be() -> None:
 
 
 def test_accesses_are_wide_only_where_every_step_allows_it() -> None:
-    for last, itemsize, width in ((8, 4, 4), (8, 2, 8), (4, 2, 1), (6, 8, 2), (7, 8, 1), (1, 4, 1)):
+    for last, itemsize, width in ((8, 4, 4), (8, 2, 8), (4, 2, 4), (6, 2, 2), (6, 8, 2), (7, 8, 1), (1, 4, 1)):
         nest = plan((3, 5, last), (2,), 1, (2,))
         assert norm_plan.of_statistics(nest).width(itemsize) == width
     # A pack must not reach over into the next channel of a channels-last tensor's lanes.
-    assert norm_plan.of_statistics(plan((4, 6, 3, 3), (0, 2, 3), 1, (1,), (54, 1, 18, 6))).width(4) == 1
+    assert norm_plan.of_statistics(plan((4, 6, 3, 3), (0, 2, 3), 1, (1,), (54, 1, 18, 6))).width(4) == 2
+
+
+def test_accesses_are_as_wide_as_steps_allow() -> None:
+    found = {n: (launch.width(2, n), launch.width(4, n)) for n in (1, 2, 12, 49, 196, 784, 3136)}
+    assert found == {1: (1, 1), 2: (2, 2), 12: (4, 4), 49: (1, 1), 196: (4, 4), 784: (8, 4), 3136: (8, 4)}
+    assert launch.width(2, 8, 6) == 2
 
 
 @st.composite

@@ -36,9 +36,7 @@ def device() -> Iterator[Any]:
 @pytest.mark.parametrize("way", ["in registers", "by chunks"])
 def test_every_kernel(dtype: Any, way: str, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "by chunks":
-        monkeypatch.setattr(device, "FORWARD_PACKS", 0)
-        monkeypatch.setattr(device, "BACKWARD_PACKS", 0)
-        every_kernel.forget(device)
+        every_kernel.by_chunks(device, monkeypatch)
     every_kernel.compare(dtype, way)
 
 

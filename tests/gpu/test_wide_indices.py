@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import every_kernel
 import numpy as np
 import pytest
 import shim
@@ -76,15 +77,10 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
 def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) -> None:
     from minorm.kernels.gpu import norm
 
-    plans = [
-        getattr(norm, f"_{name}") for name in ("forward", "moments_of", "apply_of", "grad_input", "backward", "sums")
-    ]
-    monkeypatch.setattr(norm, "FORWARD_PACKS", packs)
-    monkeypatch.setattr(norm, "BACKWARD_PACKS", packs)
-    for module in (norm, norm.norm_plan):
-        monkeypatch.setattr(module, "index_type", lambda size: dtypes.int64)
-    for plan in plans:
-        plan.cache_clear()
+    if packs == 0:
+        every_kernel.by_chunks(norm, monkeypatch)
+    monkeypatch.setattr(norm.norm_plan, "index_type", lambda size: dtypes.int64)
+    every_kernel.forget(norm)
     shim.State.ran.clear()
     rng = np.random.default_rng(0)
     found: dict[str, list[np.ndarray]] = {"cpu": [], "cuda": []}
@@ -99,8 +95,7 @@ def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) ->
             )
             y.backward(y.detach() + 1)
             results += [a.detach().cpu().numpy() for a in (y, *(a.grad for a in t))]
-    for plan in plans:
-        plan.cache_clear()
+    every_kernel.forget(norm)
     for actual, expected in zip(found["cuda"], found["cpu"], strict=True):
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4)
     assert shim.State.ran

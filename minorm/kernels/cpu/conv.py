@@ -18,7 +18,7 @@ from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import check_accumulate, check_bias, output_shape
 
-__all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape", "ways"]
+__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "output_shape", "ways"]
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -83,6 +83,9 @@ def grad_weight(
 def grad_bias(dy: Any) -> Any:
     """db: dy summed over everything but the channels."""
     return sum_axes(dy, (0, *range(2, dy.ndim)))
+
+
+backward = reference.composed(grad_input, grad_weight, grad_bias)
 
 
 def _correlate(

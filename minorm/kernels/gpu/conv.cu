@@ -1,15 +1,15 @@
 // What a convolution by matrix products needs beside the products; cols is (channels * taps, images * results).
 //
 //     im2col    cols[c, k; n, o] = x[n, c, o * s + k * d - low], 0 outside
-//     col2im    dx[n, c, p] = b[c] + sum over the windows o that meet p, with tap k, of cols[c, k; n, o]
+//     col2im    dx[n, c, p] = more[n, c, p] + b[c] + sum over the windows o that meet p, with tap k, of cols[c, k; n, o]
 //     swap      y[i, j, p] = x[j, i, p] + b[j]: channels before images, as products have them, and back
 //
 // Each thread has one window or one place of one channel: col2im gathers, so that every sum has its order.
 #include "types.cuh"
 #include "windows.cuh"
 
-template <class S, class R, class C, class I>
-__global__ void im2col(Windows w, I count, I images, I channels, const S* x, R* cols) {
+template <class T, class C, class I>
+__global__ void im2col(Windows w, I count, I images, I channels, const T* x, T* cols) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x, columns = images * w.results;
     if (index >= count) return;
     const I channel = index / columns, column = index - channel * columns, image = column / w.results;
@@ -24,15 +24,14 @@ __global__ void im2col(Windows w, I count, I images, I channels, const S* x, R* 
             for (int k = 0; k < w.axis[2].k; k++) {
                 const int p = start[0] + i * w.axis[0].d, q = start[1] + j * w.axis[1].d, r = start[2] + k * w.axis[2].d;
                 const bool inside = p >= 0 && p < w.axis[0].n && q >= 0 && q < w.axis[1].n && r >= 0 && r < w.axis[2].n;
-                C value = 0;
-                if (inside) value = widen<C>(x[(p * w.axis[1].n + q) * w.axis[2].n + r]);
-                place(*cols, value);
+                place(*cols, C(0));
+                if (inside) *cols = x[(p * w.axis[1].n + q) * w.axis[2].n + r];
                 cols += columns;
             }
 }
 
 template <class T, class C, class I>
-__global__ void col2im(Windows w, I count, I images, I channels, const C* cols, const T* b, T* dx) {
+__global__ void col2im(Windows w, I count, I images, I channels, const C* cols, const T* b, const T* more, T* dx) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x, columns = images * w.results;
     if (index >= count) return;
     const I plane = index / w.plane, image = plane / channels, channel = plane - image * channels;
@@ -56,6 +55,7 @@ __global__ void col2im(Windows w, I count, I images, I channels, const C* cols, 
     }
     if (b) sum += widen<C>(b[channel]);
     place(dx[index], sum);
+    if (more) place(dx[index], widen<C>(dx[index]) + widen<C>(more[index]));
 }
 
 // x (J, I, plane) in type S, y (I, J, plane) in type R. V divides the plane.

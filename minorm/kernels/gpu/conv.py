@@ -13,7 +13,7 @@ from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import check_accumulate, check_bias, checked, output_shape
 
-__all__ = ["forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
+__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "output_shape"]
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -53,7 +53,7 @@ def grad_input(
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     dx = conv_cudnn.grad_input(dy, w, x_shape, stride, padding, dilation, b)
     if dx is None:
-        dx = columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b)
+        return columns.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     return dx if accumulate is None else dx + accumulate
 
 
@@ -70,9 +70,34 @@ def grad_weight(
     return dw, grad_bias(dy) if bias else None
 
 
+def backward(
+    dy: Any,
+    x: Any,
+    w: Any,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    needs: tuple[bool, bool, bool] = (True, True, True),
+    accumulate: Any = None,
+) -> tuple[Any, Any, Any]:
+    """(dx plus `accumulate`, dW, db), None where nobody needs it; by columns dy is brought into their form once."""
+    how = stride, padding, dilation, groups
+    checked("conv.backward", x.shape, w.shape, *how, dy.shape)
+    check_accumulate("conv.backward", accumulate, x.shape, dy.dtype)
+    covered = all(_covers(dy, other, x.shape[2:], dy.shape[2:]) for other in (x, w))
+    if needs[:2] == (True, True) and covered and not conv_cudnn.is_used(x, padding):
+        dx, dw = columns.gradients(dy, x, w, *how, accumulate)
+        return dx, dw, grad_bias(dy) if needs[2] else None
+    return _separate(dy, x, w, *how, needs, accumulate)
+
+
 def grad_bias(dy: Any) -> Any:
     """db: dy summed over everything but the channels."""
     return sum_axes(dy, (0, *range(2, dy.ndim)))
+
+
+_separate = reference.composed(grad_input, grad_weight, grad_bias)
 
 
 def _covers(a: Any, b: Any, size: Ints, out: Ints) -> bool:

@@ -6,8 +6,8 @@
     grad_input     W^T @ dy -> cols                  then every place of x gathers from the windows that meet it
 
 A group has its own product. Columns are larger than x by the number of taps, so that a batch goes in parts of at most
-LIMIT bytes, whose results are added in their order. 16-bit floats go as they are where one product has the result, and
-as float32 where results of several are added up.
+LIMIT bytes, whose results are added in their order. 16-bit floats go into products as they are, and what comes out is
+in float32 where something is still to be added: a bias, other windows, other parts. So results are rounded once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 import cupy
 
 from minorm import dtypes
+from minorm.kernels import switches
 from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.matmul import matmul
+from minorm.kernels.gpu.matmul import product
 from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program
@@ -37,51 +38,86 @@ _program = Program("conv.cu")
 
 
 def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """y = W * x + b; in 16 bits the bias is a rounding more."""
+    """y = W * x + b."""
     x, size, kernel = plain(x), x.shape[2:], w.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation)
     struct = windows_of(size, out, kernel, stride, padding, dilation)
     y = cupy.empty((x.shape[0], w.shape[0], *out), x.dtype)
+    rows, dtype = _by_groups(w, groups), x.dtype if b is None else dtypes.compute_type(x.dtype)
     for part in _parts(x.shape, prod(kernel) * prod(out), x.dtype):
-        cols = _im2col(struct, x[part], x.dtype)
-        _swap(_product(w.reshape(w.shape[0], -1), cols, groups), y[part], b)
+        cols = _im2col(struct, x[part])
+        result = cupy.empty((groups, rows.shape[1], cols.shape[1]), dtype)
+        _product(rows, cols.reshape(groups, -1, cols.shape[1]), result)
+        _swap(result, y[part], b)
     return y
 
 
 def grad_input(
-    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any = None
+    dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any, more: Any
 ) -> Any:
-    """dx = W^T * dy, plus a bias."""
-    dy, dtype, kernel = plain(dy), dy.dtype, w.shape[2:]
-    compute = dtypes.compute_type(dtype)
-    struct = windows_of(x_shape[2:], dy.shape[2:], kernel, stride, padding, dilation)
-    rows = w.astype(compute, copy=False).reshape(groups, w.shape[0] // groups, prod(w.shape[1:]))
-    if groups == 1:
-        turned = rows[0].T  # cuBLAS reads it either way
-    else:
-        turned = plain(rows.swapaxes(1, 2)).reshape(x_shape[1] * prod(kernel), w.shape[0] // groups)
-    dx = cupy.empty(x_shape, dtype)
-    for part in _parts(x_shape, prod(kernel) * prod(dy.shape[2:]), compute):
-        _col2im(struct, _product(turned, _channels_first(dy[part], compute), groups), dx[part], b)
+    """dx = W^T * dy, plus a bias and, unless it is None, `more`."""
+    dx = cupy.empty(x_shape, dy.dtype)
+    for part, rows in channels_first(dy, w.shape, x_shape):
+        _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, b, more)
     return dx
 
 
 def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """dW = dy * x."""
-    dy, x, dtype = plain(dy), plain(x), x.dtype
-    struct = windows_of(x.shape[2:], dy.shape[2:], w_shape[2:], stride, padding, dilation)
-    parts = list(_parts(x.shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtype))
-    product_type = dtype if len(parts) == 1 else dtypes.compute_type(dtype)
-    dw = None
-    for part in parts:
-        cols, rows = _im2col(struct, x[part], product_type), _channels_first(dy[part], product_type)
-        if groups == 1:
-            one = matmul(rows, cols.T)
-        else:  # dW^T: of the two sides dy is the small one to turn round
-            rows = rows.reshape(groups, w_shape[0] // groups, -1)
-            one = matmul(cols.reshape(groups, prod(w_shape[1:]), -1), plain(rows.swapaxes(1, 2))).swapaxes(1, 2)
-        dw = one if dw is None else dw + one
-    return owned(plain(dw).reshape(w_shape).astype(dtype, copy=False))
+    dw: Any = None
+    for part, rows in channels_first(dy, w_shape, x.shape):
+        dw = _grad_weight(rows, dy.shape, x, w_shape, part, dw, stride, padding, dilation, groups)
+    return owned(dw.reshape(w_shape).astype(x.dtype, copy=False))
+
+
+def gradients(
+    dy: Any, x: Any, w: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, more: Any
+) -> tuple[Any, Any]:
+    """dx, plus `more`, and dW: dy is brought into the form of products once."""
+    dx = cupy.empty(x.shape, dy.dtype)
+    dw: Any = None
+    for part, rows in channels_first(dy, w.shape, x.shape):
+        _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, None, more)
+        dw = _grad_weight(rows, dy.shape, x, w.shape, part, dw, stride, padding, dilation, groups)
+    return dx, owned(dw.reshape(w.shape).astype(x.dtype, copy=False))
+
+
+def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slice, Any]]:
+    """dy in parts, with its images: each as (channels, images * results)."""
+    dy = plain(dy)
+    for part in _parts(x_shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtypes.compute_type(dy.dtype)):
+        images = dy[part]
+        rows = cupy.empty((dy.shape[1], images.shape[0], *dy.shape[2:]), dy.dtype)
+        _swap(images, rows, None)
+        yield part, rows.reshape(dy.shape[1], -1)
+
+
+def _grad_input(
+    rows: Any, w: Any, dy_shape: Ints, dx: Any, part: slice, stride: Ints, padding: Pairs, dilation: Ints, groups: int,
+    b: Any, more: Any,
+) -> None:  # fmt: skip
+    """One part of dx."""
+    struct = windows_of(dx.shape[2:], dy_shape[2:], w.shape[2:], stride, padding, dilation)
+    weights = _by_groups(w, groups).swapaxes(1, 2)  # cuBLAS reads it either way
+    cols = cupy.empty((groups, weights.shape[1], rows.shape[1]), dtypes.compute_type(dx.dtype))
+    _product(weights, rows.reshape(groups, -1, rows.shape[1]), cols)
+    _col2im(struct, cols, dx[part], b, None if more is None else plain(more)[part])
+
+
+def _grad_weight(
+    rows: Any, dy_shape: Ints, x: Any, w_shape: Ints, part: slice, dw: Any, stride: Ints, padding: Pairs,
+    dilation: Ints, groups: int,
+) -> Any:  # fmt: skip
+    """dW of one part, on top of `dw` if there is one: (groups, O, I * taps)."""
+    struct = windows_of(x.shape[2:], dy_shape[2:], w_shape[2:], stride, padding, dilation)
+    cols, only = _im2col(struct, plain(x)[part]), part.start == 0 and part.stop >= x.shape[0]
+    found = dw
+    if dw is None:
+        shape = groups, w_shape[0] // groups, prod(w_shape[1:])
+        found = cupy.empty(shape, x.dtype if only else dtypes.compute_type(x.dtype))
+    turned = cols.reshape(groups, -1, cols.shape[1]).swapaxes(1, 2)
+    _product(rows.reshape(groups, -1, rows.shape[1]), turned, found, dw is not None)
+    return found
 
 
 def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
@@ -91,27 +127,31 @@ def _parts(x_shape: Ints, columns: int, dtype: Any) -> Iterator[slice]:
         yield slice(start, start + images)
 
 
-def _product(rows: Any, cols: Any, groups: int) -> Any:
-    """Each group's rows (groups * O, n) @ its own part of cols (groups * n, m): (groups * O, m)."""
-    if groups == 1:
-        return matmul(rows, cols)
-    result = matmul(rows.reshape(groups, -1, rows.shape[1]), cols.reshape(groups, rows.shape[1], cols.shape[1]))
-    return result.reshape(rows.shape[0], cols.shape[1])
+def _by_groups(w: Any, groups: int) -> Any:
+    """The weights as matrices (groups, O, I * taps)."""
+    return plain(w).reshape(groups, w.shape[0] // groups, prod(w.shape[1:]))
 
 
-def _im2col(struct: Any, x: Any, dtype: Any) -> Any:
-    """The columns of x (images, channels, *size), in `dtype`."""
+def _product(a: Any, b: Any, out: Any, add: bool = False) -> None:
+    """One product a group; `backends.cudnn.allow_tf32` is for convolutions of either kind."""
+    if out.shape[0] == 1:
+        a, b, out = a[0], b[0], out[0]
+    product(a, b, out, add, switches.conv_tf32)
+
+
+def _im2col(struct: Any, x: Any) -> Any:
+    """The columns of x (images, channels, *size)."""
     images, channels = x.shape[:2]
     taps, results = int(struct.fields["taps"]), int(struct.fields["results"])
-    cols = cupy.empty((channels * taps, images * results), dtype)
+    cols = cupy.empty((channels * taps, images * results), x.dtype)
     index, count = launch.index_type(max(x.size, cols.size)), channels * images * results
-    kernel = _program.kernel("im2col", x.dtype, dtype, dtypes.compute_type(dtype), index)
+    kernel = _program.kernel("im2col", x.dtype, dtypes.compute_type(x.dtype), index)
     sizes = map(index.type, (count, images, channels))
     kernel((launch.blocks(count, THREADS),), (THREADS,), (struct, *sizes, x, cols))
     return cols
 
 
-def _col2im(struct: Any, cols: Any, dx: Any, b: Any) -> None:
+def _col2im(struct: Any, cols: Any, dx: Any, b: Any, more: Any) -> None:
     """What every place of dx (images, channels, *size) gathers from the columns."""
     b = None if b is None else plain(b.astype(dx.dtype, copy=False))
     compute = dtypes.compute_type(dx.dtype)
@@ -119,18 +159,11 @@ def _col2im(struct: Any, cols: Any, dx: Any, b: Any) -> None:
     index = launch.index_type(max(dx.size, cols.size))
     kernel = _program.kernel("col2im", dx.dtype, compute, index)
     sizes = map(index.type, (dx.size, images, channels))
-    kernel((launch.blocks(dx.size, THREADS),), (THREADS,), (struct, *sizes, cols, b, dx))
-
-
-def _channels_first(dy: Any, dtype: Any) -> Any:
-    """dy (images, channels, *size) as (channels, images * size)."""
-    rows = cupy.empty((dy.shape[1], dy.shape[0], *dy.shape[2:]), dtype)
-    _swap(dy, rows, None)
-    return rows.reshape(dy.shape[1], -1)
+    kernel((launch.blocks(dx.size, THREADS),), (THREADS,), (struct, *sizes, cols, b, more, dx))
 
 
 def _swap(x: Any, y: Any, b: Any) -> None:
-    """y[i, j] = x[j, i] + b[j] of an array x with the elements of y, two axes exchanged."""
+    """y[i, j] = x[j, i] + b[j] of an array x of y's elements, two axes exchanged; y may have another type."""
     outer, inner = y.shape[:2]
     plane = prod(y.shape[2:])
     b = None if b is None else plain(b.astype(y.dtype, copy=False))

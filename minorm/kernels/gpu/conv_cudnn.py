@@ -1,9 +1,12 @@
 """Convolution by cuDNN, where nvidia-cudnn-frontend is installed: a graph of one node for each set of shapes.
 
 This file is written from cuDNN's documentation. The frontend (1.12) finds its graphs valid; none has run on a device
-yet. Each function gives None where cuDNN is not there or has no plan, and conv.py then takes columns. Plans that add up
-in an order of their own are left out, and for float32 those that round to fewer bits (TF32): results are as repeatable
-and as exact as those by columns.
+yet. Each function gives None where cuDNN is not there, is switched off (`backends.cudnn.enabled`), or has no plan, and
+conv.py then takes columns. Plans that add up in an order of their own are left out, and for float32 those that round to
+fewer bits, unless TF32 is allowed: results are as repeatable and as exact as those by columns.
+
+Images stay in the order they come in: channels last in, channels last out, which is what tensor cores read. The other
+arrays of a convolution are brought into that order.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import cupy
 import numpy as np
 
 from minorm import dtypes
+from minorm.kernels import switches
 from minorm.kernels.gpu.launch import is_aligned
-from minorm.kernels.gpu.operands import plain
 from minorm.kernels.reference.conv import output_shape
 
 try:
@@ -62,14 +65,23 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
     return _result("conv_wgrad", x, dy, w_shape, Windows(stride, padding, dilation), None)
 
 
+def is_used(x: Any, padding: Pairs) -> bool:
+    """Is cuDNN asked for convolutions of this type? It cuts no image off."""
+    if cudnn is None or not switches.cudnn or x.dtype not in _TYPES:
+        return False
+    return all(pad >= 0 for pair in padding for pad in pair)
+
+
 def _result(name: str, first: Any, second: Any, shape: Ints, windows: Windows, b: Any) -> Any:
-    if cudnn is None or first.dtype not in _TYPES or any(pad < 0 for pair in windows.padding for pad in pair):
+    if not is_used(first, windows.padding):
         return None
-    plan = _plan(name, first.dtype, first.data.device_id, first.shape, second.shape, shape, windows)
+    last = _is_channels_last(first)
+    shapes = first.shape, second.shape, shape
+    plan = _plan(name, first.dtype, first.data.device_id, *shapes, windows, last, switches.conv_tf32)
     if plan is None:
         return None
-    first, second = (x if is_aligned(x) else x.copy() for x in (plain(first), plain(second)))
-    out = cupy.empty(shape, first.dtype)
+    first, second = _in_order(first, last), _in_order(second, last)
+    out = _empty(shape, first.dtype, last)
     room = cupy.empty(plan.workspace, np.uint8)
     handle = _handle(first.data.device_id)
     cudnn.set_stream(handle=handle, stream=cupy.cuda.get_current_stream().ptr)
@@ -77,19 +89,66 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Windows, b
     plan.graph.execute(dict(zip(plan.tensors, addresses, strict=True)), room.data.ptr, handle=handle)
     if b is not None:
         out += b.reshape(-1, *[1] * (len(shape) - 2))
-    return out
+    return out.copy(order="C") if last and name == "conv_wgrad" else out
+
+
+def _is_channels_last(x: Any) -> bool:
+    """Do the channels of a pixel lie side by side, and pixels and images behind one another?"""
+    return bool(not x.flags.c_contiguous and _turned(x).flags.c_contiguous)
+
+
+def _turned(x: Any) -> Any:
+    """A view with the channels as the last axis."""
+    return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
+    if not last:
+        return cupy.empty(shape, dtype)
+    axes = len(shape)
+    return cupy.empty((shape[0], *shape[2:], shape[1]), dtype).transpose(0, axes - 1, *range(1, axes - 1))
+
+
+def _in_order(x: Any, last: bool) -> Any:
+    """The array itself if its elements lie in this order from a multiple of 16 bytes on, else a copy."""
+    if (_turned(x) if last else x).flags.c_contiguous and is_aligned(x):
+        return x
+    copy = _empty(x.shape, x.dtype, last)
+    copy[...] = x
+    return copy
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(name: str, dtype: Any, device: int, first: Ints, second: Ints, result: Ints, windows: Windows) -> Plan | None:
+def _plan(
+    name: str,
+    dtype: Any,
+    device: int,
+    first: Ints,
+    second: Ints,
+    result: Ints,
+    windows: Windows,
+    last: bool,
+    tf32: bool,
+) -> Plan | None:
     """The graph of one convolution of dense arrays of these shapes; None where cuDNN has none."""
+    shapes = _images(first), _images(second), _images(result)
     try:
-        return _built(name, dtype, device, _images(first), _images(second), _images(result), _of_images(windows))
+        return _built(name, dtype, device, *shapes, _of_images(windows), last, tf32)
     except (RuntimeError, ImportError, cudnn.cudnnGraphNotSupportedError):
         return None
 
 
-def _built(name: str, dtype: Any, device: int, first: Ints, second: Ints, result: Ints, windows: Windows) -> Plan:
+def _built(
+    name: str,
+    dtype: Any,
+    device: int,
+    first: Ints,
+    second: Ints,
+    result: Ints,
+    windows: Windows,
+    last: bool,
+    tf32: bool,
+) -> Plan:
     kind = getattr(cudnn.data_type, _TYPES[dtype])
     wide = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(
@@ -97,7 +156,7 @@ def _built(name: str, dtype: Any, device: int, first: Ints, second: Ints, result
     )
     inputs = {"conv_fprop": ("image", "weight"), "conv_dgrad": ("loss", "filter"), "conv_wgrad": ("image", "loss")}
     a, b = (
-        graph.tensor(name=label, dim=list(shape), stride=_steps(shape), data_type=kind)
+        graph.tensor(name=label, dim=list(shape), stride=_steps(shape, last), data_type=kind)
         for label, shape in zip(("first", "second"), (first, second), strict=True)
     )
     out = getattr(graph, name)(
@@ -107,12 +166,12 @@ def _built(name: str, dtype: Any, device: int, first: Ints, second: Ints, result
         stride=list(windows.stride),
         dilation=list(windows.dilation),
     )
-    out.set_output(True).set_data_type(kind).set_dim(list(result)).set_stride(_steps(result))
+    out.set_output(True).set_data_type(kind).set_dim(list(result)).set_stride(_steps(result, last))
     graph.validate()
     graph.build_operation_graph()
     graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
     note = cudnn.numerical_note
-    fewer_bits = [note.TENSOR_CORE, note.DOWN_CONVERT_INPUTS] if dtype == dtypes.float32 else []
+    fewer_bits = [note.TENSOR_CORE, note.DOWN_CONVERT_INPUTS] if dtype == dtypes.float32 and not tf32 else []
     graph.deselect_numeric_notes([note.NONDETERMINISTIC, note.REDUCED_PRECISION_REDUCTION, *fewer_bits])
     graph.check_support()
     graph.build_plans()
@@ -137,9 +196,11 @@ def _of_images(windows: Windows) -> Windows:
     return Windows((1, *windows.stride), ((0, 0), *windows.padding), (1, *windows.dilation))
 
 
-def _steps(shape: Ints) -> list[int]:
-    """The steps of an array in C order, in elements."""
-    steps = [1]
-    for length in reversed(shape[1:]):
-        steps.append(steps[-1] * length)
-    return steps[::-1]
+def _steps(shape: Ints, last: bool) -> list[int]:
+    """The steps of a dense array, in elements: C order, or with the channels last."""
+    order = [0, *range(2, len(shape)), 1] if last else list(range(len(shape)))
+    steps, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        steps[axis] = step
+        step *= shape[axis]
+    return steps

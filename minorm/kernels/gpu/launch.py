@@ -22,9 +22,11 @@ def index_type(size: int) -> np.dtype[Any]:
 
 
 def width(itemsize: int, *steps: int) -> int:
-    """Elements that one access takes: as many as 16 bytes hold if all these numbers of elements allow it, else one."""
+    """Elements that one access takes: the most that 16 bytes hold and that divide all these numbers; 8, 4, 2 or 1."""
     elements = ACCESS // itemsize
-    return elements if all(step % elements == 0 for step in steps) else 1
+    while any(step % elements for step in steps):
+        elements //= 2
+    return elements
 
 
 def is_aligned(*arrays: Any) -> bool:

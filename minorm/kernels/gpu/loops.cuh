@@ -12,39 +12,86 @@ template <class I> struct Loops {
     Loop<I> kept[4], reduced[4];
     I results, terms;  // turns of the kept loops, of the reduced loops
 
-    __device__ Place<I> result(I index) const { return turn(kept, index); }
-    __device__ Place<I> term(I index) const { return turn(reduced, index); }
-
-    // A term where the nest's own loops are reduced, two at most; no statistics vary along them.
-    __device__ Place<I> column(I index) const {
-        const Loop<I>&outer = reduced[2], &inner = reduced[3];
-        if (outer.count == 1) return {index * inner.data, index * inner.param, 0};
-        const I turn = index / inner.count, rest = index - turn * inner.count;
-        return {turn * outer.data + rest * inner.data, turn * outer.param + rest * inner.param, 0};
+    __device__ Place<I> result(I index) const {
+        Place<I> place = {0, 0, 0};
+#pragma unroll 1
+        for (int l = 3; l >= 0; l--) {
+            I digit = index;
+            if (index >= kept[l].count) {  // a division is the dearest step here
+                index /= kept[l].count;
+                digit -= index * kept[l].count;
+            } else {
+                index = 0;
+            }
+            place.data += digit * kept[l].data;
+            place.param += digit * kept[l].param;
+            place.row += digit * kept[l].row;
+        }
+        return place;
     }
 
     // Do all terms of a result share their statistics?
     __device__ bool one_row() const {
         return reduced[0].row == 0 && reduced[1].row == 0 && reduced[2].row == 0 && reduced[3].row == 0;
     }
+    // Do they share scale and bias?
+    __device__ bool one_param() const {
+        return reduced[0].param == 0 && reduced[1].param == 0 && reduced[2].param == 0 && reduced[3].param == 0;
+    }
+};
 
-    __device__ static Place<I> turn(const Loop<I>* loops, I index) {
-        Place<I> place = {0, 0, 0};
-#pragma unroll 1
-        for (int l = 3; l >= 0; l--) {
-            I digit = index;
-            if (index >= loops[l].count) {  // a division is the dearest step here
-                index /= loops[l].count;
-                digit -= index * loops[l].count;
+// The place of a term among the reduced loops, and of those `step` further on: there are divisions only before the first.
+// N: the innermost loops that turn, 2 where the nest's own loops are reduced. Past the last term places mean nothing.
+template <int N, class I> struct Cursor {
+    const Loops<I>& loops;
+    Place<I> place, jump;
+    I digit[N], jump_digit[N];
+
+    __device__ Cursor(const Loops<I>& loops, I at, I step) : loops(loops) {
+        place = split(at, digit);
+        jump = split(step, jump_digit);
+    }
+
+    __device__ Place<I> split(I index, I (&digits)[N]) const {
+        Place<I> found = {0, 0, 0};
+#pragma unroll
+        for (int n = N - 1; n >= 0; n--) {
+            const Loop<I>& loop = loops.reduced[4 - N + n];
+            digits[n] = index;
+            if (n > 0 && index >= loop.count) {
+                index /= loop.count;
+                digits[n] -= index * loop.count;
             } else {
                 index = 0;
             }
-            place.data += digit * loops[l].data;
-            place.param += digit * loops[l].param;
-            place.row += digit * loops[l].row;
+            found.data += digits[n] * loop.data;
+            found.param += digits[n] * loop.param;
+            found.row += digits[n] * loop.row;
         }
-        return place;
+        return found;
     }
+
+    __device__ void advance() {
+        place.data += jump.data;
+        place.param += jump.param;
+        place.row += jump.row;
+#pragma unroll
+        for (int n = N - 1; n > 0; n--) {
+            const Loop<I>&loop = loops.reduced[4 - N + n], &outer = loops.reduced[3 - N + n];
+            digit[n] += jump_digit[n];
+            if (digit[n] < loop.count) continue;
+            digit[n] -= loop.count;  // one turn of the next loop
+            digit[n - 1] += 1;
+            place.data += outer.data - loop.count * loop.data;
+            place.param += outer.param - loop.count * loop.param;
+            place.row += outer.row - loop.count * loop.row;
+        }
+    }
+};
+
+// Packs of V that a thread has on their way before it uses the first: fewer where they widen to more registers.
+template <class C, int V, int BYTES> struct Batch {
+    static const int FIT = BYTES / (int)(sizeof(C) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
 };
 
 // k, d, rstd of a row in the type computed in; they stand in a block of four rows: k, d, var, rstd.
@@ -59,6 +106,20 @@ template <class C> struct Statistics {
 __device__ inline double rstd_of(double var, double eps, bool guard) {
     if (guard) return var == 0 ? 0 : 1.0 / (sqrt(var) + eps);  // all equal: y and dx are 0
     return 1.0 / sqrt(var + eps);
+}
+
+// Scale or bias of V neighbours that lie `step` apart: one access where they are neighbours too. None is `otherwise`.
+template <class C, int V, class P, class I>
+__device__ inline Pack<C, V> parameters(const P* __restrict__ s, I at, I step, C otherwise) {
+    Pack<C, V> found;
+    Pack<P, V> stored;
+    if (s && step == 1) stored = fetch<P, V>(s, at);
+    if (s && step != 1)
+#pragma unroll
+        for (int v = 0; v < V; v++) stored.v[v] = s[at + v * step];
+#pragma unroll
+    for (int v = 0; v < V; v++) found.v[v] = s ? widen<C>(stored.v[v]) : otherwise;
+    return found;
 }
 
 // Which part of the sums or of the data a team of threads works on: team t of the grid has result `index` in chunk

@@ -1,29 +1,51 @@
-"""Matrix products by cuBLAS, through cupy.matmul. 16-bit floats are added up in float32.
+"""Matrix products by cuBLAS. 16-bit floats go in as they are, are added up in float32 and rounded once.
 
-    two matrices                16-bit operands as they are, the result rounded once
-    stacks of matrices          16-bit operands widened: CuPy 14 has no bfloat16 there, and copies float16 itself
-    two vectors                 the same, because CuPy would add up in 16 bits
+    a @ b                         a stack of matrices times one matrix is one product; stacks are one call
+    product(a, b, out)            into an array of b's type or, of 16 bits, of float32: nothing is rounded then
+    product(a, b, out, add=True)  on top of what is there
 
-A stack times one matrix is one product. cuBLAS gives the same bits in every run on one device, stream and version.
+float32 is computed in float32, unless TF32 is allowed (kernels/switches.py): CuPy's CUPY_TF32 decides nothing here. The
+same bits come in every run on one device, stream and version.
 """
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
 import cupy
+import numpy as np
 
 from minorm import dtypes
+from minorm.kernels import switches
+from minorm.kernels.gpu.operands import plain
+
+Array = Any
+_FACTORS = {kind: np.arange(2, dtype=kind) for kind in (np.float32, np.float64)}  # 0 and 1, in the host's memory
+_NAMES = {dtypes.float16: "16F", dtypes.bfloat16: "16BF", dtypes.float32: "32F", dtypes.float64: "64F"}
 
 
-def matmul(a: Any, b: Any) -> Any:
-    if b.ndim == 2 and a.ndim > 2:
-        return _product(a.reshape(prod(a.shape[:-1]), a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
-    return _product(a, b)
+def matmul(a: Array, b: Array) -> Array:
+    if a.dtype != b.dtype or a.dtype not in _NAMES or a.size == 0 or b.size == 0:
+        return cupy.matmul(a, b)
+    if b.ndim == 1:
+        y = matmul(a, b[:, None])
+        return y.reshape(y.shape[:-1])
+    if a.ndim == 1:
+        y = matmul(a[None], b)
+        return y.reshape(y.shape[:-2] + y.shape[-1:])
+    if b.ndim == 2:
+        y = cupy.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+        product(a.reshape(prod(a.shape[:-1]), a.shape[-1]), b, y.reshape(prod(a.shape[:-1]), b.shape[1]))
+        return y
+    stacks = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    y = cupy.empty((*stacks, a.shape[-2], b.shape[-1]), a.dtype)
+    product(_stack(a, stacks), _stack(b, stacks), y.reshape(-1, *y.shape[-2:]))
+    return y
 
 
-def linear(x: Any, w: Any, b: Any = None) -> Any:
+def linear(x: Array, w: Array, b: Array = None) -> Array:
     """y = x @ w.T + b; in 16 bits rounded once more by the addition."""
     y = matmul(x, w.T)
     if b is None:
@@ -34,13 +56,57 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     return y
 
 
-def _product(a: Any, b: Any) -> Any:
-    dtype = a.dtype
-    if dtype in dtypes.HALVES and b.dtype == dtype and not _is_plain_product(a, b):
-        return cupy.matmul(a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(dtype)
-    return cupy.matmul(a, b)
+def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None = None) -> None:
+    """out = a @ b, or out += a @ b, of matrices or of equally many matrices; `out` in C order, a and b in either."""
+    kind = a.dtype
+    if kind == dtypes.bfloat16 and not _has_bfloat16(a.data.device_id):
+        wide = cupy.empty(out.shape, dtypes.float32)
+        product(a.astype(dtypes.float32), b.astype(dtypes.float32), wide)
+        out[...] = out + wide if add else wide
+        return
+    cublas, runtime = cupy.cuda.cublas, cupy.cuda.runtime
+    (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
+    wide = np.float64 if kind == dtypes.float64 else np.float32
+    tf32 = switches.matmul_tf32 if tf32 is None else tf32
+    compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
+    if tf32 and kind == dtypes.float32:
+        compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
+    of_kind, of_out = (getattr(runtime, f"CUDA_R_{_NAMES[dtype]}") for dtype in (kind, out.dtype))
+    zero = _FACTORS[wide].ctypes.data
+    one = zero + _FACTORS[wide].itemsize
+    rows, columns = out.shape[-2:]
+    handle, sizes = cupy.cuda.device.get_cublas_handle(), (columns, rows, a.shape[-1])
+    how = compute, cublas.CUBLAS_GEMM_DEFAULT
+    # cuBLAS thinks in columns: what it is given is out^T = b^T a^T.
+    first, second = (b.data.ptr, of_kind, step_b), (a.data.ptr, of_kind, step_a)
+    result = one if add else zero, out.data.ptr, of_out, columns
+    if out.ndim == 2:
+        cublas.gemmEx(handle, turn_b, turn_a, *sizes, one, *first, *second, *result, *how)
+    else:
+        next_a, next_b = (x.strides[0] // x.itemsize for x in (a, b))
+        stack = *first, next_b, *second, next_a, *result, rows * columns, out.shape[0]
+        cublas.gemmStridedBatchedEx(handle, turn_b, turn_a, *sizes, one, *stack, *how)
 
 
-def _is_plain_product(a: Any, b: Any) -> bool:
-    """Does one call of cuBLAS multiply these? CuPy takes a result of one element for the product of two vectors."""
-    return a.ndim == b.ndim == 2 and a.shape[0] * b.shape[1] > 1
+def _operand(x: Array) -> tuple[Array, int, int]:
+    """The array or a copy that cuBLAS can read, whether it reads it turned, and the step from line to line."""
+    rows, columns = x.shape[-2:]
+    down, along = (step // x.itemsize for step in x.strides[-2:])
+    if (along == 1 or columns == 1) and (down >= columns or rows == 1):
+        return x, 0, max(1, columns if rows == 1 else down)
+    if (down == 1 or rows == 1) and (along >= rows or columns == 1):
+        return x, 1, max(1, rows if columns == 1 else along)
+    return plain(x), 0, max(1, columns)
+
+
+def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
+    """Matrices as one stack: a copy only where leading axes are broadcast or do not lie one behind the other."""
+    if x.shape[:-2] != stacks:
+        x = cupy.broadcast_to(x, (*stacks, *x.shape[-2:]))
+    return x.reshape(prod(stacks), *x.shape[-2:])
+
+
+@functools.cache
+def _has_bfloat16(device: int) -> bool:
+    """Does cuBLAS multiply bfloat16 on this device?"""
+    return int(cupy.cuda.Device(device).compute_capability) >= 80

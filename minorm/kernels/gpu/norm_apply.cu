@@ -1,101 +1,191 @@
 // What is done to every element once the statistics, or the sums of the gradient, are known.
 //
-//     apply         y  = ((x - k) - d) * rstd * s + b
+//     apply         y  = ((x - k) - d) * rstd * s + b, or max(y + residual, 0)
 //     grad_input    dx = rstd * (g - sum_g / m - xhat * sum_gx / m),  g = dy * s; sums that are null count as 0
 //
-// Blocks walk the chunks from the end: what the pass before has read last is still in the second-level cache.
+// Blocks walk the chunks from the end: what the pass before has read last is still in the second-level cache. A thread has
+// a batch of packs on their way before it uses the first.
+#include "ending.cuh"
 #include "loops.cuh"
 
-// The two formulas, for one element of row r, column place p.
-template <class C, class P> struct Apply {
+const int BYTES = 64;  // of a batch of each array, widened
+
+// The two formulas, for one element of row r.
+template <class C> struct Apply {
     Statistics<C> stat;
-    const P *s, *b;
     Apply() = default;
     template <class I>
-    __device__ Apply(const double* stats, const double*, I rows, I row, I, const P* s, const P* b)
-        : stat(stats, rows, row), s(s), b(b) {}
-    template <class I> __device__ C operator()(C x, C, I param) const {
+    __device__ Apply(const double* stats, const double*, I rows, I row, I) : stat(stats, rows, row) {}
+    __device__ C operator()(C x, C, C s, C b, bool scaled, bool biased) const {
         C y = stat.xhat(x);
-        if (s) y *= widen<C>(s[param]);
-        if (b) y += widen<C>(b[param]);
+        if (scaled) y *= s;
+        if (biased) y += b;
         return y;
     }
 };
 
-template <class C, class P> struct GradInput {
+template <class C> struct GradInput {
     Statistics<C> stat;
-    const P* s;
     C mean_g, mean_gx;
     GradInput() = default;
     template <class I>
-    __device__ GradInput(const double* stats, const double* sums, I rows, I row, I columns, const P* s, const P*)
-        : stat(stats, rows, row), s(s), mean_g(sums ? (C)(sums[row] / columns) : 0),
+    __device__ GradInput(const double* stats, const double* sums, I rows, I row, I columns)
+        : stat(stats, rows, row), mean_g(sums ? (C)(sums[row] / columns) : 0),
           mean_gx(sums ? (C)(sums[rows + row] / columns) : 0) {}
-    template <class I> __device__ C operator()(C x, C dy, I param) const {
-        if (s) dy *= widen<C>(s[param]);
+    __device__ C operator()(C x, C dy, C s, C, bool scaled, bool) const {
+        if (scaled) dy *= s;
         return stat.rstd * (dy - mean_g - stat.xhat(x) * mean_gx);
     }
 };
 
+// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. N: statistics it needs,
+// one, or V where neighbours have their own. `other` is dy backward, and the residual forward.
+template <class F, bool BACKWARD, int ENDING, int N, class T, class C, class P, class I, int V>
+__device__ void map(const Loops<I>& loops, const F (&formula)[N], Place<I> from, I param_step, I start, I end, I step,
+                    const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ y,
+                    const P* __restrict__ s, const P* __restrict__ b, T* __restrict__ out) {
+    const int BATCH = Batch<C, V, BYTES>::SIZE;
+    const bool same = loops.one_param(), scaled = s, biased = b;
+    Pack<C, V> scale, bias;
+    if (same) {
+        scale = parameters<C, V>(s, from.param, param_step, C(1));
+        bias = parameters<C, V>(b, from.param, param_step, C(0));
+    }
+    Cursor<2, I> cursor(loops, start, step);
+    for (I at = start; at < end; at += step * BATCH) {
+        Pack<T, V> in[BATCH], second[BATCH], kept[BATCH];
+        I place[BATCH], param[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            place[u] = from.data + cursor.place.data;
+            param[u] = from.param + cursor.place.param;
+            if (at + u * step < end) {
+                in[u] = fetch<T, V>(x, place[u]);
+                if (BACKWARD || ENDING == RESIDUAL_RELU) second[u] = fetch<T, V>(other, place[u]);
+                if (BACKWARD && ENDING != PLAIN) kept[u] = fetch<T, V>(y, place[u]);
+            }
+            cursor.advance();
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            if (at + u * step >= end) break;
+            if (!same) {
+                scale = parameters<C, V>(s, param[u], param_step, C(1));
+                bias = parameters<C, V>(b, param[u], param_step, C(0));
+            }
+            if (BACKWARD) mask<ENDING != PLAIN, C>(second[u], kept[u]);
+            Pack<T, V> result;
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const C value = formula[N == 1 ? 0 : v](widen<C>(in[u].v[v]), BACKWARD ? widen<C>(second[u].v[v]) : C(0),
+                                                        scale.v[v], bias.v[v], scaled, biased);
+                finish<BACKWARD ? PLAIN : ENDING>(result.v[v], value, second[u].v[v]);
+            }
+            put(out, place[u], result);
+        }
+    }
+}
+
 // The unit-step loop is reduced.
-template <class F, bool BACKWARD, class T, class C, class P, class I, int V, bool WARP>
-__device__ void map_rows(const Loops<I>& loops, I chunk, const T* x, const T* dy, const double* stats,
+template <class F, bool BACKWARD, int ENDING, class T, class C, class P, class I, int V, bool WARP>
+__device__ void map_rows(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
                          const double* sums, const P* s, const P* b, T* out) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
     const Place<I> row = loops.result(loops.results - 1 - team.index);
-    const F formula(stats, sums, loops.results, row.row, loops.terms, s, b);
+    const F formula[1] = {F(stats, sums, loops.results, row.row, loops.terms)};
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    for (I at = first + team.lane * V; at < end; at += (I)team.size * V) {
-        const Place<I> column = loops.column(at);
-        Pack<T, V> in = fetch<T, V>(x, row.data + column.data), g, result;
-        if (BACKWARD) g = fetch<T, V>(dy, row.data + column.data);
-        for (int v = 0; v < V; v++)
-            place(result.v[v], formula(widen<C>(in.v[v]), BACKWARD ? widen<C>(g.v[v]) : C(0),
-                                       row.param + column.param + v * loops.reduced[3].param));
-        put(out, row.data + column.data, result);
-    }
+    map<F, BACKWARD, ENDING, 1, T, C, P, I, V>(loops, formula, row, loops.reduced[3].param, first + team.lane * V, end,
+                                               (I)team.size * V, x, other, y, s, b, out);
 }
 
 // The unit-step loop is kept: a thread has V lanes, with their statistics in registers, and walks down the terms.
-template <class F, bool BACKWARD, class T, class C, class P, class I, int V, int LANES>
-__device__ void map_lanes(const Loops<I>& loops, I chunk, const T* x, const T* dy, const double* stats,
+template <class F, bool BACKWARD, int ENDING, class T, class C, class P, class I, int V, int LANES>
+__device__ void map_lanes(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
                           const double* sums, const P* s, const P* b, T* out) {
     const I index = ((I)blockIdx.x * LANES + threadIdx.x % LANES) * V;
     if (index >= loops.results) return;
     const Place<I> row = loops.result(index);
     F formula[V];
-    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.results, row.row + v, loops.terms, s, b);
+    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.results, row.row + v, loops.terms);
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    for (I at = first + threadIdx.x / LANES; at < end; at += 256 / LANES) {
-        const Place<I> term = loops.column(at);
-        Pack<T, V> in = fetch<T, V>(x, row.data + term.data), g, result;
-        if (BACKWARD) g = fetch<T, V>(dy, row.data + term.data);
-        for (int v = 0; v < V; v++)
-            place(result.v[v], formula[v](widen<C>(in.v[v]), BACKWARD ? widen<C>(g.v[v]) : C(0),
-                                          row.param + term.param + v * loops.kept[3].param));
-        put(out, row.data + term.data, result);
-    }
+    map<F, BACKWARD, ENDING, V, T, C, P, I, V>(loops, formula, row, loops.kept[3].param,
+                                               first + (I)(threadIdx.x / LANES), end, (I)(256 / LANES), x, other, y, s,
+                                               b, out);
 }
 
-template <class T, class C, class P, class I, int V, bool WARP>
-__global__ void apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, T* y) {
-    map_rows<Apply<C, P>, false, T, C, P, I, V, WARP>(loops, chunk, x, x, stats, nullptr, s, b, y);
+template <class T, class C, class P, class I, int V, bool WARP, int ENDING>
+__global__ void apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b,
+                           const T* residual, T* y) {
+    map_rows<Apply<C>, false, ENDING, T, C, P, I, V, WARP>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
-template <class T, class C, class P, class I, int V, int LANES>
-__global__ void apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, T* y) {
-    map_lanes<Apply<C, P>, false, T, C, P, I, V, LANES>(loops, chunk, x, x, stats, nullptr, s, b, y);
+template <class T, class C, class P, class I, int V, int LANES, int ENDING>
+__global__ void apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b,
+                            const T* residual, T* y) {
+    map_lanes<Apply<C>, false, ENDING, T, C, P, I, V, LANES>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
-template <class T, class C, class P, class I, int V, bool WARP>
-__global__ void grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const double* stats,
+template <class T, class C, class P, class I, int V, bool WARP, bool RELU>
+__global__ void grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats,
                                 const double* sums, const P* s, T* dx) {
-    map_rows<GradInput<C, P>, true, T, C, P, I, V, WARP>(loops, chunk, x, dy, stats, sums, s, s, dx);
+    map_rows<GradInput<C>, true, RELU, T, C, P, I, V, WARP>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
-template <class T, class C, class P, class I, int V, int LANES>
-__global__ void grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const double* stats,
+template <class T, class C, class P, class I, int V, int LANES, bool RELU>
+__global__ void grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats,
                                  const double* sums, const P* s, T* dx) {
-    map_lanes<GradInput<C, P>, true, T, C, P, I, V, LANES>(loops, chunk, x, dy, stats, sums, s, s, dx);
+    map_lanes<GradInput<C>, true, RELU, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
+}
+
+// dx, and with it the sums that scale and bias need where each column has its own: a thread keeps V columns, and walks up
+// the rows of its chunk. `partial` is (2, chunks, columns). What a row has for all its columns waits in shared memory.
+template <class T, class C, class P, class I, int V>
+__global__ void grad_input_columns(Loops<I> loops, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+                                   const double* __restrict__ stats, const double* __restrict__ sums,
+                                   const P* __restrict__ s, T* __restrict__ dx, C* __restrict__ partial) {
+    const int ROWS = 64, BATCH = Batch<C, V, BYTES>::SIZE;
+    __shared__ GradInput<C> formulas[ROWS];
+    const I rows = loops.results, columns = loops.terms, column = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    const bool inside = column < columns;
+    const Place<I> from = Cursor<2, I>(loops, inside ? column : 0, 1).place;
+    const I first = chunk * (gridDim.y - 1 - blockIdx.y), row_step = loops.kept[3].data;
+    const Pack<C, V> scale = parameters<C, V>(s, from.param, loops.reduced[3].param, C(1));
+    C of_scale[V], of_bias[V];
+    for (int v = 0; v < V; v++) of_scale[v] = of_bias[v] = 0;
+    for (I top = min(first + chunk, rows); top > first; top -= ROWS) {
+        const I count = min((I)ROWS, top - first), bottom = top - count;
+        __syncthreads();  // the rows before have been used
+        for (I r = threadIdx.x; r < count; r += blockDim.x)
+            formulas[r] = GradInput<C>(stats, sums, rows, bottom + r, columns);
+        __syncthreads();
+        for (I r = inside ? count - 1 : -1; r >= 0; r -= BATCH) {
+            Pack<T, V> of_dy[BATCH], of_x[BATCH];
+#pragma unroll
+            for (int u = 0; u < BATCH; u++)
+                if (r >= u) {
+                    of_dy[u] = fetch<T, V>(dy, from.data + (bottom + r - u) * row_step);
+                    of_x[u] = fetch<T, V>(x, from.data + (bottom + r - u) * row_step);
+                }
+#pragma unroll
+            for (int u = 0; u < BATCH; u++) {
+                if (r < u) break;
+                const GradInput<C> formula = formulas[r - u];
+                Pack<T, V> result;
+#pragma unroll
+                for (int v = 0; v < V; v++) {
+                    const C g = widen<C>(of_dy[u].v[v]), of = widen<C>(of_x[u].v[v]);
+                    of_scale[v] += g * formula.stat.xhat(of);
+                    of_bias[v] += g;
+                    place(result.v[v], formula(of, g, scale.v[v], C(0), s, false));
+                }
+                put(dx, from.data + (bottom + r - u) * row_step, result);
+            }
+        }
+    }
+    if (!inside) return;
+    for (int v = 0; v < V; v++) {
+        partial[blockIdx.y * columns + column + v] = of_bias[v];
+        partial[(gridDim.y + blockIdx.y) * columns + column + v] = of_scale[v];
+    }
 }

@@ -3,37 +3,72 @@
 //     sum_g, sum_gx   w = s, kept loops: those of the statistics
 //     db, ds          w = 1, kept loops: those along which scale and bias vary
 //
-// Partial sums by chunks, (2, chunks, results), are merged in order. Where scale and bias do not vary along the inner
-// reduced loop one pass serves both: `partial` is then of runs, the turns of all other loops, with w = 1, and runs are
-// added up twice, weighted by s for the one and along other loops for the other.
+// Partial sums by chunks, (2, chunks, results), are merged in order. Where scale and bias do not vary along some reduced
+// loop one pass serves both: `partial` is then of runs, the turns of all other loops, with w = 1, and runs are added up
+// twice, weighted by s for the one and along other loops for the other. All loads of a batch are on their way before the
+// first is used. Behind a ReLU dy counts as 0 where y <= 0; `masked`, if it is given, gets that dy.
+#include "ending.cuh"
 #include "loops.cuh"
+#include "merge.cuh"
 
-const int UNROLL = 8;  // packs that a thread adds up in float
+const int BYTES = 64;  // of a batch of each array, widened; it is added up in float
+const int PARTS = 4;   // partial sums that a thread has on their way
+
+template <bool RELU, class T, class C, class I, int V, int BATCH>
+__device__ inline void fetch_batch(Pack<T, V> (&packs)[2][BATCH], Place<I> (&terms)[BATCH], const T* __restrict__ dy,
+                                   const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ masked,
+                                   Cursor<4, I>& cursor, I from, I at, I step, I end) {
+    Pack<T, V> kept[BATCH];
+#pragma unroll
+    for (int u = 0; u < BATCH; u++) {
+        terms[u] = cursor.place;
+        if (at + u * step < end) {
+            packs[0][u] = fetch<T, V>(dy, from + terms[u].data);
+            packs[1][u] = fetch<T, V>(x, from + terms[u].data);
+            if (RELU) kept[u] = fetch<T, V>(y, from + terms[u].data);
+        }
+        cursor.advance();
+    }
+    if (!RELU) return;
+#pragma unroll
+    for (int u = 0; u < BATCH; u++) {
+        mask<RELU, C>(packs[0][u], kept[u]);
+        if (masked && at + u * step < end) put(masked, from + terms[u].data, packs[0][u]);
+    }
+}
 
 // The unit-step loop is reduced: a team of neighbouring threads walks along the terms of one result.
-template <class T, class C, class P, class I, int V, bool WARP>
-__global__ void grads_rows(Loops<I> loops, I rows, I chunk, const T* dy, const T* x, const double* stats, const P* s,
-                           double* partial) {
+template <class T, class C, class P, class I, int V, bool WARP, bool RELU>
+__global__ void grads_rows(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+                           const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
+                           double* __restrict__ partial, T* __restrict__ masked) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
-    const Place<I> at = loops.result(team.index);
+    const Place<I> result = loops.result(team.index);
     const I first = chunk * blockIdx.y, end = min(first + chunk, loops.terms), step = (I)team.size * V;
+    const I begin = first + team.lane * V, param_step = loops.reduced[3].param;
     const bool one_row = loops.one_row();
-    Statistics<C> stat(stats, rows, at.row);
+    Statistics<C> stat(stats, rows, result.row);
+    const int BATCH = Batch<C, V, BYTES>::SIZE;
+    Cursor<4, I> cursor(loops, begin, step);
     double sum_g = 0, sum_gx = 0;
-    for (I start = first + team.lane * V; start < end; start += step * UNROLL) {
+    for (I at = begin; at < end; at += step * BATCH) {
+        Pack<T, V> packs[2][BATCH];
+        Place<I> terms[BATCH];
+        fetch_batch<RELU, T, C>(packs, terms, dy, x, y, masked, cursor, result.data, at, step, end);
         C few_g = 0, few_gx = 0;
-        for (int u = 0; u < UNROLL; u++) {
-            if (start + u * step >= end) break;
-            const Place<I> term = loops.term(start + u * step);
-            const Pack<T, V> pack_dy = fetch<T, V>(dy, at.data + term.data);
-            const Pack<T, V> pack_x = fetch<T, V>(x, at.data + term.data);
-            if (!one_row) stat = Statistics<C>(stats, rows, at.row + term.row);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            if (at + u * step >= end) break;
+            if (!one_row) stat = Statistics<C>(stats, rows, result.row + terms[u].row);
+            Pack<C, V> scale;
+            if (s) scale = parameters<C, V>(s, result.param + terms[u].param, param_step, C(1));
+#pragma unroll
             for (int v = 0; v < V; v++) {
-                C g = widen<C>(pack_dy.v[v]);
-                if (s) g *= widen<C>(s[at.param + term.param + v * loops.reduced[3].param]);
+                C g = widen<C>(packs[0][u].v[v]);
+                if (s) g *= scale.v[v];
                 few_g += g;
-                few_gx += g * stat.xhat(widen<C>(pack_x.v[v]));
+                few_gx += g * stat.xhat(widen<C>(packs[1][u].v[v]));
             }
         }
         sum_g += few_g;
@@ -47,37 +82,44 @@ __global__ void grads_rows(Loops<I> loops, I rows, I chunk, const T* dy, const T
 }
 
 // The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms.
-template <class T, class C, class P, class I, int V, int LANES>
-__global__ void grads_lanes(Loops<I> loops, I rows, I chunk, const T* dy, const T* x, const double* stats, const P* s,
-                            double* partial) {
+template <class T, class C, class P, class I, int V, int LANES, bool RELU>
+__global__ void grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+                            const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
+                            double* __restrict__ partial, T* __restrict__ masked) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
     const I index = ((I)blockIdx.x * LANES + lane) * V;
     const bool inside = index < loops.results;
-    const Place<I> at = loops.result(inside ? index : 0);
-    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first;
-    const I lane_row = loops.kept[3].row;
+    const Place<I> result = loops.result(inside ? index : 0);
+    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first, step = TEAMS;
+    const I lane_row = loops.kept[3].row, param_step = loops.kept[3].param;
     const bool one_row = loops.one_row();
     Statistics<C> stat[V];
     double sum_g[V], sum_gx[V];
     for (int v = 0; v < V; v++) {
-        stat[v] = Statistics<C>(stats, rows, at.row + v * lane_row);
+        stat[v] = Statistics<C>(stats, rows, result.row + v * lane_row);
         sum_g[v] = sum_gx[v] = 0;
     }
-    for (I start = first + team; start < end; start += TEAMS * UNROLL) {
+    const int BATCH = Batch<C, V, BYTES>::SIZE;
+    Cursor<4, I> cursor(loops, first + team, step);
+    for (I at = first + team; at < end; at += step * BATCH) {
+        Pack<T, V> packs[2][BATCH];
+        Place<I> terms[BATCH];
+        fetch_batch<RELU, T, C>(packs, terms, dy, x, y, masked, cursor, result.data, at, step, end);
         C few_g[V], few_gx[V];
         for (int v = 0; v < V; v++) few_g[v] = few_gx[v] = 0;
-        for (int u = 0; u < UNROLL; u++) {
-            if (start + u * TEAMS >= end) break;
-            const Place<I> term = loops.term(start + u * TEAMS);
-            const Pack<T, V> pack_dy = fetch<T, V>(dy, at.data + term.data);
-            const Pack<T, V> pack_x = fetch<T, V>(x, at.data + term.data);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            if (at + u * step >= end) break;
+            Pack<C, V> scale;
+            if (s) scale = parameters<C, V>(s, result.param + terms[u].param, param_step, C(1));
+#pragma unroll
             for (int v = 0; v < V; v++) {
-                if (!one_row) stat[v] = Statistics<C>(stats, rows, at.row + term.row + v * lane_row);
-                C g = widen<C>(pack_dy.v[v]);
-                if (s) g *= widen<C>(s[at.param + term.param + v * loops.kept[3].param]);
+                if (!one_row) stat[v] = Statistics<C>(stats, rows, result.row + terms[u].row + v * lane_row);
+                C g = widen<C>(packs[0][u].v[v]);
+                if (s) g *= scale.v[v];
                 few_g[v] += g;
-                few_gx[v] += g * stat[v].xhat(widen<C>(pack_x.v[v]));
+                few_gx[v] += g * stat[v].xhat(widen<C>(packs[1][u].v[v]));
             }
         }
         for (int v = 0; v < V; v++) {
@@ -116,60 +158,77 @@ struct Finish {
     }
 };
 
-// A thread a result: its chunks one after the other. A is the type of the results; `stats` is null for those of parameters.
-template <class I, class A>
-__global__ void merge_chunks(I results, int chunks, const double* partial, const double* stats, double eps,
-                             bool centered, bool guard, A* out) {
-    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= results) return;
-    double sum_g = 0, sum_gx = 0;
-    for (I c = 0; c < chunks; c++) {
-        sum_g += partial[c * results + index];
-        sum_gx += partial[(chunks + c) * results + index];
-    }
-    Finish{eps, centered, guard}(stats, results, index, sum_g, sum_gx);
-    out[index] = (A)sum_g;
-    out[results + index] = (A)sum_gx;
-}
-
-// A warp a result: its terms are runs, whose numbers `data` tells, with all chunks of each.
-template <class P, class I, class A>
-__global__ void merge_runs(Loops<I> loops, I runs, int chunks, const double* partial, const P* s, const double* stats,
-                           double eps, bool centered, bool guard, A* out) {
-    Team<true, I> team;
-    if (team.index >= loops.results) return;
-    const Place<I> at = loops.result(team.index);
-    double sum_g = 0, sum_gx = 0;
-    for (I i = team.lane; i < loops.terms; i += 32) {
-        const Place<I> term = loops.term(i);
-        double of_g = 0, of_gx = 0;
-        for (I c = 0; c < chunks; c++) {
-            of_g += partial[c * runs + at.data + term.data];
-            of_gx += partial[(chunks + c) * runs + at.data + term.data];
+// The parts of (2, parts, results), in type Part. A is the type of the results; `stats` is null for those of parameters.
+template <class Part, class I, int SPLITS, class A>
+__global__ void merge_parts(I results, int parts, const Part* __restrict__ partial, const double* __restrict__ stats,
+                            double eps, bool centered, bool guard, A* __restrict__ out) {
+    const Merge<SPLITS, I> at;
+    const bool inside = at.result < results;
+    const I result = inside ? at.result : 0;
+    double sums[2] = {0, 0};
+    for (int first = at.split; first < parts; first += SPLITS * PARTS) {
+        Part of_g[PARTS], of_gx[PARTS];
+#pragma unroll
+        for (int u = 0; u < PARTS; u++) {
+            const int part = first + u * SPLITS;
+            of_g[u] = part < parts ? partial[part * results + result] : Part(0);
+            of_gx[u] = part < parts ? partial[(parts + part) * results + result] : Part(0);
         }
-        const double weight = s ? widen<double>(s[at.param + term.param]) : 1.0;
-        sum_g += of_g * weight;
-        sum_gx += of_gx * weight;
+#pragma unroll
+        for (int u = 0; u < PARTS; u++) {
+            sums[0] += of_g[u];
+            sums[1] += of_gx[u];
+        }
     }
-    add_up<true>(sum_g, sum_gx);
-    Finish{eps, centered, guard}(stats, loops.results, team.index, sum_g, sum_gx);
-    if (team.lane == 0) {
-        out[team.index] = (A)sum_g;
-        out[loops.results + team.index] = (A)sum_gx;
-    }
+    at.add_up(sums);
+    if (at.split > 0 || !inside) return;
+    Finish{eps, centered, guard}(stats, results, result, sums[0], sums[1]);
+    out[result] = (A)sums[0];
+    out[results + result] = (A)sums[1];
 }
 
-// The sums over teams of (2, teams, columns): 32 neighbouring columns a block, whose 8 warps take turns with the teams.
-template <class C, class I> __global__ void merge_columns(I columns, I teams, const C* partial, C* out) {
-    __shared__ double shared[8][32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const I column = (I)blockIdx.x * 32 + lane;
-    double sum = 0;
-    if (column < columns)
-        for (I t = warp; t < teams; t += 8) sum += partial[(blockIdx.y * teams + t) * columns + column];
-    shared[warp][lane] = sum;
-    __syncthreads();
-    if (warp > 0 || column >= columns) return;
-    for (int w = 1; w < 8; w++) sum += shared[w][lane];
-    out[blockIdx.y * columns + column] = (C)sum;
+// One result of runs and their chunks, by a team: `data` tells the place of a part.
+template <bool WARP, class P, class I>
+__device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, int size, const double* __restrict__ partial,
+                         const P* __restrict__ s, double& sum_g, double& sum_gx) {
+    const Place<I> from = loops.result(result);
+    Cursor<4, I> cursor(loops, lane, size);
+    for (I at = lane; at < loops.terms; at += size * PARTS) {
+        double of_g[PARTS], of_gx[PARTS], weight[PARTS];
+#pragma unroll
+        for (int u = 0; u < PARTS; u++) {
+            of_g[u] = of_gx[u] = 0, weight[u] = 1;
+            if (at + u * size < loops.terms) {
+                of_g[u] = partial[from.data + cursor.place.data];
+                of_gx[u] = partial[second + from.data + cursor.place.data];
+                if (s) weight[u] = widen<double>(s[from.param + cursor.place.param]);
+            }
+            cursor.advance();
+        }
+#pragma unroll
+        for (int u = 0; u < PARTS; u++) {
+            sum_g += of_g[u] * weight[u];
+            sum_gx += of_gx[u] * weight[u];
+        }
+    }
+    add_up<WARP>(sum_g, sum_gx);
+}
+
+// A team a result, first those of the statistics (2, rows), weighted by s and ready for dx, then those of the parameters
+// (2, params). `second` is how far behind the sums of dy those of dy * xhat begin.
+template <class A, class I, class P, bool WARP>
+__global__ void merge_runs(Loops<I> of_rows, Loops<I> of_params, I second, const double* __restrict__ partial,
+                           const P* __restrict__ s, const double* __restrict__ stats, double eps, bool centered,
+                           bool guard, double* __restrict__ sums, A* __restrict__ both) {
+    Team<WARP, I> team;
+    double sum_g = 0, sum_gx = 0;
+    if (team.index < of_rows.results) {
+        add_runs<WARP>(of_rows, team.index, second, team.lane, team.size, partial, s, sum_g, sum_gx);
+        Finish{eps, centered, guard}(stats, of_rows.results, team.index, sum_g, sum_gx);
+        if (team.lane == 0) sums[team.index] = sum_g, sums[of_rows.results + team.index] = sum_gx;
+    } else if (team.index - of_rows.results < of_params.results) {
+        const I result = team.index - of_rows.results;
+        add_runs<WARP>(of_params, result, second, team.lane, team.size, partial, (const P*)nullptr, sum_g, sum_gx);
+        if (team.lane == 0) both[result] = (A)sum_g, both[of_params.results + result] = (A)sum_gx;
+    }
 }

@@ -22,10 +22,12 @@ from minorm.nest import Nest
 
 BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side
-UNROLL = 8  # packs a thread reads between two sums in double, as in the kernels
+BATCH, ELEMENTS_BATCH = 8, 4  # packs a thread has on their way, where it adds up and where it does not
 BUSY = 1024  # blocks that keep a large device busy
 SHORT = 2048  # terms up to which a warp, not a block, walks along them
-TEAM_THREADS = 1 << 16  # over all teams that each add up the gradients of scale and bias
+TEAM_THREADS = 1 << 17  # over all teams that each add up the gradients of scale and bias: half of a large device
+SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
+SERIAL = 16  # parts that one of them adds up, where that is enough
 
 
 class Loop(NamedTuple):
@@ -57,20 +59,22 @@ class Loops(NamedTuple):
         return bool(self.kept) and self.kept[-1].data == 1
 
     def width(self, itemsize: int) -> int:
-        """Elements of one access: they must belong to one turn of the innermost loop."""
+        """Elements of one access: they must belong to one turn of the innermost loop, as their scales do."""
         inner = (self.kept if self.is_lanes else self.reduced)[-1:]
         if not inner or inner[0].data != 1 or (not self.is_lanes and inner[0].row):
             return 1
-        return width(itemsize, inner[0].count, *[loop.data for loop in self.kept + self.reduced if loop.data != 1])
+        others = [loop for loop in self.kept + self.reduced if loop.data != 1]
+        scales = [loop.param for loop in others] if inner[0].param == 1 else []
+        return width(itemsize, inner[0].count, *[loop.data for loop in others], *scales)
 
-    def packed(self, index: np.dtype[Any]) -> Any:
-        """The struct Loops of loops.cuh, to pass by value."""
+    def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
+        """The struct Loops of loops.cuh, to pass by value; without a result where nobody wants any."""
         struct = np.zeros(
             (), [("kept", index, (4, 4)), ("reduced", index, (4, 4)), ("results", index), ("terms", index)]
         )
         for name, loops in zip(("kept", "reduced"), self, strict=True):
             struct[name] = [(1, 0, 0, 0)] * (4 - len(loops)) + list(loops)
-        struct["results"], struct["terms"] = self.results, self.terms
+        struct["results"], struct["terms"] = self.results if wanted else 0, self.terms
         return struct
 
 
@@ -88,6 +92,11 @@ def grouped(loops: Iterable[Loop], kept: Any) -> Loops:
 
 def in_memory_order(loops: Iterable[Loop]) -> list[Loop]:
     return sorted(loops, key=lambda loop: -loop.data)
+
+
+def size_of(nest: Nest) -> int:
+    """What every index is below: elements, or the four rows of the statistics."""
+    return max(nest.columns, 4) * nest.rows
 
 
 def of_statistics(nest: Nest) -> Loops:
@@ -119,8 +128,7 @@ class Walk(NamedTuple):
 
 
 def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False) -> Walk:
-    """The grid that goes through all terms of all results; `elementwise`: nothing is added up, chunks may be short."""
-    index = index_type(size)
+    """The grid that goes through all terms of all results; `elementwise`: nothing is added up."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
@@ -132,11 +140,12 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
         warp = loops.terms <= SHORT
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
-    least = step * (1 if elementwise else UNROLL)
+    least = step * (ELEMENTS_BATCH if elementwise else BATCH)
     chunks = max(1, min(-(-loops.terms // least), -(-BUSY // max(1, across)), 65535))
     chunk = -(-loops.terms // (chunks * step)) * step
     chunks = max(1, -(-loops.terms // max(1, chunk)))
     form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
+    index = index_type(max(size, 0 if elementwise else 2 * chunks * loops.results))
     return Walk(
         loops.packed(index), index, elements, form, team, (max(1, across), chunks), (block,), index.type(chunk),
         loops.results,
@@ -153,20 +162,23 @@ class Rows(NamedTuple):
     warp: bool
     grid: tuple[int]
     block: tuple[int]
-    teams: int
 
 
 def rows(
     loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
 ) -> Rows | None:
-    """None where a row does not fit, or where there are no rows; `together`: a team takes several rows, and adds up."""
+    """None where a row does not fit, or where there are no rows; `together`: a team takes several rows, and adds up.
+
+    Such teams keep half the packs where a larger team can have the row: registers decide how many run at once.
+    """
     if loops.is_lanes:
         return None
     elements = loops.width(itemsize) if aligned else 1
     accesses = -(-loops.terms // elements)
-    warp = accesses <= WARP * most_packs
+    few = max(1, most_packs // 2) if together else min(4, most_packs)
+    warp = accesses <= WARP * (few if together else most_packs)
     threads = WARP
-    while not warp and threads * min(4, most_packs) < accesses and threads < most_threads:
+    while not warp and threads * few < accesses and threads < most_threads:
         threads *= 2
     packs = 1
     while packs * threads < accesses:
@@ -178,10 +190,57 @@ def rows(
         teams = max(1, min(-(-teams // 4), TEAM_THREADS // threads))
     teams_a_block = 4 if warp else 1
     grid = blocks(teams, teams_a_block)
-    index = index_type(size)
-    return Rows(
-        loops.packed(index), index, elements, packs, warp, (grid,), (threads * teams_a_block,), grid * teams_a_block
-    )
+    index = index_type(max(size, 2 * grid * loops.terms if together else 0))
+    return Rows(loops.packed(index), index, elements, packs, warp, (grid,), (threads * teams_a_block,))
+
+
+class Columns(NamedTuple):
+    """A grid of threads that each keep some columns and walk up rows that are too long for registers."""
+
+    loops: Any
+    index: np.dtype[Any]  # type: ignore[assignment]
+    width: int
+    grid: tuple[int, int]
+    block: tuple[int]
+    chunk: Any  # rows of one chunk, in the index type
+
+    @property
+    def chunks(self) -> int:
+        return self.grid[1]
+
+
+def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
+    """None unless each column has a scale of its own, and rows are one loop."""
+    loops = of_statistics(nest)
+    if not fits_param_columns(nest) or loops.is_lanes or len(loops.kept) > 1:
+        return None
+    elements = loops.width(itemsize) if aligned else 1
+    across = blocks(-(-loops.terms // elements), BLOCK)
+    chunks = max(1, min(-(-loops.results // (2 * BATCH)), -(-BUSY // across)))
+    chunk = -(-loops.results // chunks)
+    chunks = -(-loops.results // chunk)
+    index = index_type(max(size_of(nest), 2 * chunks * loops.terms))
+    return Columns(loops.packed(index), index, elements, (across, chunks), (BLOCK,), index.type(chunk))
+
+
+class Merge(NamedTuple):
+    """A grid that adds up the parts of results: merge.cuh."""
+
+    splits: int  # threads a result
+    grid: tuple[int]
+    block: tuple[int]
+
+
+def merge(results: int, parts: int) -> Merge:
+    """As few threads a result as have SERIAL parts each, 128 at most; they meet in a knockout."""
+    splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
+    side = 256 // splits if splits < 32 else 8
+    return Merge(splits, (blocks(results, side),), (splits * side,))
+
+
+def team(terms: int) -> int:
+    """Threads that add up so many parts of a run: a warp, or a block."""
+    return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), 4 * BLOCK)
 
 
 def fits_param_columns(nest: Nest) -> bool:
@@ -191,11 +250,9 @@ def fits_param_columns(nest: Nest) -> bool:
 
 
 def has_runs(nest: Nest) -> bool:
-    """Is the scale constant along what a sum's inner loop walks?"""
+    """Is there a reduced loop along which the scale is constant?"""
     loops = of_statistics(nest)
-    if loops.is_lanes:
-        return all(not loop.param for loop in loops.reduced)
-    return not loops.reduced or not loops.reduced[-1].param
+    return not loops.reduced or any(not loop.param for loop in loops.reduced)
 
 
 class Runs(NamedTuple):
@@ -205,19 +262,29 @@ class Runs(NamedTuple):
     to_rows: Loops
     to_parameters: Loops
 
+    def in_chunks(self, chunks: int) -> Runs:
+        """With partial sums of runs, (chunks, runs), in their place."""
+        if chunks == 1:
+            return self
+        chunk = Loop(chunks, self.runs.results, 0, 0)
+        return self._replace(
+            to_rows=self.to_rows._replace(reduced=(chunk, *self.to_rows.reduced)),
+            to_parameters=self.to_parameters._replace(reduced=(chunk, *self.to_parameters.reduced)),
+        )
+
 
 def runs(nest: Nest) -> Runs:
-    """A run is a row where scale and bias are constant along it; else a turn of all loops but the innermost one."""
+    """A run is all turns of the reduced loops along which scale and bias are constant, for one turn of the others."""
     loops = of_statistics(nest)
-    inner = loops.reduced[-1:] if any(loop.param for loop in loops.reduced) else loops.reduced
+    inner = tuple(loop for loop in loops.reduced if not loop.param)
     outer = [loop for loop in loops.kept + loops.reduced if loop not in inner]
-    step, numbered = 1, []
-    for loop in reversed(outer):
-        numbered.append(loop._replace(data=step))
+    step, number = 1, {}
+    for loop in reversed(in_memory_order(outer)):
+        number[loop] = step
         step *= loop.count
-    numbered.reverse()
+    numbered = [loop._replace(data=number[loop]) for loop in outer]
     return Runs(
-        Loops(tuple(outer), inner),
+        Loops(tuple(in_memory_order(outer)), inner),
         grouped(numbered, lambda loop: loop.row),
         grouped(numbered, lambda loop: loop.param),
     )

@@ -1,10 +1,12 @@
 // Rows that fit into the registers of a warp or a block: read once, everything else happens on the chip.
 //
-//     forward   k = mean, d = mean(x - k), var = mean((x - k)^2) - d^2, y = ((x - k) - d) * rstd * s + b
-//     backward  dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope),  g = dy * s
+//     forward   k = mean, d = mean(x - k), var = mean((x - k)^2) - d^2, y = ((x - k) - d) * rstd * s + b,
+//               or max(y + residual, 0)
+//     backward  dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope),  g = dy * s; behind a ReLU dy is 0 where y <= 0
 //
 // Thread `lane` of a team keeps E packs of V neighbours: those at (lane + e * team) * V. T, C, P: the types of the data,
 // of the arithmetic, of scale and bias; I: of indices.
+#include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
 
@@ -52,20 +54,28 @@ __device__ void statistics_of(const Pack<T, V> (&x)[E], C x0, I begin, I step, I
     if (var < 0) var = 0;  // NaN stays
 }
 
-template <class T, class C, class P, class I, int V, int E, bool WARP, class R>
-__global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* x, const P* s, const P* b, T* y,
-                                                    double* stats, double eps, bool centered, bool guard,
-                                                    Running<R> running) {
+template <class T, class C, class P, class I, int V, int E, bool WARP, class R, int ENDING>
+__global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s,
+                                                    const P* __restrict__ b, const T* __restrict__ residual,
+                                                    T* __restrict__ y, double* __restrict__ stats, double eps,
+                                                    bool centered, bool guard, Running<R> running) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;  // a whole warp
-    Place<I> row = loops.result(team.index);
-    const I begin = (I)team.lane * V, step = (I)team.size * V;
-    Pack<T, V> kept[E];
+    const Place<I> row = loops.result(team.index);
+    const I begin = (I)team.lane * V, step = (I)team.size * V, columns = loops.terms;
+    const Cursor<2, I> start(loops, begin, step);
+    Pack<T, V> kept[E], added[ENDING == RESIDUAL_RELU ? E : 1];
+    Cursor<2, I> cursor = start;
 #pragma unroll
-    for (int e = 0; e < E; e++)
-        if (begin + e * step < loops.terms) kept[e] = fetch<T, V>(x, row.data + loops.column(begin + e * step).data);
+    for (int e = 0; e < E; e++) {
+        if (begin + e * step < columns) {
+            kept[e] = fetch<T, V>(x, row.data + cursor.place.data);
+            if (ENDING == RESIDUAL_RELU) added[e] = fetch<T, V>(residual, row.data + cursor.place.data);
+        }
+        cursor.advance();
+    }
     double k, d, var;
-    statistics_of<C, T, V, E, WARP>(kept, widen<C>(x[row.data]), begin, step, loops.terms, centered, k, d, var);
+    statistics_of<C, T, V, E, WARP>(kept, widen<C>(x[row.data]), begin, step, columns, centered, k, d, var);
     const double rstd = rstd_of(var, eps, guard);
     if (team.lane == 0) {
         stats[row.row] = k;
@@ -75,74 +85,95 @@ __global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* x
         running.update(row.row, k + d, var);
     }
     const C shift = (C)k, offset = (C)d, factor = (C)rstd;
+    Cursor<2, I> writing = start;
 #pragma unroll
     for (int e = 0; e < E; e++) {
-        if (begin + e * step >= loops.terms) break;
-        const Place<I> column = loops.column(begin + e * step);
-        const Pack<T, V> in = kept[e];
+        if (begin + e * step >= columns) break;
+        const I param = row.param + writing.place.param;
+        const Pack<C, V> scale = parameters<C, V>(s, param, loops.reduced[3].param, C(1));
+        const Pack<C, V> bias = parameters<C, V>(b, param, loops.reduced[3].param, C(0));
         Pack<T, V> out;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            const I at = row.param + column.param + v * loops.reduced[3].param;
-            C value = ((widen<C>(in.v[v]) - shift) - offset) * factor;
-            if (s) value *= widen<C>(s[at]);
-            if (b) value += widen<C>(b[at]);
-            place(out.v[v], value);
+            C value = ((widen<C>(kept[e].v[v]) - shift) - offset) * factor;
+            if (s) value *= scale.v[v];
+            if (b) value += bias.v[v];
+            finish<ENDING>(out.v[v], value, added[ENDING == RESIDUAL_RELU ? e : 0].v[v]);
         }
-        put(y, row.data + column.data, out);
+        put(y, row.data + writing.place.data, out);
+        writing.advance();
     }
 }
 
 // What becomes of the sums that scale and bias need.
 enum Gradients {
     NONE,         // nobody asked
-    OF_ROW,       // one scale a row: sum(dy) and sum(dy * xhat) of each row are written to `row_sums`
-    OF_ELEMENTS,  // one scale a column: each team adds up its rows, and writes to `column_sums` (2, teams, columns)
+    OF_ROW,       // one scale a row: sum(dy) and sum(dy * xhat) of each row go to `param_sums` (2, rows) if no other row
+                  // has this scale, else to `row_sums`
+    OF_ELEMENTS,  // one scale a column: each block adds up its rows, and writes to `param_sums` (2, blocks, columns)
 };
 
-template <class T, class C, class P, class I, int V, int E, bool WARP, int GRADIENTS>
-__global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* dy, const T* x, const double* stats,
-                                                    const P* s, T* dx, double* row_sums, C* column_sums,
+template <class T, class C, class P, class I, int V, int E, bool WARP, int GRADIENTS, bool RELU>
+__global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* __restrict__ dy,
+                                                    const T* __restrict__ x, const T* __restrict__ y,
+                                                    const double* __restrict__ stats, const P* __restrict__ s,
+                                                    T* __restrict__ dx, T* __restrict__ masked,
+                                                    double* __restrict__ row_sums, C* __restrict__ param_sums,
                                                     double eps, bool centered, bool guard) {
     Team<WARP, I> team;
     const I teams = (I)gridDim.x * (blockDim.x / team.size), rows = loops.results, columns = loops.terms;
     const I begin = (I)team.lane * V, step = (I)team.size * V;
-    C of_scale[GRADIENTS == OF_ELEMENTS ? E * V : 1], of_bias[GRADIENTS == OF_ELEMENTS ? E * V : 1];
-    if (GRADIENTS == OF_ELEMENTS)
+    const bool of_columns = GRADIENTS == OF_ELEMENTS;
+    const Cursor<2, I> start(loops, begin, step);
+    C of_scale[of_columns ? E * V : 1], of_bias[of_columns ? E * V : 1];
+    if (of_columns)
 #pragma unroll
         for (int i = 0; i < E * V; i++) of_scale[i] = of_bias[i] = 0;
     for (I index = team.index; index < rows; index += teams) {
         const Place<I> row = loops.result(index);
-        const Statistics<C> stat(stats, rows, row.row);
-        Pack<T, V> kept_dy[E], kept_x[E];
+        Pack<T, V> kept_dy[E], kept_x[E], kept_y[RELU ? E : 1];
         C sum_g = 0, sum_gx = 0;
+        Cursor<2, I> cursor = start;
 #pragma unroll
         for (int e = 0; e < E; e++) {
-            if (begin + e * step >= columns) break;
-            const Place<I> column = loops.column(begin + e * step);
-            kept_dy[e] = fetch<T, V>(dy, row.data + column.data);
-            kept_x[e] = fetch<T, V>(x, row.data + column.data);
+            if (begin + e * step < columns) {
+                const I at = row.data + cursor.place.data;
+                kept_dy[e] = fetch<T, V>(dy, at);
+                kept_x[e] = fetch<T, V>(x, at);
+                if (RELU) kept_y[e] = fetch<T, V>(y, at);
+            }
+            cursor.advance();
         }
+        const Statistics<C> stat(stats, rows, row.row);
+        Cursor<2, I> adding = start;
 #pragma unroll
         for (int e = 0; e < E; e++) {
             if (begin + e * step >= columns) break;
-            const Place<I> column = loops.column(begin + e * step);
+            mask<RELU, C>(kept_dy[e], kept_y[RELU ? e : 0]);
+            if (RELU && masked) put(masked, row.data + adding.place.data, kept_dy[e]);
+            const Pack<C, V> scale =
+                GRADIENTS == OF_ROW ? Pack<C, V>()
+                                    : parameters<C, V>(s, row.param + adding.place.param, loops.reduced[3].param, C(1));
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(kept_dy[e].v[v]), xhat = stat.xhat(widen<C>(kept_x[e].v[v]));
-                if (GRADIENTS == OF_ELEMENTS) {
+                if (of_columns) {
                     of_scale[e * V + v] += g * xhat;
                     of_bias[e * V + v] += g;
                 }
-                if (s && GRADIENTS != OF_ROW) g *= widen<C>(s[row.param + column.param + v * loops.reduced[3].param]);
+                if (s && GRADIENTS != OF_ROW) g *= scale.v[v];
                 sum_g += g;
                 sum_gx += g * xhat;
             }
+            adding.advance();
         }
         double total_g = sum_g, total_gx = sum_gx;
         add_up<WARP>(total_g, total_gx);
         if (GRADIENTS == OF_ROW) {
-            if (team.lane == 0) {
+            if (team.lane == 0 && param_sums) {
+                param_sums[row.param] = (C)total_g;
+                param_sums[rows + row.param] = (C)total_gx;
+            } else if (team.lane == 0) {
                 row_sums[index] = total_g;
                 row_sums[rows + index] = total_gx;
             }
@@ -154,28 +185,43 @@ __global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* 
         const double var = stats[2 * rows + row.row];
         if (guard) total_gx *= var > 0 ? (sqrt(var) + eps) / sqrt(var) : 0;
         const C mean_g = centered ? (C)(total_g / columns) : 0, mean_gx = (C)(total_gx / columns);
+        Cursor<2, I> writing = start;
 #pragma unroll
         for (int e = 0; e < E; e++) {
             if (begin + e * step >= columns) break;
-            const Place<I> column = loops.column(begin + e * step);
+            const Pack<C, V> scale =
+                parameters<C, V>(s, row.param + writing.place.param, loops.reduced[3].param, C(1));
             Pack<T, V> out;
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(kept_dy[e].v[v]), xhat = stat.xhat(widen<C>(kept_x[e].v[v]));
-                if (s) g *= widen<C>(s[row.param + column.param + v * loops.reduced[3].param]);
+                if (s) g *= scale.v[v];
                 place(out.v[v], stat.rstd * (g - mean_g - xhat * mean_gx));
             }
-            put(dx, row.data + column.data, out);
+            put(dx, row.data + writing.place.data, out);
+            writing.advance();
         }
     }
-    if (GRADIENTS == OF_ELEMENTS)
+    if (!of_columns) return;
+    const int WARPS = WARP ? 4 : 1, warp = WARP ? threadIdx.x / 32 : 0;  // the teams of a block, one after the other
+    __shared__ C shared[of_columns && WARP ? 2 : 1][of_columns && WARP ? 32 * E * V : 1];
+#pragma unroll 1
+    for (int turn = 0; turn < WARPS; turn++) {
+        if (WARP) __syncthreads();
+        if (turn != warp) continue;
 #pragma unroll
-        for (int e = 0; e < E; e++)
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                const I column = begin + e * step + v;
-                if (column >= columns) break;
-                column_sums[team.index * columns + column] = of_bias[e * V + v];
-                column_sums[(teams + team.index) * columns + column] = of_scale[e * V + v];
+        for (int i = 0; i < E * V; i++) {
+            const I column = begin + i / V * step + i % V;
+            if (column >= columns) break;
+            C bias = of_bias[of_columns ? i : 0], scale = of_scale[of_columns ? i : 0];
+            if (WARP && turn > 0) bias += shared[0][column], scale += shared[1][column];
+            if (WARP && turn < WARPS - 1) {
+                shared[0][column] = bias;
+                shared[1][column] = scale;
+            } else {
+                param_sums[blockIdx.x * columns + column] = bias;
+                param_sums[((I)gridDim.x + blockIdx.x) * columns + column] = scale;
             }
+        }
+    }
 }

@@ -18,8 +18,9 @@ __device__ inline void place(__half& to, double v) { to = __double2half(v); }
 __device__ inline void place(__nv_bfloat16& to, float v) { to = __float2bfloat16_rn(v); }
 __device__ inline void place(__nv_bfloat16& to, double v) { to = __double2bfloat16(v); }
 
-// V neighbours, read and written in one instruction: V is 1, or 16 bytes' worth where everything is aligned.
-template <class T, int V> struct alignas(sizeof(T) * V) Pack { T v[V]; };
+// V neighbours, read and written in one instruction, or as many of 16 bytes as they take: V is 1, 2, 4 or 8.
+template <int BYTES> struct Access { static const int bytes = BYTES < 16 ? BYTES : 16; };
+template <class T, int V> struct alignas(Access<sizeof(T) * V>::bytes) Pack { T v[V]; };
 
 template <class T, int V, class I> __device__ inline Pack<T, V> fetch(const T* x, I at) {
     return *reinterpret_cast<const Pack<T, V>*>(x + at);

@@ -157,6 +157,37 @@ def grad_bias(dy: Any) -> Any:
     return dy.astype(compute_type(dy.dtype)).sum(axis=(0, *range(2, dy.ndim))).astype(dy.dtype)
 
 
+def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
+    """The function `backward` of a backend whose gradients share nothing."""
+
+    def backward(
+        dy: Any,
+        x: Any,
+        w: Any,
+        stride: Ints,
+        padding: Pairs,
+        dilation: Ints,
+        groups: int,
+        needs: tuple[bool, bool, bool] = (True, True, True),
+        accumulate: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        """(dx plus `accumulate`, dw, db), None where nobody needs it."""
+        how = stride, padding, dilation, groups
+        dx = dw = db = None
+        if needs[0]:
+            dx = grad_input(dy, w, x.shape, *how, accumulate=accumulate)
+        if needs[1]:
+            dw, db = grad_weight(dy, x, w.shape, *how, needs[2])
+        elif needs[2]:
+            db = grad_bias(dy)
+        return dx, dw, db
+
+    return backward
+
+
+backward = composed(grad_input, grad_weight, grad_bias)
+
+
 def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Any, Any]]:
     """For every tap: its index into the weights, and the view of the padded input that it meets."""
     for tap in itertools.product(*map(range, kernel)):

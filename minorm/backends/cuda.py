@@ -1,0 +1,20 @@
+"""`mn.backends.cuda.matmul.allow_tf32 = True`: products of float32 matrices on a GPU may be computed in TF32."""
+
+from minorm.backends.switch import switch
+from minorm.cuda import is_available
+
+__all__ = ["is_built", "matmul"]
+
+
+class Matmul:
+    """allow_tf32: False, unless set: then float32 is computed in float32, whatever CUPY_TF32 says."""
+
+    allow_tf32 = switch("matmul_tf32", "backends.cuda.matmul.allow_tf32")
+
+
+matmul = Matmul()
+
+
+def is_built() -> bool:
+    """Is there a GPU, and what its kernels need? Nothing is built in advance."""
+    return is_available()

@@ -1,0 +1,28 @@
+"""A switch of kernels/switches.py as an attribute that may be read and set, of a module too."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from minorm.kernels import switches
+
+
+def switch(name: str, public: str) -> Any:
+    """A property that holds a bool; setting it to anything else is a TypeError that names it."""
+
+    def get(self: Any) -> bool:  # noqa: ARG001
+        return bool(getattr(switches, name))
+
+    def put(self: Any, value: bool) -> None:  # noqa: ARG001
+        if not isinstance(value, bool):
+            raise TypeError(f"{public} is a {type(value).__name__}, {value!r}; expected True or False")
+        setattr(switches, name, value)
+
+    return property(get, put)
+
+
+def with_switches(module: str, **properties: Any) -> None:
+    """Give a module these properties: a module has none of its own, but its type may have."""
+    sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

@@ -1,0 +1,95 @@
+"""A double of cupy.cuda.cublas: general products of matrices in host memory, by address, as cuBLAS has them.
+
+It takes the arguments of CuPy 14.2, columns first as in cuBLAS, and refuses types and steps that cuBLAS refuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import cupy_graphs
+import ml_dtypes
+import numpy as np
+from cupy_cuda import Current, transfers
+
+CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+CUBLAS_GEMM_DEFAULT = -1
+CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_32F_FAST_TF32 = 68, 70, 77
+TYPES = {2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16), 0: np.dtype(np.float32), 1: np.dtype(np.float64)}
+HANDLE = 0xB1A5
+TAKEN = {  # types of the inputs and of the result, by the type computed in
+    CUBLAS_COMPUTE_32F: {(2, 2), (2, 0), (14, 14), (14, 0), (0, 0)},
+    CUBLAS_COMPUTE_32F_FAST_TF32: {(0, 0)},
+    CUBLAS_COMPUTE_64F: {(1, 1)},
+}
+used: list[int] = []  # the type computed in of each product
+
+
+class CUBLASError(RuntimeError):
+    """What CuPy raises for a status that is not success."""
+
+
+def gemmEx(
+    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int, lda: int, B: int,
+    Btype: int, ldb: int, beta: int, C: int, Ctype: int, ldc: int, computeType: int, algo: int,
+) -> None:  # fmt: skip
+    """C = alpha * op(A) op(B) + beta * C, all of them columns one behind the other."""
+    gemmStridedBatchedEx(
+        handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta, C, Ctype, ldc, 0, 1,
+        computeType, algo,
+    )  # fmt: skip
+
+
+def gemmStridedBatchedEx(
+    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int, lda: int,
+    strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int, C: int, Ctype: int, ldc: int, strideC: int,
+    batchCount: int, computeType: int, algo: int,
+) -> None:  # fmt: skip
+    """The same `batchCount` times, each so many elements further on."""
+    args = (
+        handle, transa, transb, m, n, k, alpha, A, Atype, lda, strideA, B, Btype, ldb, strideB, beta, C, Ctype, ldc,
+        strideC, batchCount, computeType, algo,
+    )  # fmt: skip
+    live = list(Current.capture.live.values()) if Current.capture is not None else []
+    used_memory = [memory for memory in live if any(0 <= p - memory.ctypes.data < memory.nbytes for p in (A, B, C))]
+    cupy_graphs.recorded(functools.partial(_run, used_memory), Current)(*args)
+
+
+def _run(
+    used_memory: Any, handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, Atype: int,
+    lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int, C: int, Ctype: int, ldc: int,
+    strideC: int, batchCount: int, computeType: int, algo: int,
+) -> None:  # fmt: skip
+    """`used_memory`: a graph that replays this keeps the arrays, of which a product gets addresses alone."""
+    numbers = [transa, transb, m, n, k, lda, ldb, ldc, strideA, strideB, strideC, batchCount, alpha, A, B, beta, C]
+    assert all(type(number) is int for number in numbers)
+    assert (handle, algo) == (HANDLE, CUBLAS_GEMM_DEFAULT)
+    if Atype != Btype or (Atype, Ctype) not in TAKEN[computeType]:
+        raise CUBLASError("CUBLAS_STATUS_NOT_SUPPORTED")
+    if min(m, n, k, batchCount) < 1 or lda < (k if transa else m) or ldb < (n if transb else k) or ldc < m:
+        raise CUBLASError("CUBLAS_STATUS_INVALID_VALUE")
+    compute: Any = np.float64 if computeType == CUBLAS_COMPUTE_64F else np.float32
+    one, add = (_at(address, np.dtype(compute), (1,))[0] for address in (alpha, beta))
+    for i in range(batchCount):
+        a = _columns(A, Atype, i * strideA, lda, *((k, m) if transa else (m, k))).astype(compute)
+        b = _columns(B, Btype, i * strideB, ldb, *((n, k) if transb else (k, n))).astype(compute)
+        c = _columns(C, Ctype, i * strideC, ldc, m, n)
+        with np.errstate(all="ignore"):
+            result = one * ((a.T if transa else a) @ (b.T if transb else b))
+            c[...] = (result if add == 0 else result + add * c.astype(compute)).astype(c.dtype)
+    used.append(computeType)
+    transfers.launches["gemm"] += 1
+
+
+def _columns(address: int, kind: int, offset: int, step: int, rows: int, columns: int) -> Any:
+    """A view of rows x columns, each column `step` elements behind the last."""
+    dtype = TYPES[kind]
+    memory = _at(address + offset * dtype.itemsize, dtype, ((columns - 1) * step + rows,))
+    return np.lib.stride_tricks.as_strided(memory, (rows, columns), (dtype.itemsize, step * dtype.itemsize))
+
+
+def _at(address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    size = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
