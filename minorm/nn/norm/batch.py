@@ -63,7 +63,7 @@ class _Variant(_BatchNorm):
 
     takes_group: ClassVar[bool] = False
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]  # takes less
         """As of every BatchNorm, but what follows is a pass of its own."""
         return super().forward(x, mask)
 
