@@ -10,6 +10,7 @@ from typing import Any
 
 from minorm import devices, random
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
+from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
 from minorm.documented import documented
 
 DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
@@ -80,6 +81,45 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 def memory_allocated(device: Any = None) -> int:
     """Bytes in use by arrays."""
     return memory_stats(device)["allocated_bytes.all.current"]
+
+
+_peaks: dict[int, int] = {}  # by device, once somebody has asked for them
+
+
+@documented(DEVICE)
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
+
+    Not since the program began, as counting takes a little of each allocation's time.
+    """
+    with _device(device) as place:
+        _watch()
+        return max(_peaks.get(place.id, 0), memory_allocated(device))
+
+
+@documented(DEVICE)
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Let `max_memory_allocated` count from what arrays have now."""
+    with _device(device) as place:
+        _watch()
+        _peaks[place.id] = memory_allocated(device)
+
+
+def _watch() -> None:
+    """From now on every allocation of CuPy's pool keeps the peak of its device."""
+    library = devices.library()
+    pool, allocate, current = library.get_default_memory_pool(), library.cuda.get_allocator(), library.cuda.runtime
+    if getattr(allocate, "watches", False):
+        return
+
+    def watched(size: int) -> Any:
+        memory = allocate(size)
+        index = current.getDevice()
+        _peaks[index] = max(_peaks.get(index, 0), int(pool.used_bytes()))
+        return memory
+
+    watched.watches = True  # type: ignore[attr-defined]
+    library.cuda.set_allocator(watched)
 
 
 @documented(DEVICE)

@@ -30,6 +30,7 @@ class Transfers:
     def clear(self) -> None:
         self._to_host = self._to_device = 0
         self.atomics = 0  # sums of floats in an order of their own
+        self.waits: list[tuple[int, int]] = []  # (stream, the stream whose work it waits for)
         self.streams: list[Any] = []  # what consumers of DLPack asked for
         self.launches: Counter[str] = Counter()  # by the name of the kernel, ours and CuPy's own
 
@@ -69,6 +70,7 @@ class Current:
     stream = 0
     capture: Any = None  # of cupy_graphs.py
     pool: Any = None  # that serves memory instead of the default one
+    allocator: Any = None  # of set_allocator
 
 
 class Device:
@@ -130,11 +132,13 @@ class Pool:
         self.used = self.held = 0
 
     def malloc(self, size: int) -> Any:
-        raise NotImplementedError("only using_allocator takes it")
+        """What is served was counted before (`took`)."""
 
     def took(self, memory: np.ndarray) -> None:
         self.live[id(memory)] = memory
         (Current.pool or self)._took(memory)
+        if Current.pool is None and Current.allocator is not None:
+            Current.allocator(memory.nbytes)
 
     def _took(self, memory: np.ndarray) -> None:
         size = memory.nbytes
@@ -164,9 +168,17 @@ pool = Pool()
 class Stream:
     """cupy.cuda.Stream: everything happens at once; its address is only a number to be passed on."""
 
-    def __init__(self, ptr: int | None = None, non_blocking: bool = False) -> None:
-        self.ptr = 0x5000 if ptr is None else ptr
+    null: Stream
+    made = 0
+    done = True
+
+    def __init__(self, ptr: int | None = None, non_blocking: bool = False, priority: int | None = None) -> None:
+        Stream.made += ptr is None
+        self.ptr = 0x5000 + 16 * Stream.made if ptr is None else ptr
         self._before: list[int] = []
+
+    def wait_event(self, event: Event) -> None:
+        transfers.waits.append((self.ptr, event.stream))
 
     def begin_capture(self, mode: Any = None) -> None:
         if self.ptr == 0 or Current.capture is not None:
@@ -198,14 +210,22 @@ class Stream:
 class Event:
     """cupy.cuda.Event: what it stands for has happened already."""
 
+    done = True
+    recorded = 0
+
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-        pass
+        self.stream, self.time = -1, 0.0
 
     def record(self, stream: Any = None) -> None:
         refuse_while_capturing()
+        Event.recorded += 1
+        self.stream, self.time = Current.stream if stream is None else stream.ptr, float(Event.recorded)
 
     def synchronize(self) -> None:
         refuse_while_capturing()
+
+
+Stream.null = Stream(0)
 
 
 @contextmanager
@@ -250,6 +270,9 @@ def submodule() -> types.ModuleType:
         Event=Event,
         MemoryPool=Pool,
         using_allocator=using_allocator,
+        get_allocator=lambda: Current.allocator or pool.malloc,
+        set_allocator=lambda allocator: setattr(Current, "allocator", allocator),
+        get_elapsed_time=lambda start, end: end.time - start.time,
         alloc_pinned_memory=bytearray,
         get_current_stream=lambda: Stream(Current.stream),
         is_available=lambda: True,

@@ -315,6 +315,7 @@ def installed() -> Iterator[Any]:
     devices._found.clear()
     transfers.clear()
     cupy_cuda.Current.index = 0
+    cupy_cuda.Current.allocator = None
     try:
         yield module
     finally:

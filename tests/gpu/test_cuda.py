@@ -33,3 +33,56 @@ def test_what_is_there_is_told() -> None:
     facts = mn.show_config("dicts")
     assert facts is not None
     assert facts["cuda"] == "NVIDIA Double, NVIDIA Double; CuPy 14.2.0 for CUDA 12.9, driver for 12.8"
+
+
+def test_the_peak_of_memory_since_it_was_reset(cuda: Any) -> None:
+    mn.cuda.reset_peak_memory_stats()
+    start = mn.cuda.max_memory_allocated()
+    assert start == mn.cuda.memory_allocated()
+    x = mn.zeros(1000, 1000, device="cuda")
+    y = mn.zeros(500, 1000, device="cuda")
+    del x
+    assert mn.cuda.max_memory_allocated() - start == 6_000_000
+    assert mn.cuda.memory_allocated(0) - start == y.numel() * 4
+    mn.cuda.reset_peak_memory_stats("cuda:0")
+    assert mn.cuda.max_memory_allocated(0) - start == y.numel() * 4
+    allocator = cuda.cuda.get_allocator()
+    mn.cuda.reset_peak_memory_stats()
+    assert cuda.cuda.get_allocator() is allocator
+
+
+def test_work_goes_to_the_stream_that_is_asked_for_and_waits_where_it_is_told_to(cuda: Any) -> None:
+    default, side = mn.cuda.default_stream(), mn.cuda.Stream(priority=-1)
+    assert mn.cuda.current_stream() == default
+    assert (default.cuda_stream, default != side, len({default, side})) == (0, True, 2)
+    with mn.cuda.stream(side):
+        assert mn.cuda.current_stream() == side
+        with mn.cuda.stream(None):
+            assert mn.cuda.current_stream() == side
+    with side:
+        start = mn.cuda.Event(enable_timing=True)
+        start.record()
+    assert mn.cuda.current_stream() == default
+    cuda.transfers.clear()
+    default.wait_stream(side)
+    start.wait(default)
+    default.wait_event(side.record_event())
+    assert cuda.transfers.waits == [(0, side.cuda_stream)] * 3
+    assert cuda.transfers.to_host == 0
+    end = side.record_event(mn.cuda.Event(enable_timing=True))
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+    assert side.query()
+    assert end.query()
+    side.synchronize()
+    with pytest.raises(ValueError, match="expected both with enable_timing=True"):
+        start.elapsed_time(mn.cuda.Event())
+
+
+def test_a_graph_is_captured_on_a_stream_of_ours(cuda: Any) -> None:
+    x = mn.ones(3, device="cuda")
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph, stream=mn.cuda.Stream()):
+        y = x + 1
+    graph.replay()
+    assert y.cpu().tolist() == [2, 2, 2]

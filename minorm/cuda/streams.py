@@ -1,0 +1,166 @@
+"""Streams: what is given to one is done in its order; streams do not wait for each other unless they are told to.
+
+    side = mn.cuda.Stream()
+    with mn.cuda.stream(side):                    # what is started here is given to `side`
+        y = f(x)
+    mn.cuda.current_stream().wait_stream(side)    # before y is used outside
+
+Names are PyTorch's, streams are CuPy's. CuPy's pool keeps what a stream has freed for that stream alone: memory is not
+taken by another while it may still be read. But an array that another stream reads must live until that is done: keep
+it until `synchronize()`, or let the stream that made it wait, there is no `record_stream`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm import devices
+from minorm.documented import documented
+
+STREAM = {"stream": "a Stream; None is the current one"}
+
+
+@documented({}, device='the GPU, as "cuda:1"; None is the current one', priority="below 0 goes first; 0 is the usual")
+class Stream:
+    """A queue of work of a GPU, beside the default one.
+
+    Example:
+        >>> mn.cuda.is_available()  # else Stream() raises a RuntimeError that says what is missing
+        False
+
+    CUDA Programming Guide, "Streams"; torch.cuda.Stream.
+    """
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        with devices.on("cuda" if device is None else device) as library:
+            self._cupy = library.cuda.Stream(non_blocking=True, priority=priority or None)
+            self.device_index = int(library.cuda.runtime.getDevice())
+
+    @classmethod
+    def _of(cls, cupys: Any) -> Stream:
+        made = cls.__new__(cls)
+        made._cupy, made.device_index = cupys, int(devices.library().cuda.runtime.getDevice())
+        return made
+
+    @property
+    def cuda_stream(self) -> int:
+        """CUDA's own handle; 0 is the default stream."""
+        return int(self._cupy.ptr)
+
+    def synchronize(self) -> None:
+        """Let the host wait until all that this stream was given is done."""
+        self._cupy.synchronize()
+
+    def query(self) -> bool:
+        """Is all that it was given done?"""
+        return bool(self._cupy.done)
+
+    @documented({}, event="an Event that was recorded")
+    def wait_event(self, event: Event) -> None:
+        """Let what this stream is given from now on wait for the event; the host goes on."""
+        self._cupy.wait_event(event._cupy)
+
+    @documented({}, stream="another Stream")
+    def wait_stream(self, stream: Stream) -> None:
+        """Let what this stream is given from now on wait for all that the other was given before."""
+        self.wait_event(stream.record_event())
+
+    @documented({}, event="an Event; None is a new one")
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that happens when all is done that this stream was given before."""
+        found = Event() if event is None else event
+        found.record(self)
+        return found
+
+    def __enter__(self) -> Stream:
+        self._cupy.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._cupy.__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and self.cuda_stream == other.cuda_stream
+
+    def __hash__(self) -> int:
+        return self.cuda_stream
+
+
+@documented({}, enable_timing="True lets `elapsed_time` tell the time", blocking="True lets a waiting host sleep")
+class Event:
+    """A point in a stream's work, for others to wait for, or to tell the time by.
+
+    Example:
+        >>> mn.cuda.is_available()  # else Event() raises a RuntimeError that says what is missing
+        False
+
+    torch.cuda.Event.
+    """
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
+        self._timed = enable_timing
+        self._cupy = devices.library().cuda.Event(block=blocking, disable_timing=not enable_timing)
+
+    @documented(STREAM)
+    def record(self, stream: Stream | None = None) -> None:
+        """It happens when all is done that the stream was given before."""
+        self._cupy.record(_cupys(stream))
+
+    @documented(STREAM)
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what the stream is given from now on wait for it."""
+        _cupys(stream).wait_event(self._cupy)
+
+    def query(self) -> bool:
+        """Has it happened?"""
+        return bool(self._cupy.done)
+
+    def synchronize(self) -> None:
+        """Let the host wait for it."""
+        self._cupy.synchronize()
+
+    @documented({}, end_event="a later Event")
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another; both have happened and were made with enable_timing=True."""
+        if not (self._timed and end_event._timed):
+            raise ValueError("Event.elapsed_time: an event tells no time; expected both with enable_timing=True")
+        return float(devices.library().cuda.get_elapsed_time(self._cupy, end_event._cupy))
+
+
+@documented({}, stream="the Stream that gets what is started inside; None changes nothing")
+class stream:  # noqa: N801  PyTorch's name
+    """`with mn.cuda.stream(s):` what is started inside is given to s.
+
+    Example:
+        >>> with mn.cuda.stream(None):
+        ...     x = mn.ones(2)
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*error)
+
+
+@documented({}, device='the GPU, as "cuda:1"; None is the current one')
+def current_stream(device: Any = None) -> Stream:
+    """The stream that gets what is started now."""
+    with devices.on("cuda" if device is None else device) as library:
+        return Stream._of(library.cuda.get_current_stream())
+
+
+@documented({}, device='the GPU, as "cuda:1"; None is the current one')
+def default_stream(device: Any = None) -> Stream:
+    """The stream that gets everything where nobody asked for another."""
+    with devices.on("cuda" if device is None else device) as library:
+        return Stream._of(library.cuda.Stream.null)
+
+
+def _cupys(stream: Stream | None) -> Any:
+    return devices.library().cuda.get_current_stream() if stream is None else stream._cupy
