@@ -106,7 +106,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
     "optim": {"devices", "capture", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
-    "data": {"tensor", "functional", "random", "opening"},  # functional: transforms of images
+    "data": {"devices", "tensor", "cuda", "functional", "random", "opening"},  # functional: transforms of images
     "utils": {"data"},
     "tensorfile": {"atomic", "opening"},
     "ptfile": NOTHING,

@@ -20,6 +20,7 @@ from minorm.data.loader import DataLoader
 from minorm.data.mixing import CutMix, MixUp
 from minorm.data.npz import load_npz
 from minorm.data.pictures import BrokenImage, read_image
+from minorm.data.prefetching import prefetch
 from minorm.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -59,6 +60,7 @@ __all__ = [
     "load_folder",
     "load_mnist",
     "load_npz",
+    "prefetch",
     "random_split",
     "read_idx",
     "read_image",

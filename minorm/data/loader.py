@@ -46,7 +46,8 @@ PREFETCH = 2  # batches that each worker reads ahead
     num_workers="threads that read batches ahead, with the same bits: what is random in a batch is drawn for it alone. "
     "A dataset is asked by several threads at once then",
     collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
-    pin_memory="taken, without effect",
+    pin_memory="taken, without effect: what goes to a GPU passes through page-locked buffers in any case, and "
+    "`mn.data.prefetch(loader)` copies ahead",
     drop_last="True leaves out the last batch if it is smaller",
     timeout="seconds to wait for a batch that is read ahead; 0 is no limit",
     worker_init_fn="called as worker_init_fn(worker) in each thread",
