@@ -83,7 +83,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
 
     def start(folder: Path, version: int) -> None:
         if version == 1:
-            labs._start(argparse.Namespace(lab=0, out=str(folder)))
+            labs._start(argparse.Namespace(lab=0, out=str(folder), lab_dir=None))
 
     return {
         "save": lambda folder, v: mn.save({"a": np.full(3000 + v, v)}, folder / "m.safetensors"),

@@ -168,7 +168,7 @@ def test_switches_change_nothing() -> None:
 
     cudnn.deterministic = True
     mn.use_deterministic_algorithms(True, warn_only=True)
-    mn.set_float32_matmul_precision("high")
+    mn.set_float32_matmul_precision("highest")
     model = mn.nn.Linear(2, 2)
     assert mn.compile(model) is model
     assert mn.compile(mode="max-autotune")(model) is model
