@@ -71,6 +71,7 @@ class Recording:
         self._used = CHUNK  # bytes of the last chunk
         self._next = 0  # slot of a replay
         self._copied = library.cuda.Event(disable_timing=True)
+        self._scratch: Any = None
 
     def keep(self, fields: Any) -> Slot:
         """A slot for the fields of a structured array without axes, which it holds until a replay changes them."""
@@ -79,7 +80,7 @@ class Recording:
             raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
         if self._used + size > CHUNK:
             pinned = self.library.cuda.alloc_pinned_memory(CHUNK)
-            self._chunks.append((np.frombuffer(pinned, np.uint8, CHUNK), self.library.empty(CHUNK, np.uint8)))
+            self._chunks.append((np.frombuffer(pinned, np.uint8, CHUNK), self._apart(CHUNK)))
             self._used = 0
         host, device = (part[self._used : self._used + size] for part in self._chunks[-1])
         self._used += -(-size // ALIGNED) * ALIGNED
@@ -87,6 +88,17 @@ class Recording:
         slot.host[...] = fields
         self._slots.append(slot)
         return slot
+
+    def scratch(self, size: int) -> Any:
+        """Bytes on the device that captured launches may use one after the other."""
+        if self._scratch is None:
+            self._scratch = self._apart(size)
+        return self._scratch
+
+    def _apart(self, size: int) -> Any:
+        """Not from the graph's own pool: there it could be memory that launches before this one write to."""
+        with self.library.cuda.using_allocator(self.library.get_default_memory_pool().malloc):
+            return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
         """In a replay, the slot that the capture got at this place."""

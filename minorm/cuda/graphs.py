@@ -53,7 +53,7 @@ class CUDAGraph:
         """Write down what the current stream is given from now on; `graph` does this on a stream of its own."""
         self._check_free()
         cuda = self._library.cuda
-        self._pool = cuda.MemoryPool() if pool is None else pool
+        self._pool = graph_pool_handle() if pool is None else pool
         self._recording = capture.Recording(self._library)
         self._stream = cuda.get_current_stream()
         if self._stream.ptr == 0:
@@ -106,7 +106,8 @@ class CUDAGraph:
 class graph:  # noqa: N801  PyTorch's name
     """Inside, the GPU's work is written down in `cuda_graph` and not done; the memory it needs is the graph's own.
 
-    RuntimeError where something inside cannot be captured; the CUDAGraph is empty then, and nothing has changed.
+    RuntimeError where something inside cannot be captured; the CUDAGraph is empty then, and parameters and optimizers
+    are as before. Gradients and Tensors that were made inside hold nothing.
 
     Example:
         >>> mn.cuda.is_available()  # with True: with mn.cuda.graph(g): optimizer.step()
@@ -123,7 +124,9 @@ class graph:  # noqa: N801  PyTorch's name
 
     def __enter__(self) -> None:
         self.cuda_graph._check_free()
-        devices.library().cuda.Device().synchronize()
+        library = devices.library()
+        library.cuda.Device().synchronize()
+        library.get_default_memory_pool().free_all_blocks()  # the graph needs as much, in a pool of its own
         self._stream.__enter__()
         try:
             self.cuda_graph.capture_begin(self._pool, self._mode)
@@ -141,16 +144,24 @@ class graph:  # noqa: N801  PyTorch's name
             self._stream.__exit__(None, None, None)
             if error is not None:
                 self.cuda_graph.reset()
-        if isinstance(error, Exception) and type(error).__name__ == "CUDARuntimeError":
+        if isinstance(error, NotImplementedError) or type(error).__name__ == "CUDARuntimeError":
             raise RuntimeError(
-                "cuda.graph: what CUDA refused here cannot be captured, such as a number that the host asks for "
-                f"(item(), `if x > 0`, an index of booleans): {error}"
+                "cuda.graph: what CUDA or CuPy refused here cannot be captured, such as a number that the host asks "
+                f"for (item(), `if x > 0`, an index of booleans): {error}"
             ) from error
 
 
 def graph_pool_handle() -> Any:
     """Memory that several graphs may share: `graph(g, pool=graph_pool_handle())`."""
-    return devices.library().cuda.MemoryPool()
+    cuda = devices.library().cuda
+
+    def malloc(size: int) -> Any:
+        try:
+            return cuda.MemoryPointer(cuda.Memory(size), 0)
+        except cuda.runtime.CUDARuntimeError as error:  # at which a pool would free what captured launches still use
+            raise MemoryError(f"cuda.graph: {size} bytes for a graph cannot be had: {error}") from error
+
+    return cuda.MemoryPool(malloc)
 
 
 def is_current_stream_capturing() -> bool:

@@ -18,16 +18,18 @@ Forward = TypeVar("Forward", bound=Callable[..., Any])
 
 
 def takes_activation(forward: Forward) -> Forward:
-    """Mark the forward of a layer that takes activation="relu"; one that overrides it is not marked."""
-    vars(forward)["takes_activation"] = True
+    """Mark the forward of a layer that takes activation="relu"; one that overrides or wraps it is not marked."""
+    vars(forward)["takes_activation"] = forward
     return forward
 
 
 def run_together(layer: Module, follower: Module) -> bool:
     """Is `layer(x, activation="relu")` what the two do one after the other?"""
+    forward = type(layer).forward
     return (
         type(follower) is ReLU
-        and hasattr(type(layer).forward, "takes_activation")
+        and getattr(forward, "takes_activation", None) is forward
+        and type(layer).__call__ is Module.__call__
         and not is_recorded()
         and not hasattr(type(layer), "parametrized")
         and not _is_changed(layer)

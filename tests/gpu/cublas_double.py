@@ -48,10 +48,55 @@ def gemmStridedBatchedEx(
     batchCount: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
     """The same `batchCount` times, each so many elements further on."""
-    args = (
+    if Current.capture is not None:
+        raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+    _product(
         handle, transa, transb, m, n, k, alpha, A, Atype, lda, strideA, B, Btype, ldb, strideB, beta, C, Ctype, ldc,
         strideC, batchCount, computeType, algo,
     )  # fmt: skip
+
+
+class Library:
+    """libcublas as ctypes has it: numbers come as the C types that they are."""
+
+    @staticmethod
+    def cublasGemmEx(*args: Any) -> int:
+        kinds = [ctypes.c_void_p, *[ctypes.c_int] * 5, ctypes.c_void_p, *_MATRIX, *_MATRIX, ctypes.c_void_p, *_MATRIX]
+        h, ta, tb, m, n, k, one, a, ta_, sa, b, tb_, sb, add, c, tc, sc, how, algo = _values(args, kinds)
+        _product(h, ta, tb, m, n, k, one, a, ta_, sa, 0, b, tb_, sb, 0, add, c, tc, sc, 0, 1, how, algo)
+        return 0
+
+    @staticmethod
+    def cublasGemmStridedBatchedEx(*args: Any) -> int:
+        stack = [*_MATRIX, ctypes.c_longlong]
+        kinds = [ctypes.c_void_p, *[ctypes.c_int] * 5, ctypes.c_void_p, *stack, *stack, ctypes.c_void_p, *stack]
+        _product(*_values(args, [*kinds, ctypes.c_int]))
+        return 0
+
+    @staticmethod
+    def cublasSetStream_v2(handle: Any, stream: Any) -> int:
+        assert (handle.value, stream.value) == (HANDLE, Current.stream)
+        return 0
+
+    @staticmethod
+    def cublasSetWorkspace_v2(handle: Any, memory: Any, size: Any) -> int:
+        assert handle.value == HANDLE
+        assert memory.value
+        assert size.value >= 4 << 20
+        return 0
+
+
+_MATRIX = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+
+
+def _values(args: Any, kinds: list[Any]) -> list[Any]:
+    assert [type(a) for a in args] == [*kinds, ctypes.c_int, ctypes.c_int]
+    return [a.value for a in args]
+
+
+def _product(*args: Any) -> None:
+    """The product, now; and while a stream is captured written down, with the arrays whose addresses it has."""
+    A, B, C = args[7], args[11], args[16]
     live = list(Current.capture.live.values()) if Current.capture is not None else []
     used_memory = [memory for memory in live if any(0 <= p - memory.ctypes.data < memory.nbytes for p in (A, B, C))]
     cupy_graphs.recorded(functools.partial(_run, used_memory), Current)(*args)

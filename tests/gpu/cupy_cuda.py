@@ -130,7 +130,8 @@ class Pool:
 
     live: ClassVar = weakref.WeakValueDictionary()  # the memory of all pools, by its id
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: Any = None) -> None:
+        self.allocator = allocator  # of memory for the pool, never called here
         self.used = self.held = 0
 
     def malloc(self, size: int) -> Any:

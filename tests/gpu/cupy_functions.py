@@ -9,6 +9,7 @@ Names that minorm does not use are missing, and using them shows.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import re
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import cublas_double
 import cupy_cuda
 import cupy_graphs
 import cupy_types
@@ -314,11 +316,18 @@ def installed() -> Iterator[Any]:
         parent.gpu = _gpu["minorm.kernels.gpu"]  # type: ignore[attr-defined]
     devices._found.clear()
     transfers.clear()
+    load, ctypes.CDLL = (
+        ctypes.CDLL,
+        lambda name, *more, **options: (  # type: ignore[misc, assignment]
+            cublas_double.Library if str(name).startswith("libcublas") else load(name, *more, **options)
+        ),
+    )
     cupy_cuda.Current.index = 0
     cupy_cuda.Current.allocator = None
     try:
         yield module
     finally:
+        ctypes.CDLL = load  # type: ignore[misc]
         driver.version = version
         for name in list(sys.modules):
             if name.startswith("minorm.kernels.gpu"):

@@ -70,17 +70,14 @@ def _compiled(code: str, names: list[str], architecture: str) -> Any:
 def loads_in_flight(code: str, name: str) -> int:
     """Loads from global memory that a kernel has on their way before it uses the first of them, at best.
 
-    Read from the machine code where nvdisasm is there (nvidia-cuda-nvdisasm brings it), else from PTX.
+    Read from the machine code, by nvdisasm: the order of PTX is not the one in which a device loads.
     """
     program = _compiled(code, [name], "sm_90")
     try:
-        tool = _disassembler()
-        if tool is None:
-            return most_in_flight(nvrtc.getPTX(program).decode())
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(nvrtc.getCUBIN(program) + b"\0")  # CuPy cuts off the last byte, as of a text
             file.flush()
-            found = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True)
+            found = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True)
         return most_in_flight(found.stdout)
     finally:
         nvrtc.destroyProgram(program)
@@ -89,6 +86,9 @@ def loads_in_flight(code: str, name: str) -> int:
 def _disassembler() -> str | None:
     roots = [Path(root) for root in nvidia.__path__]
     return next((str(p) for root in roots for p in root.glob("**/bin/nvdisasm")), shutil.which("nvdisasm"))
+
+
+disassembler = _disassembler() if available else None  # nvidia-cuda-nvdisasm brings it
 
 
 def most_in_flight(assembly: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import nn, optim
+from minorm import capture, nn, optim
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda p: optim.SGD(p, lr=0.1),
@@ -140,12 +140,12 @@ def test_each_replay_draws_numbers_of_its_own_and_those_of_eager_steps(cuda: Any
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda run: run.loss.item(), "what CUDA refused here cannot be captured.*item"),
+        (lambda run: run.loss.item(), "what CUDA or CuPy refused here cannot be captured.*item"),
         (lambda run: run.loss.cpu(), r"an array of shape \(\) is copied between the CPU and a GPU"),
         (lambda run: mn.ones(3).to("cuda"), r"an array of shape \(3,\) is copied between the CPU and a GPU"),
         (lambda run: mn.randn(4, device="cuda"), r"an array of shape \(4,\) is copied"),
-        (lambda run: run.x[run.x > 0], "what CUDA refused here cannot be captured"),
-        (lambda run: mn.cuda.synchronize(), "what CUDA refused here cannot be captured"),
+        (lambda run: run.x[run.x > 0], "what CUDA or CuPy refused here cannot be captured"),
+        (lambda run: mn.cuda.synchronize(), "what CUDA or CuPy refused here cannot be captured"),
     ],
 )
 def test_what_cannot_be_captured(ask: Callable[[Run], Any], message: str, cuda: Any) -> None:
@@ -204,9 +204,13 @@ def test_one_graph_at_a_time_and_each_once(cuda: Any) -> None:
 
 
 def test_memory_of_a_graph_is_its_own(cuda: Any) -> None:
+    from minorm.kernels.gpu import cublas
+
     run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
-    before = cuda.get_default_memory_pool().used_bytes()
+    pool = cuda.get_default_memory_pool()
+    before = pool.used_bytes()
     with mn.cuda.graph(graph):
         run.step()
-    assert cuda.get_default_memory_pool().used_bytes() <= before
+    apart = capture.CHUNK + cublas.SCRATCH  # what is read at every replay is not memory that the replay writes before
+    assert apart <= pool.used_bytes() <= before + apart
     assert graph.pool().used_bytes() > run.x.array.nbytes

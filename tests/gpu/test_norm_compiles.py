@@ -88,7 +88,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
 
 
-@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
 @pytest.mark.parametrize(
     ("file", "kernel", "loads"),
     [  # loads on their way before the first is used: a batch of 8 packs, or 4 of each array

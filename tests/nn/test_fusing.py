@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -67,6 +68,17 @@ class Own(nn.BatchNorm2d):
         return super().forward(x, mask) * 2
 
 
+class Wrapped(nn.BatchNorm2d):
+    @functools.wraps(nn.BatchNorm2d.forward)
+    def forward(self, x, mask=None):
+        return super().forward(x, mask) * 2
+
+
+class Called(nn.BatchNorm2d):
+    def __call__(self, x):
+        return super().__call__(x) * -1
+
+
 class Plain(nn.BatchNorm2d):
     """Whose forward is BatchNorm2d's."""
 
@@ -99,6 +111,8 @@ def hooked_relu():
         (nn.BatchNorm2d(6), nn.ReLU(), True),
         (Plain(6), nn.ReLU(), True),
         (Own(6), nn.ReLU(), False),
+        (Wrapped(6), nn.ReLU(), False),
+        (Called(6), nn.ReLU(), False),
         (nn.GhostBatchNorm(6, 2), nn.ReLU(), False),
         (nn.BatchRenorm2d(6), nn.ReLU(), False),
         (nn.FilterResponseNorm2d(6), nn.ReLU(), False),

@@ -17,8 +17,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
+from minorm import capture, dtypes
 from minorm.kernels import switches
+from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain
 
 Array = Any
@@ -80,12 +81,14 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
     # cuBLAS thinks in columns: what it is given is out^T = b^T a^T.
     first, second = (b.data.ptr, of_kind, step_b), (a.data.ptr, of_kind, step_a)
     result = one if add else zero, out.data.ptr, of_out, columns
+    recording = capture.recording()
+    calls: Any = cublas if recording is None else Captured(recording)
     if out.ndim == 2:
-        cublas.gemmEx(handle, turn_b, turn_a, *sizes, one, *first, *second, *result, *how)
+        calls.gemmEx(handle, turn_b, turn_a, *sizes, one, *first, *second, *result, *how)
     else:
         next_a, next_b = (x.strides[0] // x.itemsize for x in (a, b))
         stack = *first, next_b, *second, next_a, *result, rows * columns, out.shape[0]
-        cublas.gemmStridedBatchedEx(handle, turn_b, turn_a, *sizes, one, *stack, *how)
+        calls.gemmStridedBatchedEx(handle, turn_b, turn_a, *sizes, one, *stack, *how)
 
 
 def _operand(x: Array) -> tuple[Array, int, int]:

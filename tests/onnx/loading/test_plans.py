@@ -107,6 +107,23 @@ def test_every_shape_has_its_own(planned: Any) -> None:
     assert len(model._plans._known) <= plans.KEPT
 
 
+def test_one_tensor_in_two_places_makes_no_plan(planned: Any) -> None:
+    nodes = [helper.make_node("Sub", ["x", "y"], ["d"]), helper.make_node("Mul", ["d", "w"], ["z"])]
+    kinds = {name: helper.make_tensor_value_info(name, 1, [2, 3]) for name in "xyz"}
+    weight = numpy_helper.from_array(np.full((2, 3), 2, np.float32), "w")
+    graph = helper.make_graph(nodes, "twice", [kinds["x"], kinds["y"]], [kinds["z"]], [weight])
+    opsets = [helper.make_opsetid("", 17)]
+    model = mo.load(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()).eval()
+    a, b, (w,) = mn.tensor(np.float32([[1, 2, 3]] * 2)), mn.tensor(np.ones((2, 3), np.float32)), model.parameters()
+    with mn.no_grad():
+        for given in ((a, a), (a, a), (w, b), (w, b)):
+            model(*given)
+        assert planned() == 0
+        for _ in range(3):
+            np.testing.assert_array_equal(model(a, b).numpy(), 2 * (a - b).numpy())
+    assert planned() > 0
+
+
 def test_weights_and_statistics_are_read_at_every_run(planned: Any) -> None:
     model, x = loaded(), images()
     for _ in range(3):

@@ -1,0 +1,62 @@
+"""Products of cuBLAS in a CUDA graph: CuPy refuses to call cuBLAS while a stream is captured, so ctypes does.
+
+cuBLAS itself allows it, on the captured stream and with scratch memory that lives as long as the graph. After the
+capture CuPy sets the stream anew at its next product, and that resets the scratch memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import cupy
+
+from minorm.capture import Recording
+
+SCRATCH = 32 << 20  # bytes, NVIDIA's advice for the largest devices
+
+_address, _int, _long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+_BEFORE = (_address, *[_int] * 5, _address)  # handle, two turns, three sizes, alpha
+_MATRIX = (_address, _int, _int)  # where, its type, the step from line to line
+_AFTER = (_int, _int)  # the type computed in, the algorithm
+_KINDS = {
+    "cublasGemmEx": (*_BEFORE, *_MATRIX, *_MATRIX, _address, *_MATRIX, *_AFTER),
+    "cublasGemmStridedBatchedEx": (
+        *(*_BEFORE, *_MATRIX, _long, *_MATRIX, _long, _address, *_MATRIX, _long, _int),
+        *_AFTER,
+    ),
+    "cublasSetStream_v2": (_address, _address),
+    "cublasSetWorkspace_v2": (_address, _address, ctypes.c_size_t),
+}
+
+
+class Captured:
+    """gemmEx and gemmStridedBatchedEx with the arguments of cupy.cuda.cublas, for the graph of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._scratch = recording.scratch(SCRATCH)
+
+    def gemmEx(self, handle: int, *args: int) -> None:
+        self._call("cublasGemmEx", handle, *args)
+
+    def gemmStridedBatchedEx(self, handle: int, *args: int) -> None:
+        self._call("cublasGemmStridedBatchedEx", handle, *args)
+
+    def _call(self, name: str, handle: int, *args: int) -> None:
+        _checked("cublasSetStream_v2", handle, cupy.cuda.get_current_stream().ptr)
+        _checked("cublasSetWorkspace_v2", handle, self._scratch.data.ptr, SCRATCH)
+        _checked(name, handle, *args)
+
+
+def _checked(name: str, *args: int) -> None:
+    given = [kind(value) for kind, value in zip(_KINDS[name], args, strict=True)]
+    status = getattr(_library(), name)(*given)
+    if status:
+        raise RuntimeError(f"matmul: {name} gave status {status} while a CUDA graph was captured; expected 0")
+
+
+@functools.cache
+def _library() -> Any:
+    """The library that CuPy has loaded."""
+    return ctypes.CDLL(f"libcublas.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
