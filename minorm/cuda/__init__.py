@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import devices, random
+from minorm import capture, devices, random
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
 from minorm.documented import documented
@@ -90,7 +90,8 @@ _peaks: dict[int, int] = {}  # by device, once somebody has asked for them
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
 
-    Not since the program began, as counting takes a little of each allocation's time.
+    Not since the program began: counting slows each allocation by the number of arrays that are alive, as CuPy's pool
+    adds their sizes up each time. Called while a CUDA graph is captured, it does not begin to count.
     """
     with _device(device) as place:
         _watch()
@@ -107,6 +108,8 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 def _watch() -> None:
     """From now on every allocation of CuPy's pool keeps the peak of its device."""
+    if capture.recording() is not None:
+        return  # the allocator of now is the graph's own, and goes with the capture
     library = devices.library()
     pool, allocate, current = library.get_default_memory_pool(), library.cuda.get_allocator(), library.cuda.runtime
     if getattr(allocate, "watches", False):

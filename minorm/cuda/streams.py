@@ -33,14 +33,19 @@ class Stream:
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         with devices.on("cuda" if device is None else device) as library:
-            self._cupy = library.cuda.Stream(non_blocking=True, priority=priority or None)
-            self.device_index = int(library.cuda.runtime.getDevice())
+            self._set(library.cuda.Stream(non_blocking=True, priority=priority or None))
 
     @classmethod
     def _of(cls, cupys: Any) -> Stream:
         made = cls.__new__(cls)
-        made._cupy, made.device_index = cupys, int(devices.library().cuda.runtime.getDevice())
+        made._set(cupys)
         return made
+
+    def _set(self, cupys: Any) -> None:
+        # The default stream has the same handle on every GPU, and events belong to one: all that a stream is told, it
+        # is told while its own GPU is the current one.
+        self._cupy, self._place = cupys, devices.library().cuda.Device()
+        self.device_index = int(self._place.id)
 
     @property
     def cuda_stream(self) -> int:
@@ -49,16 +54,18 @@ class Stream:
 
     def synchronize(self) -> None:
         """Let the host wait until all that this stream was given is done."""
-        self._cupy.synchronize()
+        with self._place:
+            self._cupy.synchronize()
 
     def query(self) -> bool:
         """Is all that it was given done?"""
-        return bool(self._cupy.done)
+        with self._place:
+            return bool(self._cupy.done)
 
     @documented({}, event="an Event that was recorded")
     def wait_event(self, event: Event) -> None:
         """Let what this stream is given from now on wait for the event; the host goes on."""
-        self._cupy.wait_event(event._cupy)
+        event.wait(self)
 
     @documented({}, stream="another Stream")
     def wait_stream(self, stream: Stream) -> None:
@@ -73,14 +80,26 @@ class Stream:
         return found
 
     def __enter__(self) -> Stream:
-        self._cupy.__enter__()
+        self._place.__enter__()
+        try:
+            self._cupy.__enter__()
+        except BaseException:
+            self._place.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._cupy.__exit__(*error)
+        try:
+            self._cupy.__exit__(*error)
+        finally:
+            self._place.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self.cuda_stream == other.cuda_stream
+        return (
+            isinstance(other, Stream)
+            and self.device_index == other.device_index
+            and self.cuda_stream == other.cuda_stream
+        )
 
     def __hash__(self) -> int:
         return self.cuda_stream
@@ -90,6 +109,8 @@ class Stream:
 class Event:
     """A point in a stream's work, for others to wait for, or to tell the time by.
 
+    It belongs to the GPU of the stream that records it first. Before that, nobody waits for it.
+
     Example:
         >>> mn.cuda.is_available()  # else Event() raises a RuntimeError that says what is missing
         False
@@ -98,38 +119,56 @@ class Event:
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
-        self._timed = enable_timing
-        self._cupy = devices.library().cuda.Event(block=blocking, disable_timing=not enable_timing)
+        self._timed, self._blocking = enable_timing, blocking
+        self._library = devices.library()
+        self._cupy: Any = None  # CUDA wants it made on the GPU of the stream that records it
+        self._device_index = -1
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """It happens when all is done that the stream was given before."""
-        self._cupy.record(_cupys(stream))
+        """It happens when all is done that the stream was given before; RuntimeError if that is on another GPU."""
+        stream = current_stream() if stream is None else stream
+        if self._cupy is not None and self._device_index != stream.device_index:
+            raise RuntimeError(
+                f"Event.record: the stream is on cuda:{stream.device_index}; expected one on "
+                f"cuda:{self._device_index}, where the event was recorded first"
+            )
+        with stream._place:
+            if self._cupy is None:
+                self._cupy = self._library.cuda.Event(block=self._blocking, disable_timing=not self._timed)
+                self._device_index = stream.device_index
+            self._cupy.record(stream._cupy)
 
     @documented(STREAM)
     def wait(self, stream: Stream | None = None) -> None:
         """Let what the stream is given from now on wait for it."""
-        _cupys(stream).wait_event(self._cupy)
+        stream = current_stream() if stream is None else stream
+        if self._cupy is not None:
+            with stream._place:
+                stream._cupy.wait_event(self._cupy)
 
     def query(self) -> bool:
-        """Has it happened?"""
-        return bool(self._cupy.done)
+        """Has it happened? True as well where nobody has recorded it."""
+        return self._cupy is None or bool(self._cupy.done)
 
     def synchronize(self) -> None:
         """Let the host wait for it."""
-        self._cupy.synchronize()
+        if self._cupy is not None:
+            self._cupy.synchronize()
 
     @documented({}, end_event="a later Event")
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another; both have happened and were made with enable_timing=True."""
         if not (self._timed and end_event._timed):
             raise ValueError("Event.elapsed_time: an event tells no time; expected both with enable_timing=True")
-        return float(devices.library().cuda.get_elapsed_time(self._cupy, end_event._cupy))
+        if self._cupy is None or end_event._cupy is None:
+            raise ValueError("Event.elapsed_time: an event was not recorded; expected both recorded before")
+        return float(self._library.cuda.get_elapsed_time(self._cupy, end_event._cupy))
 
 
 @documented({}, stream="the Stream that gets what is started inside; None changes nothing")
 class stream:  # noqa: N801  PyTorch's name
-    """`with mn.cuda.stream(s):` what is started inside is given to s.
+    """`with mn.cuda.stream(s):` what is started inside is given to s, and "cuda" means its GPU.
 
     Example:
         >>> with mn.cuda.stream(None):
@@ -160,7 +199,3 @@ def default_stream(device: Any = None) -> Stream:
     """The stream that gets everything where nobody asked for another."""
     with devices.on("cuda" if device is None else device) as library:
         return Stream._of(library.cuda.Stream.null)
-
-
-def _cupys(stream: Stream | None) -> Any:
-    return devices.library().cuda.get_current_stream() if stream is None else stream._cupy

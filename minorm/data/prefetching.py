@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minorm import devices
 from minorm.cuda.streams import Stream, current_stream
 from minorm.documented import documented
 
@@ -27,7 +26,7 @@ def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
     for batch in batches:
         # What the copy writes to, memory of earlier batches among it, is read by steps that have been started already.
         side.wait_stream(current_stream(device))
-        with devices.on(device), side:
+        with side:
             moved = _moved(batch, device)
         if ready is not None:
             yield _awaited(*ready, device)

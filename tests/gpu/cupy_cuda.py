@@ -31,6 +31,7 @@ class Transfers:
         self._to_host = self._to_device = 0
         self.atomics = 0  # sums of floats in an order of their own
         self.waits: list[tuple[int, int]] = []  # (stream, the stream whose work it waits for)
+        self.places: list[tuple[int, int]] = []  # (device of that stream, device of the event that it waits for)
         self.streams: list[Any] = []  # what consumers of DLPack asked for
         self.launches: Counter[str] = Counter()  # by the name of the kernel, ours and CuPy's own
 
@@ -64,10 +65,10 @@ transfers = Transfers()
 
 
 class Current:
-    """The current device, and the current stream; 0 is the default one."""
+    """The current device, and the current stream of each; 0 is the default one."""
 
     index = 0
-    stream = 0
+    streams: ClassVar = {0: 0, 1: 0}
     capture: Any = None  # of cupy_graphs.py
     pool: Any = None  # that serves memory instead of the default one
     allocator: Any = None  # of set_allocator
@@ -169,7 +170,10 @@ pool = Pool()
 
 
 class Stream:
-    """cupy.cuda.Stream: everything happens at once; its address is only a number to be passed on."""
+    """cupy.cuda.Stream: everything happens at once; its address is only a number to be passed on.
+
+    The default stream is that of whatever device is the current one, any other belongs to where it was made.
+    """
 
     null: Stream
     made = 0
@@ -178,10 +182,12 @@ class Stream:
     def __init__(self, ptr: int | None = None, non_blocking: bool = False, priority: int | None = None) -> None:
         Stream.made += ptr is None
         self.ptr = 0x5000 + 16 * Stream.made if ptr is None else ptr
-        self._before: list[int] = []
+        self.device_id = Current.index if self.ptr else -1
+        self._before: list[tuple[int, int]] = []
 
     def wait_event(self, event: Event) -> None:
         transfers.waits.append((self.ptr, event.stream))
+        transfers.places.append((Current.index if self.device_id < 0 else self.device_id, event.device))
 
     def begin_capture(self, mode: Any = None) -> None:
         if self.ptr == 0 or Current.capture is not None:
@@ -196,15 +202,23 @@ class Stream:
         return cupy_graphs.Graph(capture)
 
     def use(self) -> Stream:
-        Current.stream = self.ptr
+        if self.device_id not in (-1, Current.index):
+            raise RuntimeError(
+                f"The device that the stream is created on ({self.device_id}) does not match with the current device "
+                f"({Current.index})"
+            )
+        Current.streams[Current.index] = self.ptr
         return self
 
     def __enter__(self) -> Stream:
-        self._before.append(Current.stream)
-        return self.use()
+        before = Current.index, Current.streams[Current.index]
+        self.use()
+        self._before.append(before)
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        Current.stream = self._before.pop()
+        index, stream = self._before.pop()
+        Current.streams[index] = stream
 
     def synchronize(self) -> None:
         transfers.to_host += 1
@@ -217,12 +231,16 @@ class Event:
     recorded = 0
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-        self.stream, self.time = -1, 0.0
+        self.stream, self.time, self.device = -1, 0.0, Current.index
 
     def record(self, stream: Any = None) -> None:
         refuse_while_capturing()
+        device = Current.index if stream is None or stream.device_id < 0 else stream.device_id
+        if device != self.device:
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
         Event.recorded += 1
-        self.stream, self.time = Current.stream if stream is None else stream.ptr, float(Event.recorded)
+        self.stream = Current.streams[device] if stream is None else stream.ptr
+        self.time = float(Event.recorded)
 
     def synchronize(self) -> None:
         refuse_while_capturing()
@@ -239,6 +257,13 @@ def using_allocator(allocator: Any = None) -> Iterator[None]:
         yield
     finally:
         Current.pool = before
+
+
+def set_allocator(allocator: Any) -> None:
+    """cupy.cuda.set_allocator."""
+    if Current.pool is not None:
+        raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
+    Current.allocator = allocator
 
 
 class CPointer:
@@ -283,11 +308,11 @@ def submodule() -> types.ModuleType:
         Event=Event,
         MemoryPool=Pool,
         using_allocator=using_allocator,
-        get_allocator=lambda: Current.allocator or pool.malloc,
-        set_allocator=lambda allocator: setattr(Current, "allocator", allocator),
+        get_allocator=lambda: Current.pool.malloc if Current.pool else Current.allocator or pool.malloc,
+        set_allocator=set_allocator,
         get_elapsed_time=lambda start, end: end.time - start.time,
         alloc_pinned_memory=bytearray,
-        get_current_stream=lambda: Stream(Current.stream),
+        get_current_stream=lambda: Stream(Current.streams[Current.index]),
         is_available=lambda: True,
     )
     return cuda

@@ -90,7 +90,8 @@ def from_dlpack(array: Any, device: Any = None, copy: Any = None) -> Array:
     if kind != 2:
         raise TypeError("CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`.")
     with Device(index):
-        capsule = array.__dlpack__(stream=Current.stream or 1, max_version=(1, 0), copy=copy)  # 1 is the default stream
+        stream = Current.streams[Current.index] or 1  # 1 is the default stream
+        capsule = array.__dlpack__(stream=stream, max_version=(1, 0), copy=copy)
     memory = np.from_dlpack(_Capsule(capsule))
     result = ndarray.__new__(ndarray)
     result.memory, result.device, result.base = memory, Device(index), None
@@ -323,6 +324,7 @@ def installed() -> Iterator[Any]:
         ),
     )
     cupy_cuda.Current.index = 0
+    cupy_cuda.Current.streams.update({0: 0, 1: 0})
     cupy_cuda.Current.allocator = None
     try:
         yield module

@@ -51,6 +51,18 @@ def test_the_peak_of_memory_since_it_was_reset(cuda: Any) -> None:
     assert cuda.cuda.get_allocator() is allocator
 
 
+def test_a_capture_does_not_start_the_count_of_the_peak(cuda: Any) -> None:
+    ours = cuda.cuda.get_allocator()
+    with mn.cuda.graph(mn.cuda.CUDAGraph()):
+        mn.cuda.max_memory_allocated()
+        mn.cuda.reset_peak_memory_stats()
+    assert cuda.cuda.get_allocator() == ours
+    mn.cuda.reset_peak_memory_stats()
+    start = mn.cuda.max_memory_allocated()
+    mn.zeros(1000, 1000, device="cuda")
+    assert mn.cuda.max_memory_allocated() - start == 4_000_000
+
+
 def test_work_goes_to_the_stream_that_is_asked_for_and_waits_where_it_is_told_to(cuda: Any) -> None:
     default, side = mn.cuda.default_stream(), mn.cuda.Stream(priority=-1)
     assert mn.cuda.current_stream() == default
@@ -77,6 +89,42 @@ def test_work_goes_to_the_stream_that_is_asked_for_and_waits_where_it_is_told_to
     side.synchronize()
     with pytest.raises(ValueError, match="expected both with enable_timing=True"):
         start.elapsed_time(mn.cuda.Event())
+
+
+def test_streams_and_events_of_another_device(cuda: Any) -> None:
+    side, event = mn.cuda.Stream("cuda:1"), mn.cuda.Event(enable_timing=True)
+    assert event.query()
+    event.wait(side)
+    event.synchronize()
+    with pytest.raises(ValueError, match="expected both recorded before"):
+        event.elapsed_time(event)
+    assert mn.cuda.default_stream("cuda:1") != mn.cuda.default_stream()
+    with side:
+        assert (mn.cuda.current_device(), mn.cuda.current_stream()) == (1, side)
+        with mn.cuda.stream(mn.cuda.Stream("cuda:0")) as _, side:
+            assert (mn.cuda.current_device(), mn.cuda.current_stream()) == (1, side)
+        assert (mn.cuda.current_device(), mn.cuda.current_stream()) == (1, side)
+    assert (mn.cuda.current_device(), mn.cuda.current_stream()) == (0, mn.cuda.default_stream())
+    assert mn.cuda.current_stream("cuda:1") == mn.cuda.default_stream("cuda:1")
+    cuda.transfers.clear()
+    side.record_event(event)
+    mn.cuda.default_stream("cuda:1").wait_event(event)
+    mn.cuda.default_stream().wait_event(event)
+    side.wait_stream(mn.cuda.default_stream("cuda:1"))
+    mn.cuda.default_stream().wait_stream(mn.cuda.default_stream("cuda:1"))
+    assert cuda.transfers.places == [(1, 1), (0, 1), (1, 1), (0, 1)]
+    with pytest.raises(RuntimeError, match=r"stream is on cuda:0; expected one on cuda:1, where"):
+        event.record()
+
+
+def test_the_double_refuses_streams_and_events_of_another_device(cuda: Any) -> None:
+    here, event = cuda.cuda.Stream(), cuda.cuda.Event()
+    with cuda.cuda.Device(1):
+        with pytest.raises(RuntimeError, match=r"created on \(0\) does not match with the current device \(1\)"):
+            here.__enter__()
+        with pytest.raises(RuntimeError, match="cudaErrorInvalidResourceHandle"):
+            event.record()
+    event.record(here)
 
 
 def test_a_graph_is_captured_on_a_stream_of_ours(cuda: Any) -> None:

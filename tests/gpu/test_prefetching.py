@@ -20,7 +20,9 @@ def test_the_batches_of_the_loader_come_in_order(cuda: Any) -> None:
     loader = mn.data.DataLoader(data, batch_size=3, shuffle=True, seed=1)
     expected = [[part.tolist() for part in batch] for batch in loader]
     loader = mn.data.DataLoader(data, batch_size=3, shuffle=True, seed=1)
+    cuda.transfers.clear()
     found = list(mn.data.prefetch(loader, "cuda:1"))
+    assert set(cuda.transfers.places) == {(1, 1)}, "whatever device is the current one"
     assert [[part.cpu().tolist() for part in batch] for batch in found] == expected
     assert {str(part.device) for batch in found for part in batch} == {"cuda:1"}
     assert list(mn.data.prefetch([])) == []

@@ -10,7 +10,7 @@ import pytest
 
 from minorm import dtypes
 
-KEY = ("row_forward", dtypes.bfloat16, dtypes.float32, dtypes.float32, dtypes.int32, 8, 2, True, dtypes.float32)
+KEY = ("row_forward", dtypes.bfloat16, dtypes.float32, dtypes.float32, dtypes.int32, 8, 2, True, dtypes.float32, 0)
 
 
 def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypat
     kernel = rows.kernel(*KEY)
     assert all(rows.kernel(*KEY) is kernel for _ in range(3))
     assert (made, written) == (["text"], [KEY])
-    assert rows.kernel(*KEY[:-1], dtypes.float64) is not kernel
+    assert rows.kernel(*KEY[:-2], dtypes.float64, 0) is not kernel
     assert len(made) == 2
 
 

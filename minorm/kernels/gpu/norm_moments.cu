@@ -178,8 +178,9 @@ __global__ void moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, 
 
 // The chunks of each row, then k, d, var, rstd. k is the mean as the type computed in has it.
 template <class C, class I, int SPLITS, class R>
-__global__ void merge_moments(I rows, I columns, I chunk, int chunks, const double* __restrict__ partial,
-                              double* __restrict__ stats, double eps, bool guard, Running<R> running) {
+__global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
+    merge_moments(I rows, I columns, I chunk, int chunks, const double* __restrict__ partial,
+                  double* __restrict__ stats, double eps, bool guard, Running<R> running) {
     const Merge<SPLITS, I> at;
     const bool inside = at.result < rows;
     const I row = inside ? at.result : 0;
