@@ -75,7 +75,7 @@ class Library:
 
     @staticmethod
     def cublasSetStream_v2(handle: Any, stream: Any) -> int:
-        assert (handle.value, stream.value) == (HANDLE, Current.stream)
+        assert (handle.value, stream.value) == (HANDLE, Current.streams[Current.index])
         return 0
 
     @staticmethod
