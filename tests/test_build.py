@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
     for folder in ("runtime", "room"):
         (package / folder).mkdir()
         (package / folder / "__init__.pxd").touch()
-    for name in ("__init__.py", "runtime/machine.pyx"):
+    for name in ("__init__.py", "runtime/machine.pyx", "runtime/processors.h"):
         shutil.copy(CHECKOUT / "minorm_ext" / name, package / name)
     (package / "room" / "toy.pyx").write_text(TOY)
     (package / "room" / "half.pxd").write_text(HALF)

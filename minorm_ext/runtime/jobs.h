@@ -13,6 +13,7 @@
 #else
 static inline int omp_get_thread_num(void) { return 0; }
 #endif
+#include "runtime/processors.h"
 
 #define MAX_RANGES 128 /* threads beyond them have no range of their own and only steal */
 
@@ -24,6 +25,7 @@ typedef struct {
 
 typedef struct {
     minorm_job_range ranges[MAX_RANGES];
+    int processors[MAX_RANGES]; /* where each thread started: processors.h */
     int count; /* behind the last, where nobody writes: next to the first, every job would cost a trip between caches */
 } minorm_jobs;
 
@@ -31,6 +33,7 @@ typedef struct {
 static inline void minorm_split_jobs(minorm_jobs *jobs, ptrdiff_t first, ptrdiff_t end, int threads) {
     jobs->count = threads < MAX_RANGES ? threads : MAX_RANGES;
     for (int i = 0; i < jobs->count; i++) {
+        jobs->processors[i] = -1;
         jobs->ranges[i].next = first + (end - first) * i / jobs->count;
         jobs->ranges[i].end = first + (end - first) * (i + 1) / jobs->count;
     }
@@ -61,8 +64,13 @@ static void minorm_run_jobs(minorm_job job, const void *task, ptrdiff_t first, p
         return;
     }
     minorm_split_jobs(&jobs, first, end, threads);
+    minorm_settle(jobs.processors, 0, jobs.count); /* the first stays where its caller runs */
 #pragma omp parallel num_threads(threads)
-    for (ptrdiff_t index = minorm_next_job(&jobs); index >= 0; index = minorm_next_job(&jobs)) job(task, index);
+    {
+        const int me = omp_get_thread_num();
+        if (0 < me && me < jobs.count) minorm_settle(jobs.processors, me, jobs.count);
+        for (ptrdiff_t index = minorm_next_job(&jobs); index >= 0; index = minorm_next_job(&jobs)) job(task, index);
+    }
 }
 
 #endif

@@ -8,6 +8,9 @@ Threads are counted here as well. OpenMP ends the process when it cannot make on
 So where memory is limited (ulimit -v), kernels are told to use more than one thread only once these exist.
 """
 
+cdef extern from "runtime/processors.h":
+    void minorm_settle(int* processors, int me, int team) nogil
+
 cdef extern from *:
     """
     #include <pthread.h>
@@ -179,3 +182,11 @@ def team(int threads):
     with nogil:
         size = minorm_team(threads)
     return size
+
+
+def settle(int other):
+    """Start as the second of two threads, the first of which runs on that processor: where this one runs then."""
+    cdef int[2] processors
+    processors[0], processors[1] = other, -1
+    minorm_settle(processors, 1, 2)
+    return processors[1]
