@@ -164,9 +164,10 @@ def test_a_compiler_that_does_not_know_a_level(project: Path) -> None:
 
 
 @pytest.mark.skipif(not X86, reason="one level, without flags of its own, here")
-def test_a_compiler_that_does_not_know_what_spares_gcc_work(project: Path) -> None:
-    """As clang: "-fvect-cost-model=dynamic" is an error there."""
-    result = build(project, cc=compiler_without(project, "-fvect-cost-model=*"))
+@pytest.mark.parametrize("flag", ["-fvect-cost-model=*", "-fno-thread-jumps"])
+def test_a_compiler_that_does_not_know_what_spares_gcc_work(project: Path, flag: str) -> None:
+    """As clang, where both are errors."""
+    result = build(project, cc=compiler_without(project, flag))
     assert result.returncode == 0, result.stdout
     assert sorted(compiled(project)) == sorted(["baseline.machine", *(f"{level}.toy" for level in LEVELS)])
 
