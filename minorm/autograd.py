@@ -15,7 +15,7 @@ import functools
 import heapq
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -245,19 +245,6 @@ def _weights(i: int, output: Any, weight: Any) -> Any:
             f"shape {output.shape}"
         )
     return weight.array
-
-
-def grad_of(function: Callable[..., Any], *inputs: Any, gradient: Any = None) -> tuple[Any, ...]:
-    """The gradients of `function(*inputs)` for each input, leaving every `.grad` as it was."""
-    before = [x.grad for x in inputs]
-    for x in inputs:
-        x.grad = None
-    try:
-        function(*inputs).backward(gradient)
-        return tuple(x.grad for x in inputs)
-    finally:
-        for x, grad in zip(inputs, before, strict=True):
-            x.grad = grad
 
 
 @documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")

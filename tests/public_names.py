@@ -35,7 +35,7 @@ ELSEWHERE = """
 OURS = """
     minorm.accelerator.device minorm.accelerator.documented minorm.cuda.documented
     minorm.optim.lr_scheduler.Optimizer
-    minorm.autograd.grad_of minorm.autograd.refuse_graph
+    minorm.autograd.refuse_graph
     minorm.nn.init.default_ minorm.nn.init.fans minorm.nn.utils.parametrizations.Parametrization
     minorm.nn.utils.parametrizations.Root minorm.nn.utils.rnn.pack_padded minorm.nn.utils.rnn.padded
 """.split()  # noqa: SIM905  defined there for other modules of minorm, and documented nowhere

@@ -104,12 +104,12 @@ def test_the_readmes_first_screen_has_the_figures_of_the_pages() -> None:
     assert f"of a ResNet-20 {speedup['ResNet-20, 32x32']} times" in screen
     ours, theirs, onnxruntime = (totals(name) for name in ("minorm", "PyTorch", "onnxruntime"))
     assert ours["wrong"] == ours["unsupported"] == 0
-    assert f"right in {ours['right']} of {ours['right']} cases" in screen
-    assert f"PyTorch in {theirs['right']} and wrong in {theirs['wrong']}" in screen
-    assert f"onnxruntime wrong in {onnxruntime['wrong']}" in screen
+    assert f"of {ours['right']} cases minorm gets all right" in screen
+    assert f"PyTorch {theirs['right']} right and {theirs['wrong']} wrong" in screen
+    assert f"onnxruntime {onnxruntime['right']} right and {onnxruntime['wrong']} wrong" in screen
     assert sum(theirs.values()) == sum(onnxruntime.values()) == ours["right"]
-    (passed,) = re.findall(r"^(\d+ of \d+ node tests of onnx) ", page("onnx.md"), re.MULTILINE)
-    assert f"{passed} pass" in screen
+    ((passed, total),) = re.findall(r"^(\d+) of (\d+) node tests of onnx ", page("onnx.md"), re.MULTILINE)
+    assert f"{passed} of onnx's {total} node tests pass" in screen
     assert "Products of 128 x 800 x 500 and larger take twice OpenBLAS' time" in page("benchmarks.md")
     assert "products from 128 x 800 x 500 take twice OpenBLAS' time" in screen
     assert "No figure has been measured on a GPU yet" in page("benchmarks.md")

@@ -62,13 +62,6 @@ def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
         raise BrokenImage(f"read_image: {str(path)!r} {_reason(contents, error)}") from error
 
 
-def as_image(pixels: Array) -> Any:
-    """The Pillow image of bytes of shape channels x height x width."""
-    from PIL import Image
-
-    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-
-
 def _square(contents: bytes, size: int, channels: int) -> Array:
     from PIL import Image
 

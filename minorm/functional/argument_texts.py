@@ -20,6 +20,7 @@ AXES = {
         "double": "16, 16, 16",
     },
 }
+SAMPLES = {axes: "(N, {form}), or one sample ({form})".format_map(words) for axes, words in AXES.items()}  # what x is
 
 # Of functions, and of the layers that call them
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from minorm import trace
 from minorm.documented import documented
-from minorm.functional.argument_texts import CONVOLUTION, TRANSPOSED
+from minorm.functional.argument_texts import CONVOLUTION, SAMPLES, TRANSPOSED
 from minorm.functional.arguments import floats
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.ops.convolution import Convolution, ConvolutionTranspose
@@ -149,7 +149,7 @@ def _transpose(
     )
 
 
-@documented(CONVOLUTION, base=_conv, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)", weight="(O, C / groups, K)")
+@documented(CONVOLUTION, base=_conv, shape="1, 1, 4", x=SAMPLES[1], weight="(O, C / groups, K)")
 @batches(1)
 @trace.operation
 def conv1d(
@@ -168,13 +168,7 @@ def conv1d(
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
-@documented(
-    CONVOLUTION,
-    base=_conv,
-    shape="1, 1, 4, 4",
-    x="(N, C, H, W), or one sample (C, H, W)",
-    weight="(O, C / groups, KH, KW)",
-)
+@documented(CONVOLUTION, base=_conv, shape="1, 1, 4, 4", x=SAMPLES[2], weight="(O, C / groups, KH, KW)")
 @batches(2)
 @trace.operation
 def conv2d(
@@ -193,13 +187,7 @@ def conv2d(
     return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
-@documented(
-    CONVOLUTION,
-    base=_conv,
-    shape="1, 1, 4, 4, 4",
-    x="(N, C, D, H, W), or one sample (C, D, H, W)",
-    weight="(O, C / groups, KD, KH, KW)",
-)
+@documented(CONVOLUTION, base=_conv, shape="1, 1, 4, 4, 4", x=SAMPLES[3], weight="(O, C / groups, KD, KH, KW)")
 @batches(3)
 @trace.operation
 def conv3d(
@@ -218,9 +206,7 @@ def conv3d(
     return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
 
 
-@documented(
-    TRANSPOSED, base=_transpose, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)", weight="(C, O / groups, K)"
-)
+@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4", x=SAMPLES[1], weight="(C, O / groups, K)")
 @batches(1)
 @trace.operation
 def conv_transpose1d(
@@ -240,13 +226,7 @@ def conv_transpose1d(
     return _transpose("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@documented(
-    TRANSPOSED,
-    base=_transpose,
-    shape="1, 1, 4, 4",
-    x="(N, C, H, W), or one sample (C, H, W)",
-    weight="(C, O / groups, KH, KW)",
-)
+@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4, 4", x=SAMPLES[2], weight="(C, O / groups, KH, KW)")
 @batches(2)
 @trace.operation
 def conv_transpose2d(
@@ -266,13 +246,7 @@ def conv_transpose2d(
     return _transpose("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@documented(
-    TRANSPOSED,
-    base=_transpose,
-    shape="1, 1, 4, 4, 4",
-    x="(N, C, D, H, W), or one sample (C, D, H, W)",
-    weight="(C, O / groups, KD, KH, KW)",
-)
+@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4, 4, 4", x=SAMPLES[3], weight="(C, O / groups, KD, KH, KW)")
 @batches(3)
 @trace.operation
 def conv_transpose3d(

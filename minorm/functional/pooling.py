@@ -12,7 +12,7 @@ from typing import Any
 
 from minorm import dtypes, trace
 from minorm.documented import documented
-from minorm.functional.argument_texts import POOLING
+from minorm.functional.argument_texts import POOLING, SAMPLES
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.kernels.reference.pool import output_shape
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
@@ -134,7 +134,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
     )
 
 
-@documented(POOLING, base=_max, shape="1, 1, 4", x="(N, C, L), or one sample (C, L)")
+@documented(POOLING, base=_max, shape="1, 1, 4", x=SAMPLES[1])
 @batches(1)
 @trace.operation
 def max_pool1d(
@@ -153,7 +153,7 @@ def max_pool1d(
     return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@documented(POOLING, base=_max, shape="1, 1, 4, 4", x="(N, C, H, W), or one sample (C, H, W)")
+@documented(POOLING, base=_max, shape="1, 1, 4, 4", x=SAMPLES[2])
 @batches(2)
 @trace.operation
 def max_pool2d(
@@ -172,7 +172,7 @@ def max_pool2d(
     return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@documented(POOLING, base=_max, shape="1, 1, 4, 4, 4", x="(N, C, D, H, W), or one sample (C, D, H, W)")
+@documented(POOLING, base=_max, shape="1, 1, 4, 4, 4", x=SAMPLES[3])
 @batches(3)
 @trace.operation
 def max_pool3d(
@@ -191,7 +191,7 @@ def max_pool3d(
     return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@documented(POOLING, base=_avg, shape="1, 1, 4", x="(N, C, L), or one sample (C, L); floats")
+@documented(POOLING, base=_avg, shape="1, 1, 4", x=SAMPLES[1] + "; floats")
 @batches(1)
 @trace.operation
 def avg_pool1d(
@@ -213,7 +213,7 @@ def avg_pool1d(
     )
 
 
-@documented(POOLING, base=_avg, shape="1, 1, 4, 4", x="(N, C, H, W), or one sample (C, H, W); floats")
+@documented(POOLING, base=_avg, shape="1, 1, 4, 4", x=SAMPLES[2] + "; floats")
 @batches(2)
 @trace.operation
 def avg_pool2d(
@@ -235,7 +235,7 @@ def avg_pool2d(
     )
 
 
-@documented(POOLING, base=_avg, shape="1, 1, 4, 4, 4", x="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@documented(POOLING, base=_avg, shape="1, 1, 4, 4, 4", x=SAMPLES[3] + "; floats")
 @batches(3)
 @trace.operation
 def avg_pool3d(
@@ -257,7 +257,7 @@ def avg_pool3d(
     )
 
 
-@documented(POOLING, base=_adaptive, shape="1, 1, 6", x="(N, C, L), or one sample (C, L); floats")
+@documented(POOLING, base=_adaptive, shape="1, 1, 6", x=SAMPLES[1] + "; floats")
 @batches(1)
 @trace.operation
 def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
@@ -268,7 +268,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
     return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
 
-@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6", x="(N, C, H, W), or one sample (C, H, W); floats")
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6", x=SAMPLES[2] + "; floats")
 @batches(2)
 @trace.operation
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:

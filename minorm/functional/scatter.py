@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from minorm import dtypes, trace
-from minorm.methods.putting import inside, put_along
+from minorm import trace
+from minorm.methods.putting import inside, put_along, put_by
 from minorm.ops import scatter as ops
 from minorm.tensor import Tensor
-
-REDUCTIONS = ("none", "add", "mul", "min", "max")
 
 
 @trace.operation
@@ -25,7 +23,7 @@ def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -
 
     index (..., k), of integers that may count from the end; src has the shape index.shape[:-1] + x.shape[k:].
     """
-    _check("scatter_nd", x, index, src, reduction)
+    kind = put_by("scatter_nd", x, index, src, reduction)
     if index.ndim == 0 or not 1 <= index.shape[-1] <= x.ndim:
         raise ValueError(
             f"scatter_nd: index has shape {index.shape}; expected 1 to {x.ndim} coordinates in its last axis; x.shape "
@@ -39,14 +37,4 @@ def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -
         )
     for i in range(count):
         inside("scatter_nd", index.array[..., i], x.shape[i], x)
-    return ops.ScatterND.apply(x, index, src, reduction=reduction)
-
-
-def _check(name: str, x: Tensor, index: Tensor, src: Tensor, reduction: str) -> None:
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{name}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
-    if index.dtype.kind not in "iu":
-        raise TypeError(f"{name}: index is {index.dtype}; expected integers")
-    if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
-        numbers = " of numbers" if reduction != "none" else ""
-        raise TypeError(f"{name}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
+    return ops.ScatterND.apply(x, index, src, reduction=kind)

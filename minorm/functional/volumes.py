@@ -15,7 +15,7 @@ import numpy as np
 from minorm import trace
 from minorm.documented import documented
 from minorm.functional.activation import relu
-from minorm.functional.argument_texts import POOLING, UNPOOLING
+from minorm.functional.argument_texts import POOLING, SAMPLES, UNPOOLING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import IntOrInts, _adaptive, avg_pool1d, avg_pool2d, avg_pool3d
 from minorm.functional.scatter import scatter
@@ -110,7 +110,7 @@ def _unpool(
     return found.reshape(*lead, *lengths)
 
 
-@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6, 6", input="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6, 6", input=SAMPLES[3] + "; floats")
 @trace.operation
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
@@ -121,7 +121,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
 
 
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6", input="(N, C, L), or one sample (C, L)")
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6", input=SAMPLES[1])
 @trace.operation
 def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], L' = output_size
@@ -131,7 +131,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6", input="(N, C, H, W), or one sample (C, H, W)")
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6", input=SAMPLES[2])
 @trace.operation
 def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
@@ -141,7 +141,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6, 6", input="(N, C, D, H, W), or one sample (C, D, H, W)")
+@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6, 6", input=SAMPLES[3])
 @trace.operation
 def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
@@ -151,7 +151,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
 
 
-@documented(POOLING, base=_lp, shape="1, 1, 2", input="(N, C, L), or one sample (C, L); floats")
+@documented(POOLING, base=_lp, shape="1, 1, 2", input=SAMPLES[1] + "; floats")
 @trace.operation
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
@@ -163,7 +163,7 @@ def lp_pool1d(
     return _lp("lp_pool1d", 1, avg_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@documented(POOLING, base=_lp, shape="1, 1, 2, 2", input="(N, C, H, W), or one sample (C, H, W); floats")
+@documented(POOLING, base=_lp, shape="1, 1, 2, 2", input=SAMPLES[2] + "; floats")
 @trace.operation
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
@@ -175,7 +175,7 @@ def lp_pool2d(
     return _lp("lp_pool2d", 2, avg_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@documented(POOLING, base=_lp, shape="1, 1, 2, 2, 2", input="(N, C, D, H, W), or one sample (C, D, H, W); floats")
+@documented(POOLING, base=_lp, shape="1, 1, 2, 2, 2", input=SAMPLES[3] + "; floats")
 @trace.operation
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
@@ -187,7 +187,7 @@ def lp_pool3d(
     return _lp("lp_pool3d", 3, avg_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1", input="(N, C, L), or one sample (C, L)")
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1", input=SAMPLES[1])
 @trace.operation
 def max_unpool1d(
     input: Tensor,
@@ -204,7 +204,7 @@ def max_unpool1d(
     return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1", input="(N, C, H, W), or one sample (C, H, W)")
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1", input=SAMPLES[2])
 @trace.operation
 def max_unpool2d(
     input: Tensor,
@@ -221,7 +221,7 @@ def max_unpool2d(
     return _unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1, 1", input="(N, C, D, H, W), or one sample (C, D, H, W)")
+@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1, 1", input=SAMPLES[3])
 @trace.operation
 def max_unpool3d(
     input: Tensor,

@@ -14,7 +14,8 @@
     pictures     plots with a text for those who do not see them
     checks/      a module a lab, in right/ longer functions to provide, and what single labs need beside it:
     digits       the network that students' kernels train, on one computer or over ranks
-    compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8)
+    compiling    students' Cython (7); cuda: their CUDA on the CPU (8); on_gpu: the same on a GPU; wrong_kernels (8);
+                 plugged: their moments in layers
     ranks        computers that share a batch, as threads (9)
     gap          broken models (5); zoo: old ones (10); oracles, suspects: who is wrong (11); capstone (12)
 

@@ -103,13 +103,7 @@ class Putting(Operators[TensorT], Generic[TensorT]):
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
     """y = x with src[i, j] put at, or combined with, y[index[i, j], j] for dim 0, and so on."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
-    if index.dtype.kind not in "iu":
-        raise TypeError(f"{operation}: index is {index.dtype}; expected integers")
-    if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
-        numbers = " of numbers" if reduction != "none" else ""
-        raise TypeError(f"{operation}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
+    kind = put_by(operation, x, index, src, reduction)
     if x.ndim == 0 and dim in (0, -1):
         flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
         return flat.reshape(())
@@ -126,7 +120,19 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
             f"along {axis}"
         )
     inside(operation, index.array, x.shape[axis], x)
-    return scatter.ScatterElements.apply(x, index, src, reduction=REDUCTIONS[reduction], axis=axis)
+    return scatter.ScatterElements.apply(x, index, src, reduction=kind, axis=axis)
+
+
+def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
+    """The reduction as the Functions name it; raise where it is none, and where the types do not fit."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"{operation}: index is {index.dtype}; expected integers")
+    if x.dtype != src.dtype or (x.dtype == dtypes.bool and reduction != "none"):
+        numbers = " of numbers" if reduction != "none" else ""
+        raise TypeError(f"{operation}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
+    return REDUCTIONS[reduction]
 
 
 def inside(operation: str, index: Any, n: int, x: Any) -> None:

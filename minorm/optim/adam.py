@@ -65,11 +65,7 @@ class Adam(Optimizer):
         )
 
     def _check(self, group: dict[str, Any]) -> None:
-        for name in ("lr", "eps", "weight_decay"):
-            self._require(group, name, 0)
-        betas = group["betas"]
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"{self._name}: betas={betas}; expected two numbers with 0 <= beta < 1")
+        self._require(group, "lr", "eps", "weight_decay")
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         means, squares, peaks, steps = [], [], [], []

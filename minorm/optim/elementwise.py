@@ -55,12 +55,8 @@ class Elementwise(Optimizer):
     decoupled = False
 
     def _check(self, group: dict[str, Any]) -> None:
-        for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay"):
-            if name in group:
-                self._require(group, name, 0)
-        for beta in group.get("betas", ()):
-            if not 0 <= beta < 1:
-                raise ValueError(f"{self._name}: betas={group['betas']}; expected two numbers with 0 <= beta < 1")
+        known = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay")
+        self._require(group, *[name for name in known if name in group])
 
 
 def blend(average: Any, value: Any, beta: float) -> Any:

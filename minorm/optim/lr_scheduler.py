@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from minorm import lazy
 from minorm.documented import documented
@@ -316,6 +315,3 @@ __getattr__, __dir__ = lazy.from_module(
     "ChainedScheduler CosineAnnealingWarmRestarts CyclicLR LambdaLR MultiplicativeLR PolynomialLR ReduceLROnPlateau "
     "SequentialLR",
 )
-
-if TYPE_CHECKING:
-    pass

@@ -112,13 +112,17 @@ class Optimizer(Checked):
     def _check(self, group: dict[str, Any]) -> None:
         """Raise ValueError for settings outside their range."""
 
-    def _require(self, group: dict[str, Any], name: str, low: float, high: float = float("inf")) -> None:
-        value = group[name]
-        if not isinstance(value, (int, float, np.number)):
-            raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
-        if not low <= value < high:
-            bound = f"at least {low:g}" if high == float("inf") else f"{low:g} <= {name} < {high:g}"
-            raise ValueError(f"{self._name}: {name}={value}; expected {bound}")
+    def _require(self, group: dict[str, Any], *names: str) -> None:
+        """Raise unless these settings are numbers of at least 0, and betas, if it has them, two from 0 to below 1."""
+        for name in names:
+            value = group[name]
+            if not isinstance(value, (int, float, np.number)):
+                raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{self._name}: {name}={value}; expected at least 0")
+        betas = group["betas"] if "betas" in self.defaults else (0, 0)
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"{self._name}: betas={betas}; expected two numbers with 0 <= beta < 1")
 
     @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -66,8 +66,7 @@ class SGD(Optimizer):
         )
 
     def _check(self, group: dict[str, Any]) -> None:
-        for name in ("lr", "momentum", "weight_decay"):
-            self._require(group, name, 0)
+        self._require(group, "lr", "momentum", "weight_decay")
         if group["nesterov"] and (group["momentum"] == 0 or group["dampening"] != 0):
             raise ValueError(
                 f"SGD: nesterov=True with momentum={group['momentum']} and dampening={group['dampening']}; "

@@ -13,7 +13,7 @@ import shim
 
 import minorm as mn
 from minorm import dtypes
-from minorm.kernels import reference
+from minorm.kernels import axis_sums, reference
 from minorm.kernels.gpu import sums_plan, windows
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
@@ -51,7 +51,7 @@ def of_sums() -> list[tuple[Any, ...]]:
         out = reference.conv.output_shape(x_shape[2:], w_shape[2:], *how)
         stored = dtype
         for i, stage in enumerate(
-            stages := sums_plan.stages((x_shape[0], w_shape[0], *out), frozenset(range(8)) - {1})
+            stages := axis_sums.stages((x_shape[0], w_shape[0], *out), frozenset(range(8)) - {1})
         ):
             plan = sums_plan.plan(stage, stored.itemsize, True)
             result = dtype if i == len(stages) - 1 else dtypes.float64

@@ -11,7 +11,7 @@ import pytest
 import shim
 
 from minorm import dtypes
-from minorm.kernels import reference
+from minorm.kernels import axis_sums, reference
 from minorm.kernels.gpu import sums_plan
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
@@ -38,7 +38,7 @@ def needed() -> list[tuple[Any, ...]]:
     """The kernels that the cases need, from their plans."""
     keys = []
     for dtype, (shape, axes) in itertools.product(instances.FLOATS, CASES):
-        stored, stages = dtype, list(sums_plan.stages(shape, frozenset(axes)))
+        stored, stages = dtype, list(axis_sums.stages(shape, frozenset(axes)))
         while stages:
             batches, rows, columns = stages.pop(0)
             plan = sums_plan.plan((batches, rows, columns), stored.itemsize, True)

@@ -92,3 +92,10 @@ def test_types_stay(name: str, dtype: str) -> None:
 def test_mistakes(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: lr=-1"):
         getattr(optim, name)([nn.Parameter(mn.ones(1))], lr=-1)
+
+
+@pytest.mark.parametrize("name", ["Adamax", "NAdam", "RAdam", "Lion", "LAMB"])
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, 1.0), (0.9, 0.99, 0.999)])
+def test_betas_are_two(name: str, betas: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: betas=\(.*\); expected two numbers with 0 <= beta < 1"):
+        getattr(optim, name)([nn.Parameter(mn.ones(1))], betas=betas)

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-import minorm.functional as F
 from minorm import config
-from minorm.creation import tensor
-from minorm.kernels.partial import PartialBackend
 from minorm.labs.checks.right import lab07_openmp as ours
 from minorm.labs.comparing import close, parts, true
 from minorm.labs.compiling import CHUNK, COMPILER, READER
 from minorm.labs.lab import Lab
+from minorm.labs.plugged import check_moments
 
 LAB = Lab(
     7,
@@ -30,6 +28,7 @@ LAB = Lab(
     programs=(COMPILER,),
 )
 SECONDS = 30.0  # a check may have to compile first
+BOUND = 1e-5  # of a layer with the student's moments
 THREADS = (1, 2, 3, 4, 7, 8)
 
 
@@ -271,37 +270,17 @@ def moments_bits(student: Any, rng: np.random.Generator) -> None:
     _threads(student, "parallel_moments")
 
 
-def _run(layer: str, x: Any, backend: Any) -> Any:
-    """y of a layer with this backend."""
-    if layer.startswith("channels-last"):
-        x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
-    if layer == "layer_norm":
-        return F.layer_norm(tensor(x), x.shape[1:], backend=backend).array
-    if layer == "rms_norm":
-        return F.rms_norm(tensor(x), x.shape[1:], eps=1e-5, backend=backend).array
-    return F.batch_norm(tensor(x), None, None, training=True, backend=backend).array
-
-
-def _plug(student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float) -> None:
-    x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
-    expected = _run(layer, x.astype(np.float64), None)
-    what = f"y of {layer} with your moments, x of shape {shape}"
-    close(
-        _run(layer, x, PartialBackend(moments=student.moments)), expected, what, rtol=1e-5, atol=1e-5, dtype=np.float32
-    )
-
-
 @LAB.check("7.5", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, "layer_norm", (3, 5, 7), 1.0)
-    _plug(student, rng, "layer_norm", (2, 2 * CHUNK + 9), 1e6)
+    check_moments(student, rng, "layer_norm", (3, 5, 7), 1.0, BOUND)
+    check_moments(student, rng, "layer_norm", (2, 2 * CHUNK + 9), 1e6, BOUND)
 
 
 @LAB.check("7.5", "BatchNorm and RMSNorm", points=2, seconds=SECONDS)
 def in_others(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, "batch_norm", (3, 4, 5, 6), 1e4)
-    _plug(student, rng, "channels-last batch_norm", (3, 4, 5, 6), 1e4)
-    _plug(student, rng, "rms_norm", (4, 60), 2.0)
+    check_moments(student, rng, "batch_norm", (3, 4, 5, 6), 1e4, BOUND)
+    check_moments(student, rng, "channels-last batch_norm", (3, 4, 5, 6), 1e4, BOUND)
+    check_moments(student, rng, "rms_norm", (4, 60), 2.0, BOUND)
 
 
 LAB.provide("7.2", lanes_pyx=ours.lanes_pyx)

@@ -81,6 +81,19 @@ class _Place:
     module: str = ""  # the path of the module that the call comes from
 
 
+class _Nest(NamedTuple):
+    """A node that holds nodes: a call of a function, an If, a Loop or a Scan; its names are those of the flat list."""
+
+    operator: str
+    label: str
+    number: int  # in its place, from 0
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    place: _Place
+    module: str
+
+
 class Flattener:
     """Writes the nodes of a model as a flat list, its functions replaced by their bodies."""
 
@@ -118,17 +131,10 @@ class Flattener:
             outputs = tuple(self._name(n, place) for n in proto.output)
             if place.stack:
                 self._count((name, *inputs, *outputs))
-            if key in self.functions:
+            if key in self.functions or key in _HOLDING:
                 unique = self._unique(name or label, place, index)
-                self._call(key, inputs, outputs, attributes, unique, place, module)
-                continue
-            if key == ("", "If", ""):
-                unique = self._unique(name or label, place, index)
-                self._branches(inputs, outputs, attributes, unique, place, module, index)
-                continue
-            if key in (("", "Loop", ""), ("", "Scan", "")):
-                unique = self._unique(name or label, place, index)
-                self._repeat(key[1], inputs, outputs, attributes, unique, place, module, index)
+                nest = _Nest(key[1], unique, index, inputs, outputs, attributes, place, module)
+                self._call(key, nest) if key in self.functions else _HOLDING[key](self, nest)
                 continue
             if place.names is not None:
                 here = zip(outputs, proto.output, strict=True)
@@ -146,16 +152,8 @@ class Flattener:
         if self.made > MAX_NODES:
             raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
 
-    def _call(
-        self,
-        key: Key,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        attributes: dict[str, Any],
-        label: str,
-        place: _Place,
-        module: str,
-    ) -> None:
+    def _call(self, key: Key, nest: _Nest) -> None:
+        _, label, _, inputs, outputs, attributes, place, module = nest
         function = self.functions[key]
         if key in place.stack:
             raise LoadError(f"load: function {function.name!r} calls itself")
@@ -185,16 +183,8 @@ class Flattener:
             if actual:
                 self.flat.append(self._node("Identity", label, (names[formal],), (actual,), {}, place, module))
 
-    def _branches(
-        self,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        attributes: dict[str, Any],
-        label: str,
-        place: _Place,
-        module: str,
-        index: int,
-    ) -> None:
+    def _branches(self, nest: _Nest) -> None:
+        _, label, index, inputs, outputs, attributes, place, module = nest
         branches = [attributes.get(name) for name in ("then_branch", "else_branch")]
         if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
             raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
@@ -213,17 +203,8 @@ class Flattener:
             results += self._graph(body, inside, path, place, module, conditions, place.branches + 1, place.loops)
         self.flat.append(self._node("If", label, (*inputs, *results), outputs, {}, place, module))
 
-    def _repeat(
-        self,
-        operator: str,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        attributes: dict[str, Any],
-        label: str,
-        place: _Place,
-        module: str,
-        index: int,
-    ) -> None:
+    def _repeat(self, nest: _Nest) -> None:
+        operator, label, index, inputs, outputs, attributes, place, module = nest
         attribute = attributes.pop("body", None)
         what = f"node {label!r} ({operator})"
         if attribute is None or not attribute.HasField("g"):
@@ -316,3 +297,10 @@ class Flattener:
             elif reference in place.attributes:
                 found[attribute.name] = place.attributes[reference]
         return found
+
+
+_HOLDING = {
+    ("", "If", ""): Flattener._branches,
+    ("", "Loop", ""): Flattener._repeat,
+    ("", "Scan", ""): Flattener._repeat,
+}

@@ -25,6 +25,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.batch_statistics import batch_axes, batch_moments, batch_norm, node, put
 from minorm.onnx.operators.instance_norm import InstanceNormalization
+from minorm.onnx.operators.masks import unmasked
 from minorm.onnx.operators.precision import same_type
 from minorm.onnx.operators.shape import channels
 from minorm.onnx.operators.statistics import (
@@ -36,14 +37,13 @@ from minorm.onnx.operators.statistics import (
     count_up,
     is_usual,
     standardize,
-    unmasked,
 )
 from minorm.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of F.batch_norm. One that is not listed makes export fail: none is left out unseen."""
+    """The arguments of F.batch_norm that a file says."""
 
     x: Value
     running_mean: Value | None
@@ -56,25 +56,22 @@ class Call:
     num_batches_tracked: Value | None
     unbiased_running_var: bool
     compute_dtype: Any
-    backend: Any  # computes the same, and so does a file
-    process_group: Any  # a file is for one rank
-    variance: str | None  # the runtime has its own
-    mask: Value | None
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(14, 15))
+@unmasked
 def write_14(g: Graph, **arguments: Any) -> Value:
     return _write(g, Call(**arguments), outputs=3)
 
 
 @writes(F.batch_norm, "BatchNormalization", since=(7, 9))
+@unmasked
 def write_7(g: Graph, **arguments: Any) -> Value:
     return _write(g, Call(**arguments), outputs=5)
 
 
 def _write(g: Graph, call: Call, outputs: int) -> Value:
     """The node, with this many outputs in training."""
-    unmasked(call.mask)
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
         raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
@@ -99,10 +96,10 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
 
 
 @lowers(F.batch_norm)
+@unmasked
 def lower(g: Graph, **arguments: Any) -> Value:
     """track_running_stats=False: the batch's statistics in training and inference, by the formula."""
     call = Call(**arguments)
-    unmasked(call.mask)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
         raise Decline("running statistics that only BatchNormalization updates")

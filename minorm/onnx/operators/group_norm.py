@@ -22,26 +22,19 @@ from minorm.onnx.graph.sizes import product
 from minorm.onnx.operators.composing import few, shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.composing import reshape as stack
 from minorm.onnx.operators.instance_norm import instance
+from minorm.onnx.operators.masks import unmasked
 from minorm.onnx.operators.precision import stash_type, widest
 from minorm.onnx.operators.recognised import GroupNorm
 from minorm.onnx.operators.shape import channels, expand, reshape, reshape_as
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked, zeros
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, zeros
 from minorm.tensor import Tensor
 
 
 @writes(F.group_norm, "GroupNormalization", since=(21,))
+@unmasked
 def write_21(
-    g: Graph,
-    x: Value,
-    num_groups: int,
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
         raise Decline("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
     size = int(x.known_shape[1])
@@ -59,18 +52,10 @@ def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
 
 
 @lowers(F.group_norm)
+@unmasked
 def lower(
-    g: Graph,
-    x: Value,
-    num_groups: int,
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     if is_usual(x, compute_dtype, weight, bias):
         return group(g, x, num_groups, weight, bias, eps)
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)

@@ -17,6 +17,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.layer import StatisticsLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, sets_mode, writes
+from minorm.onnx.operators.masks import unmasked
 from minorm.onnx.operators.precision import single
 from minorm.onnx.operators.reduction import reduce
 from minorm.onnx.operators.shape import channels
@@ -32,7 +33,6 @@ from minorm.onnx.operators.statistics import (
     one_type,
     ones,
     standardize,
-    unmasked,
     zeros,
 )
 from minorm.tensor import Tensor
@@ -47,6 +47,7 @@ def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: f
 
 
 @writes(F.instance_norm, "InstanceNormalization", since=(6, 22))
+@unmasked
 def write_6(
     g: Graph,
     x: Value,
@@ -60,12 +61,7 @@ def write_6(
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
     compute_dtype: Any,
-    backend: Any,
-    process_group: Any,
-    variance: str | None,
-    mask: Value | None,
 ) -> Value:
-    unmasked(mask)
     if not use_input_stats:
         raise Decline("InstanceNormalization has no running statistics")
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
@@ -88,6 +84,7 @@ def write_6(
 
 
 @writes(F.instance_norm, "BatchNormalization", since=(7, 9, 14, 15))
+@unmasked
 def write_running(
     g: Graph,
     x: Value,
@@ -101,12 +98,7 @@ def write_running(
     num_batches_tracked: Value | None,
     unbiased_running_var: bool,
     compute_dtype: Any,
-    backend: Any,
-    process_group: Any,
-    variance: str | None,
-    mask: Value | None,
 ) -> Value:
-    unmasked(mask)
     if running_mean is None or running_var is None:
         raise Decline("there are no running statistics")
     size = (int(x.known_shape[1]),)

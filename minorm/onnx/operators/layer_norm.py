@@ -17,10 +17,11 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, standardized
+from minorm.onnx.operators.masks import unmasked
 from minorm.onnx.operators.moments import moments
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.recognised import LayerNorm
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -31,18 +32,10 @@ def first_axis(x: Value, normalized_shape: Any) -> int:
 
 
 @writes(F.layer_norm, "LayerNormalization", since=(17,))
+@unmasked
 def write_17(
-    g: Graph,
-    x: Value,
-    normalized_shape: Any,
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
         raise Decline("LayerNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
@@ -51,18 +44,10 @@ def write_17(
 
 
 @lowers(F.layer_norm)
+@unmasked
 def lower(
-    g: Graph,
-    x: Value,
-    normalized_shape: Any,
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
     y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), eps)
     return g.cast(affine(g, y, scale, shift), x.dtype)

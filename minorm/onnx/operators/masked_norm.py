@@ -14,11 +14,11 @@ from typing import Any
 
 import minorm.functional as F
 from minorm import dtypes
-from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.registry import lowers
 from minorm.onnx.graph.sizes import product
 from minorm.onnx.operators.layer_norm import first_axis
+from minorm.onnx.operators.masks import masked
 from minorm.onnx.operators.reduction import reduce
 from minorm.onnx.operators.rms_norm import epsilon
 from minorm.onnx.operators.shape import channels, expand, reshape
@@ -33,14 +33,6 @@ class Moments:
     seen: Value
     mean: Value | None
     var: Value
-
-
-def _required(g: Graph, mask: Value | None) -> Value:
-    if mask is None:
-        raise Decline("without a mask the formula is another")
-    if not g.has("ReduceSum", 13):
-        raise Decline(f"a mask is written from opset 13 on; the model's opset is {g.opset}")
-    return mask
 
 
 def _only(g: Graph, mask: Value, x: Value) -> Value:
@@ -100,20 +92,18 @@ def _given(g: Graph, x: Value, mask: Value, mean: Value, var: Value, eps: float)
 
 
 @lowers(F.batch_norm)
-def lower_batch_norm(
-    g: Graph, mask: Value | None, backend: Any, process_group: Any, variance: str | None, **call: Any
-) -> Value:
+@masked
+def lower_batch_norm(g: Graph, mask: Value, **call: Any) -> Value:
     wanted = [p for p in (call["weight"], call["bias"], call["running_mean"]) if p is not None]
     axes = [0] if any(p.ndim > 1 for p in wanted) else [0, *range(2, call["x"].ndim)]
-    return _running(g, _required(g, mask), axes, from_batch=call.pop("training"), per_sample=False, **call)
+    return _running(g, mask, axes, from_batch=call.pop("training"), per_sample=False, **call)
 
 
 @lowers(F.instance_norm)
-def lower_instance_norm(
-    g: Graph, mask: Value | None, backend: Any, process_group: Any, variance: str | None, **call: Any
-) -> Value:
+@masked
+def lower_instance_norm(g: Graph, mask: Value, **call: Any) -> Value:
     axes = range(2, call["x"].ndim)
-    return _running(g, _required(g, mask), axes, from_batch=call.pop("use_input_stats"), per_sample=True, **call)
+    return _running(g, mask, axes, from_batch=call.pop("use_input_stats"), per_sample=True, **call)
 
 
 def _running(
@@ -164,19 +154,18 @@ def _running(
 
 
 @lowers(F.group_norm)
+@masked
 def lower_group_norm(
     g: Graph,
+    mask: Value,
     x: Value,
     num_groups: int,
     weight: Value | None,
     bias: Value | None,
     eps: float,
     compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
 ) -> Value:
     """Axis 1 is split into groups, and the channels of each."""
-    mask = _required(g, mask)
     shape = x.known_shape
     split = (shape[0], num_groups, product(shape[1:2]) // num_groups, *shape[2:])
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
@@ -193,35 +182,27 @@ def lower_group_norm(
 
 
 @lowers(F.layer_norm)
+@masked
 def lower_layer_norm(
     g: Graph,
+    mask: Value,
     x: Value,
     normalized_shape: Any,
     weight: Value | None,
     bias: Value | None,
     eps: float,
     compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
 ) -> Value:
-    mask = _required(g, mask)
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
     y, _ = _standardize(g, data, mask, range(first_axis(x, normalized_shape), x.ndim), eps)
     return g.cast(_only(g, mask, affine(g, y, scale, shift)), x.dtype)
 
 
 @lowers(F.rms_norm)
+@masked
 def lower_rms_norm(
-    g: Graph,
-    x: Value,
-    normalized_shape: Any,
-    weight: Value | None,
-    eps: float | None,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, mask: Value, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
-    mask = _required(g, mask)
     data, scale = cast_all(g, computed(x, compute_dtype), x, weight)
     axes = range(first_axis(x, normalized_shape), x.ndim)
     y, _ = _standardize(g, data, mask, axes, epsilon(x, eps), centered=False)
@@ -229,17 +210,10 @@ def lower_rms_norm(
 
 
 @lowers(F.mean_variance_norm)
+@masked
 def lower_mean_variance_norm(
-    g: Graph,
-    x: Value,
-    axes: Sequence[int],
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    variance: str | None,
-    mask: Value | None,
+    g: Graph, mask: Value, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any
 ) -> Value:
-    mask = _required(g, mask)
     data = g.cast(x, computed(x, compute_dtype))
     y, _ = _standardize(g, data, mask, [axis % x.ndim for axis in axes], eps, guard=True)
     return g.cast(y, x.dtype)

@@ -17,22 +17,14 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
 from minorm.onnx.operators.composing import centre, compose, mean_of
-from minorm.onnx.operators.statistics import computed, is_usual, standardize, unmasked
+from minorm.onnx.operators.masks import unmasked
+from minorm.onnx.operators.statistics import computed, is_usual, standardize
 from minorm.tensor import Tensor
 
 
 @writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
-def write_9(
-    g: Graph,
-    x: Value,
-    axes: Sequence[int],
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    variance: str | None,
-    mask: Value | None,
-) -> Value:
-    unmasked(mask)
+@unmasked
+def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
         raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
     if product(x.known_shape[axis] for axis in axes) == 1:
@@ -41,17 +33,8 @@ def write_9(
 
 
 @lowers(F.mean_variance_norm)
-def lower(
-    g: Graph,
-    x: Value,
-    axes: Sequence[int],
-    eps: float,
-    compute_dtype: Any,
-    backend: Any,
-    variance: str | None,
-    mask: Value | None,
-) -> Value:
-    unmasked(mask)
+@unmasked
+def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
     y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)
     return g.cast(y, x.dtype)
 

@@ -20,9 +20,10 @@ from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
 from minorm.onnx.operators.composing import axes_from, cast, mean_of
 from minorm.onnx.operators.layer_norm import first_axis
+from minorm.onnx.operators.masks import unmasked
 from minorm.onnx.operators.precision import in_type, stash_type, widest
 from minorm.onnx.operators.recognised import RMSNorm
-from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize, unmasked
+from minorm.onnx.operators.statistics import affine, cast_all, computed, is_usual, ones, standardize
 from minorm.ops.operands import axis_of
 from minorm.tensor import Tensor
 
@@ -34,17 +35,10 @@ def epsilon(x: Value, eps: float | None) -> float:
 
 
 @writes(F.rms_norm, "RMSNormalization", since=(23,))
+@unmasked
 def write_23(
-    g: Graph,
-    x: Value,
-    normalized_shape: Any,
-    weight: Value | None,
-    eps: float | None,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
         raise Decline("RMSNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
@@ -56,17 +50,10 @@ def write_23(
 
 
 @lowers(F.rms_norm)
+@unmasked
 def lower(
-    g: Graph,
-    x: Value,
-    normalized_shape: Any,
-    weight: Value | None,
-    eps: float | None,
-    compute_dtype: Any,
-    backend: Any,
-    mask: Value | None,
+    g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
-    unmasked(mask)
     data, scale = cast_all(g, computed(x, compute_dtype), x, weight)
     y = standardize(g, data, range(first_axis(x, normalized_shape), x.ndim), epsilon(x, eps), centered=False)
     return g.cast(affine(g, y, scale, None), x.dtype)

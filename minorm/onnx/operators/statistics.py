@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
-from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.sizes import Length, Size, product
 from minorm.onnx.operators.reduction import reduce
@@ -49,12 +48,6 @@ def affine(g: Graph, y: Value, scale: Value | None, bias: Value | None) -> Value
     if scale is not None:
         y = g.add("Mul", y, scale)
     return y if bias is None else g.add("Add", y, bias)
-
-
-def unmasked(mask: Value | None) -> None:
-    """Decline a call with a mask: masked_norm.py writes those."""
-    if mask is not None:
-        raise Decline("no operator of ONNX knows a mask")
 
 
 def wide(g: Graph, x: Value) -> Value:

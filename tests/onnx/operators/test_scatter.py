@@ -14,7 +14,7 @@ from minorm.functional import scatter as F
 SINCE = {"none": (9, 11), "add": (16, 16), "mul": (16, 16), "min": (18, 18), "max": (18, 18)}  # elements, nd
 
 
-@pytest.mark.parametrize("reduction", F.REDUCTIONS)
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
 def test_written_as_one_node(proved: Any, rng: np.random.Generator, reduction: str, opset: int) -> None:
     x, src = (mn.tensor(rng.normal(size=shape).astype(np.float32)) for shape in ((2, 5, 3), (2, 2, 3)))
     index = mn.tensor(np.array([[[0, 1, 2], [4, 3, 1]]] * 2))
