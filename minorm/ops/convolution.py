@@ -52,12 +52,12 @@ class ConvolutionTranspose(Function):
     def backward(self, dy: Any) -> Any:
         x, w, conv = self.x, self.w, backend(dy).conv
         dx = dw = db = None
-        if self.needs[0]:
-            dx = conv.forward(dy, w, None, *self.how)
-        if self.needs[1]:
+        if self.needs[1]:  # first, as in kernels/reference/conv.py
             dw, _ = conv.grad_weight(x, dy, w.shape, *self.how, False)
         if self.needs[2]:
             db = conv.grad_bias(dy)
+        if self.needs[0]:
+            dx = conv.forward(dy, w, None, *self.how)
         return dx, dw, db
 
 

@@ -1,15 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# A pool of reused buffers: an array that dies leaves its memory here for the next one of its size.
+# A pool of reused buffers: an array that dies leaves its memory here for the next one.
 #
 # The kernel hands out fresh memory one page fault at a time and zeroes each page first, which costs up to ten times the
 # arithmetic of an elementwise operation on a large tensor. A training step asks for the same sizes over and over, so
 # nearly every request after the first step is served from here: 64-byte aligned, already mapped, often still in cache.
 #
-# A `Block` owns one piece of memory and is the base of the array in it. NumPy keeps the base alive as long as the array
-# or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ puts its memory
-# on the free list of its size class. All lists are touched with the GIL held and without running any Python code, so
-# they need no lock of their own, and a fork always sees them whole. Python without a GIL takes a mutex in its place,
-# which a fork waits for.
+# Memory comes from the system in regions, of which only what has been touched takes memory. A region is cut into chunks
+# without gaps. A request takes the smallest idle chunk that is large enough and leaves the rest idle, and a chunk that
+# becomes idle joins idle neighbours: best fit (Knuth, The Art of Computer Programming 1, section 2.5). The activations
+# of a network halve from stage to stage, and their gradients come in the opposite order: with chunks that kept the size
+# they were made for, a training step held up to twice what it used.
+#
+# A `Block` owns one chunk and is the base of the array in it. NumPy keeps the base alive as long as the array
+# or any view exists; when the last of them dies, in whatever thread, the block's __dealloc__ makes its chunk idle. All
+# lists are touched with the GIL held and without running any Python code, so they need no lock of their own, and a fork
+# always sees them whole. Python without a GIL takes a mutex in its place, which a fork waits for.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stddef cimport size_t
@@ -19,36 +24,15 @@ cimport cython
 
 import numpy
 
+cdef extern from "runtime/regions.h":
+    const size_t MINORM_HUGE
+    void* minorm_map(size_t bytes) noexcept
+    void minorm_unmap(void* data, size_t bytes) noexcept
+    void minorm_discard(char* data, size_t bytes) noexcept
+    size_t minorm_region() noexcept
+
 cdef extern from *:
     """
-    #include <stdlib.h>
-    #include <stdint.h>
-    #include <sys/mman.h>
-
-    #define MINORM_HUGE ((size_t)2 << 20) /* one huge page: what larger memory is aligned to and cut in */
-
-    /* Memory of this many bytes, or NULL. Large memory is mapped on its own: giving it back really returns it. */
-    static void *minorm_acquire(size_t bytes) {
-        if (bytes < MINORM_HUGE) {
-            void *small = NULL;
-            return posix_memalign(&small, 64, bytes) ? NULL : small;
-        }
-        char *start = mmap(NULL, bytes + MINORM_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (start == MAP_FAILED) return NULL;
-        size_t head = (size_t)(-(uintptr_t)start) & (MINORM_HUGE - 1); /* cut both ends off: what is left is aligned */
-        if (head) munmap(start, head);
-        munmap(start + head + bytes, MINORM_HUGE - head);
-    #ifdef MADV_HUGEPAGE
-        madvise(start + head, bytes, MADV_HUGEPAGE); /* advice: without huge pages everything still works */
-    #endif
-        return start + head;
-    }
-
-    static void minorm_release(void *data, size_t bytes) {
-        if (bytes < MINORM_HUGE) free(data);
-        else munmap(data, bytes);
-    }
-
     #define minorm_log2(x) (63 - __builtin_clzll(x))
 
     #ifdef Py_GIL_DISABLED
@@ -63,32 +47,31 @@ cdef extern from *:
     static void minorm_watch_forks(void) {}
     #endif
     """
+    int minorm_log2(uint64_t x) noexcept
     void minorm_enter() noexcept
     void minorm_leave() noexcept
     void minorm_watch_forks() noexcept
-    void* minorm_acquire(size_t bytes) noexcept
-    void minorm_release(void* data, size_t bytes) noexcept
-    int minorm_log2(uint64_t x) noexcept
 
 
 cdef struct Chunk:
     char* data
     Py_ssize_t bytes
-    int size_class
-    Chunk* below  # the next idle chunk of the same class
+    Py_ssize_t touched  # how many of its first bytes may be resident
+    bint idle
+    Chunk* before  # its neighbours in the region
+    Chunk* after
+    Chunk* below  # the next idle chunk of the same size class
     Chunk* above
-    Chunk* older  # idle chunks of all classes in the order they became idle
+    Chunk* older  # all idle chunks in the order they became idle
     Chunk* newer
 
 
 cdef enum:
-    SMALL = 4096  # below this NumPy's own allocator is as good
+    SMALL = 4096  # below this NumPy's own allocator is as good, and a rest is not worth a chunk
+    UNIT = 512  # bytes that chunks are a multiple of
     FIRST = 12  # log2(SMALL): where size classes start
     CLASSES = (48 - FIRST) * 8  # eight classes a doubling, up to 2^48 bytes
-    # Classes in which a request looks for idle memory, up to twice its size. The activations of a network halve from
-    # stage to stage: with chunks of one class alone a training step held twice what it used, and with four times the
-    # size large chunks went to small requests, and more was held again.
-    REACH = 9
+    LOOKS = 32  # at idle chunks of one class, for the best of them: a bound on what a request costs
 
 cdef Chunk* idle[CLASSES]
 minorm_watch_forks()
@@ -97,25 +80,18 @@ cdef Chunk* oldest = NULL
 cdef Chunk* newest = NULL
 cdef Py_ssize_t limit_bytes = <Py_ssize_t>1 << 30
 cdef Py_ssize_t used_bytes = 0
-cdef Py_ssize_t idle_bytes = 0
+cdef Py_ssize_t idle_bytes = 0  # that may be resident
 cdef Py_ssize_t peak_bytes = 0
 cdef Py_ssize_t reused_count = 0
 cdef Py_ssize_t fresh_count = 0
 
 
 cdef inline int size_class_of(Py_ssize_t bytes) noexcept:
-    """Eight classes between a power of two and the next: fresh chunks waste at most an eighth. 0 holds SMALL bytes."""
+    """Eight classes between a power of two and the next. 0 holds SMALL bytes."""
     if bytes <= SMALL:
         return 0
     cdef int power = minorm_log2(bytes - 1)
     return (power - FIRST) * 8 + (<int>((bytes - 1) >> (power - 3)) & 7) + 1
-
-
-cdef inline Py_ssize_t class_bytes(int size_class) noexcept:
-    """The bytes of the largest array in this class: a multiple of 512, and of the page where memory is mapped."""
-    if size_class == 0:
-        return SMALL
-    return <Py_ssize_t>(9 + (size_class - 1) % 8) << ((size_class - 1) // 8 + FIRST - 3)
 
 
 cdef inline void take_out(Chunk* chunk) noexcept:
@@ -124,7 +100,7 @@ cdef inline void take_out(Chunk* chunk) noexcept:
     if chunk.above:
         chunk.above.below = chunk.below
     else:
-        idle[chunk.size_class] = chunk.below
+        idle[size_class_of(chunk.bytes)] = chunk.below
     if chunk.below:
         chunk.below.above = chunk.above
     if chunk.older:
@@ -135,17 +111,19 @@ cdef inline void take_out(Chunk* chunk) noexcept:
         chunk.newer.older = chunk.older
     else:
         newest = chunk.older
-    idle_bytes -= chunk.bytes
+    idle_bytes -= chunk.touched
+    chunk.idle = False
 
 
 cdef inline void put_in(Chunk* chunk) noexcept:
     """Make a chunk the first of its class to be reused (it may still be in cache) and the last to be released."""
     global oldest, newest, idle_bytes
+    cdef int size_class = size_class_of(chunk.bytes)
     chunk.above = NULL
-    chunk.below = idle[chunk.size_class]
+    chunk.below = idle[size_class]
     if chunk.below:
         chunk.below.above = chunk
-    idle[chunk.size_class] = chunk
+    idle[size_class] = chunk
     chunk.newer = NULL
     chunk.older = newest
     if newest:
@@ -153,55 +131,146 @@ cdef inline void put_in(Chunk* chunk) noexcept:
     else:
         oldest = chunk
     newest = chunk
-    idle_bytes += chunk.bytes
+    idle_bytes += chunk.touched
+    chunk.idle = True
 
 
 cdef void shrink_to(Py_ssize_t bytes) noexcept:
-    """Release idle chunks, oldest first, until no more than this many bytes are idle."""
-    cdef Chunk* chunk
-    while idle_bytes > bytes and oldest:
-        chunk = oldest
-        take_out(chunk)
-        minorm_release(chunk.data, chunk.bytes)
-        free(chunk)
+    """Return idle memory to the system, the longest idle first, until no more than this many bytes are idle.
 
-
-cdef Chunk* obtain(Py_ssize_t bytes, int reach) noexcept:
-    """A chunk for an array of this many bytes: an idle one, else a fresh one, else NULL.
-
-    The smallest idle one is taken of its own class and the next ones, `reach` in all.
+    Where that is 0, address space goes as well: regions of which nothing is in use.
     """
-    global used_bytes, peak_bytes, reused_count, fresh_count
-    cdef int size_class = size_class_of(bytes)
-    if size_class >= CLASSES:
-        return NULL
-    cdef Chunk* chunk = NULL
-    cdef int larger
-    for larger in range(size_class, min(size_class + reach, CLASSES)):
-        chunk = idle[larger]
-        if chunk:
+    global idle_bytes
+    cdef Chunk* chunk = oldest
+    cdef Chunk* following
+    cdef Py_ssize_t kept
+    while chunk and (idle_bytes > bytes or bytes == 0):
+        following = chunk.newer
+        kept = max(0, chunk.touched - (idle_bytes - bytes))
+        if kept == 0 and not chunk.before and not chunk.after:  # a whole region
+            take_out(chunk)
+            minorm_unmap(chunk.data, chunk.bytes)
+            free(chunk)
+        elif chunk.touched:
+            minorm_discard(chunk.data + kept, chunk.touched - kept)
+            idle_bytes -= chunk.touched - kept
+            chunk.touched = kept
+        chunk = following
+
+
+cdef Chunk* smallest(Py_ssize_t bytes) noexcept:
+    """The smallest idle chunk of at least this many bytes, or NULL."""
+    cdef Chunk* found = NULL
+    cdef Chunk* chunk
+    cdef int size_class, looks
+    for size_class in range(size_class_of(bytes), CLASSES):
+        chunk = idle[size_class]
+        looks = LOOKS
+        while chunk and looks:
+            if chunk.bytes >= bytes and (not found or chunk.bytes < found.bytes):
+                found = chunk
+            chunk = chunk.below
+            looks -= 1
+        if found:
             break
-    if chunk:
-        take_out(chunk)
+    return found
+
+
+cdef Chunk* new_region(Py_ssize_t bytes) noexcept:
+    """A region of at least this many bytes, or as many as a region has, as one idle chunk; NULL if there is none."""
+    cdef Py_ssize_t least = (bytes + MINORM_HUGE - 1) // MINORM_HUGE * MINORM_HUGE
+    cdef Py_ssize_t size = max(least, <Py_ssize_t>minorm_region())
+    cdef Chunk* chunk = <Chunk*>malloc(sizeof(Chunk))
+    if not chunk:
+        return NULL
+    chunk.data = <char*>minorm_map(size)
+    if not chunk.data:
+        size = least
+        chunk.data = <char*>minorm_map(size)
+    if not chunk.data:
+        free(chunk)
+        return NULL
+    chunk.bytes = size
+    chunk.touched = 0
+    chunk.before = chunk.after = NULL
+    put_in(chunk)
+    return chunk
+
+
+cdef void split(Chunk* chunk, Py_ssize_t bytes) noexcept:
+    """Leave what a chunk has beyond these bytes as an idle one of its own, where that is worth it."""
+    if chunk.bytes - bytes < SMALL:
+        return
+    cdef Chunk* rest = <Chunk*>malloc(sizeof(Chunk))
+    if not rest:
+        return
+    rest.data = chunk.data + bytes
+    rest.bytes = chunk.bytes - bytes
+    rest.touched = max(0, chunk.touched - bytes)
+    rest.before = chunk
+    rest.after = chunk.after
+    if rest.after:
+        rest.after.before = rest
+    chunk.after = rest
+    chunk.bytes = bytes
+    put_in(rest)
+
+
+cdef Chunk* joined(Chunk* first, Chunk* second) noexcept:
+    """Two neighbours, neither in a list, as one."""
+    if second.touched:
+        first.touched = first.bytes + second.touched
+    first.bytes += second.bytes
+    first.after = second.after
+    if first.after:
+        first.after.before = first
+    free(second)
+    return first
+
+
+cdef Chunk* obtain(Py_ssize_t bytes) noexcept:
+    """A chunk for an array of this many bytes, or NULL."""
+    global used_bytes, peak_bytes, reused_count, fresh_count
+    cdef Chunk* chunk
+    if bytes > <Py_ssize_t>1 << 47:
+        return NULL
+    bytes = (bytes + UNIT - 1) // UNIT * UNIT
+    chunk = smallest(bytes)
+    if not chunk:
+        chunk = new_region(bytes)
+    if not chunk:
+        shrink_to(0)
+        chunk = new_region(bytes)
+    if not chunk:
+        return NULL
+    take_out(chunk)
+    split(chunk, bytes)
+    if chunk.touched >= bytes:
         reused_count += 1
     else:
-        chunk = <Chunk*>malloc(sizeof(Chunk))
-        if not chunk:
-            return NULL
-        chunk.size_class = size_class
-        chunk.bytes = class_bytes(size_class)
-        chunk.data = <char*>minorm_acquire(chunk.bytes)
-        if not chunk.data:
-            shrink_to(0)
-            chunk.data = <char*>minorm_acquire(chunk.bytes)
-        if not chunk.data:
-            free(chunk)
-            return NULL
         fresh_count += 1
+    chunk.touched = chunk.bytes
     used_bytes += chunk.bytes
     if used_bytes > peak_bytes:
         peak_bytes = used_bytes
     return chunk
+
+
+cdef void give_back(Chunk* chunk) noexcept:
+    """Make a chunk idle, one with its idle neighbours. One larger than what may lie idle returns to the system."""
+    global used_bytes
+    used_bytes -= chunk.bytes
+    if chunk.bytes > limit_bytes:
+        minorm_discard(chunk.data, chunk.bytes)
+        chunk.touched = 0
+    if chunk.before and chunk.before.idle:
+        take_out(chunk.before)
+        chunk = joined(chunk.before, chunk)
+    if chunk.after and chunk.after.idle:
+        take_out(chunk.after)
+        chunk = joined(chunk, chunk.after)
+    put_in(chunk)
+    shrink_to(limit_bytes)
 
 
 @cython.final
@@ -217,18 +286,10 @@ cdef class Block:
         PyBuffer_FillInfo(view, self, self.chunk.data, self.chunk.bytes, 0, flags)
 
     def __dealloc__(self):
-        global used_bytes
-        cdef Chunk* chunk = self.chunk
-        if chunk is NULL:
+        if self.chunk is NULL:
             return
         minorm_enter()
-        used_bytes -= chunk.bytes
-        if chunk.bytes > limit_bytes:
-            minorm_release(chunk.data, chunk.bytes)
-            free(chunk)
-        else:
-            shrink_to(limit_bytes - chunk.bytes)
-            put_in(chunk)
+        give_back(self.chunk)
         minorm_leave()
 
 
@@ -238,10 +299,10 @@ cdef object numpy_empty = numpy.empty
 cdef object numpy_empty_like = numpy.empty_like
 
 
-cdef Block new_block(Py_ssize_t bytes, int reach=REACH):
+cdef Block new_block(Py_ssize_t bytes):
     cdef Block block = Block.__new__(Block)
     minorm_enter()
-    block.chunk = obtain(bytes, reach)
+    block.chunk = obtain(bytes)
     minorm_leave()
     if block.chunk is NULL:
         raise MemoryError(
@@ -251,7 +312,8 @@ cdef Block new_block(Py_ssize_t bytes, int reach=REACH):
     return block
 
 
-cdef object array_of(shape, dtype, int reach):
+def empty(shape, dtype):
+    """An uninitialised C-ordered array, 64-byte aligned, in memory that an earlier array left behind where possible."""
     if type(dtype) is not dtype_type and not isinstance(dtype, dtype_type):
         dtype = numpy.dtype(dtype)
     cdef tuple dimensions = shape if type(shape) is tuple else tuple(shape) if hasattr(shape, "__len__") else (shape,)
@@ -263,17 +325,7 @@ cdef object array_of(shape, dtype, int reach):
         bytes *= size
     if bytes < SMALL or dtype.hasobject:
         return numpy_empty(dimensions, dtype)
-    return array_type(dimensions, dtype, new_block(bytes, reach))
-
-
-def empty(shape, dtype):
-    """An uninitialised C-ordered array, 64-byte aligned, in memory that an earlier array left behind where possible."""
-    return array_of(shape, dtype, REACH)
-
-
-def scratch(shape, dtype):
-    """`empty` for what dies with the kernel that asks for it, which may borrow idle memory of any size."""
-    return array_of(shape, dtype, CLASSES)
+    return array_type(dimensions, dtype, new_block(bytes))
 
 
 def empty_like(x):

@@ -11,7 +11,7 @@ import minorm_ext
 from minorm.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.conv_plan import ways
-from minorm.kernels.cpu.memory import empty, scratch
+from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.epilogue import applied, check_epilogue
@@ -75,7 +75,7 @@ def grad_weight(
     how = plan.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups, x.itemsize)
     threads = minorm_ext.get_num_threads()
     dw, db = empty(w_shape, x.dtype), empty((w_shape[0],), x.dtype) if bias else None
-    buffer = scratch((how.weight_buffer(threads),), x.dtype)
+    buffer = empty((how.weight_buffer(threads),), x.dtype)
     how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
 
@@ -93,7 +93,7 @@ def _correlate(
 ) -> Any:
     threads = minorm_ext.get_num_threads()
     y = empty(shape, x.dtype)
-    buffer = scratch((how.correlate_buffer(threads),), x.dtype)
+    buffer = empty((how.correlate_buffer(threads),), x.dtype)
     ends = tuple(None if a is None else plain(a) for a in (b, epilogue, more))
     how.correlate(plain(x), plain(w), ends, y, buffer, transposed, x.itemsize, threads)
     return y

@@ -1,8 +1,7 @@
-"""Output arrays come from a pool: a tensor that dies leaves its memory for the next one of its size.
+"""Output arrays come from a pool: a tensor that dies leaves its memory for the next one.
 
     y = memory.empty(shape, dtype)     # np.empty, 64-byte aligned, seldom a fresh page
     y = memory.empty_like(x)           # the same for x's shape, type and memory order
-    s = memory.scratch(shape, dtype)   # the same for what dies with the kernel that asks for it
 
 A page of fresh memory is zeroed by the kernel at first touch, which costs up to ten times the arithmetic on a large
 tensor, and a training step asks for the same sizes again and again. The memory returns to the pool when the last array
@@ -21,7 +20,6 @@ _pool: Any = minorm_ext.kernels("memory", "baseline")  # which is the only one
 
 empty = _pool.empty
 empty_like = _pool.empty_like
-scratch = _pool.scratch
 empty_cache = _pool.empty_cache
 statistics = _pool.statistics
 set_limit = _pool.set_limit

@@ -42,7 +42,7 @@ def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
 
 
 def _scratch(doubles: int) -> Any:
-    return memory.scratch((doubles,), _float64)
+    return memory.empty((doubles,), _float64)
 
 
 _sums = Sums(_total)

@@ -174,12 +174,12 @@ def composed(grad_input: Any, grad_weight: Any, grad_bias: Any) -> Any:
         """(dx plus `accumulate`, dw, db), None where nobody needs it."""
         how = stride, padding, dilation, groups
         dx = dw = db = None
-        if needs[0]:
-            dx = grad_input(dy, w, x.shape, *how, accumulate=accumulate)
-        if needs[1]:
+        if needs[1]:  # first: what it needs in between shall not lie beside dx, which is large
             dw, db = grad_weight(dy, x, w.shape, *how, needs[2])
         elif needs[2]:
             db = grad_bias(dy)
+        if needs[0]:
+            dx = grad_input(dy, w, x.shape, *how, accumulate=accumulate)
         return dx, dw, db
 
     return backward

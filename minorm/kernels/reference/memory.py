@@ -8,7 +8,6 @@ import numpy as np
 
 empty = np.empty
 empty_like = np.empty_like
-scratch = np.empty
 
 
 def empty_cache() -> None:
