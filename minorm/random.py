@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from minorm.documented import documented
-from minorm.mistakes import checked
+from minorm.mistakes import checked, kind_of
 
 _made: list[Generator] = []  # the one of all, once there is one
 _making = threading.RLock()
@@ -142,7 +142,9 @@ class Generator:
 
     @documented({}, state="as of `get_state`")
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state; ValueError for that of a generator that minorm never had.
+        """Go on from a state.
+
+        ValueError, and nothing is changed, for what is none, and for that of a generator that minorm never had.
 
         Example:
             >>> first, again = mn.Generator(), mn.Generator()
@@ -151,12 +153,12 @@ class Generator:
             True
         """
         bits: Any = self.numbers.bit_generator
+        new = _bits(state, type(bits).__name__)
         with _making, bits.lock:  # not in the middle of a draw, nor of a fork
-            if state["bit_generator"] == type(bits).__name__:
-                bits.state = state
-                self._begin(bits, state.get("blocks"))
-            else:
-                self._begin(_bits(state), state.get("blocks"))
+            if type(new) is type(bits):
+                bits.state = new.state
+                new = bits
+            self._begin(new, state.get("blocks"))
 
 
 def source(given: Any = None) -> np.random.Generator:
@@ -191,20 +193,44 @@ def get_state() -> dict[str, Any]:
 
 def set_state(state: dict[str, Any]) -> None:
     """Put back what `get_state` returned; ValueError where that was taken with another number of ranks."""
-    count = len(state["ranks"]) if "ranks" in state else 1
+    ranks = state.get("ranks") if isinstance(state, dict) else None
+    if ranks is not None and not isinstance(ranks, (list, tuple)):
+        raise ValueError(f"set_state: 'ranks' of the state is a {kind_of(ranks)}; expected a list of states")
+    count = 1 if ranks is None else len(ranks)
     if count != _rank.size:
         raise ValueError(f"set_state: the state is that of {count} ranks, this program has {_rank.size}")
-    _own().set_state(state["ranks"][_rank.number] if "ranks" in state else state)
+    _own().set_state(state if ranks is None else ranks[_rank.number])
 
 
-def _bits(state: dict[str, Any]) -> Any:
-    """A new generator of the kind that a state names, in that state."""
-    kind = state["bit_generator"]
-    if kind not in ("Philox", "PCG64"):
-        raise ValueError(f"set_state: the state is that of {kind}; expected Philox, or PCG64, which minorm had before")
-    bits = getattr(np.random, kind)()
-    bits.state = state
+def _bits(state: Any, kind: str = "Philox") -> Any:
+    """A new generator in that state, which may be of this kind or of one that minorm has or had."""
+    if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
+        got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
+        raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
+    name = state["bit_generator"]
+    if name not in ("Philox", "PCG64", kind):
+        raise ValueError(f"set_state: the state is that of {name}; expected Philox, or PCG64, which minorm had before")
+    bits = getattr(np.random, name)()
+    example = _plain(bits.state)
+    try:
+        bits.state = {key: state[key] for key in example}
+        given, blocks = _plain({key: state[key] for key in example}), state.get("blocks", 0)
+        bounds = {"blocks": 1 << 63, "has_uint32": 2, "buffer_pos": 5}
+        right = _plain(bits.state) == given and all(0 <= int(state.get(key, 0)) < end for key, end in bounds.items())
+        right = right and isinstance(blocks, int)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        right = False  # NumPy says only that an integer is required
+    if not right:
+        raise ValueError(
+            f"set_state: the state of {name} has other parts than one has, or numbers beyond their words; "
+            f"got {_brief(state)}; expected what get_state() gives, such as {_brief(example)}"
+        )
     return bits
+
+
+def _brief(state: dict[str, Any]) -> str:
+    text = repr({key: value for key, value in state.items() if key != "bit_generator"})
+    return text if len(text) <= 240 else f"{text[:237]}..."
 
 
 def _plain(state: Any) -> dict[str, Any]:

@@ -6,12 +6,14 @@ The factor grows while all gradients are finite; where one is not, the optimizer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from minorm import devices, dtypes
-from minorm.mistakes import Checked
+from minorm.mistakes import Checked, kind_of
+from minorm.states import check_number
 
 
 class GradScaler(Checked):
@@ -177,12 +179,20 @@ class GradScaler(Checked):
         """Go on from the state of a scaler, PyTorch's too. Nothing happens where enabled=False."""
         if not self.asked:
             return
+        operation = "GradScaler.load_state_dict"
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"{operation}: the state is a {kind_of(state_dict)}; expected a dict, as state_dict() gives"
+            )
         expected = self.state_dict().keys()
         if missing := expected - state_dict.keys():
             raise RuntimeError(
-                f"GradScaler.load_state_dict: {', '.join(sorted(missing))} not there; expected the state of an enabled "
+                f"{operation}: {', '.join(sorted(missing))} not there; expected the state of an enabled "
                 f"scaler, with {', '.join(expected)}"
             )
+        for name in expected:
+            whole = name in ("growth_interval", "_growth_tracker")
+            check_number(operation, name, state_dict[name], 0, whole=whole)
         self._scale, self._growth_tracker = float(state_dict["scale"]), int(state_dict["_growth_tracker"])
         self.growth_factor = float(state_dict["growth_factor"])
         self.backoff_factor = float(state_dict["backoff_factor"])

@@ -30,7 +30,7 @@ from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
 from minorm.data.turns import Turns
 from minorm.documented import documented
-from minorm.mistakes import Checked
+from minorm.mistakes import Checked, kind_of
 
 PREFETCH = 2  # batches that each worker reads ahead
 
@@ -225,6 +225,9 @@ class DataLoader(Checked):
         In the middle of an epoch the dataset's length and the batch size must be the same as then.
         """
         expected = self.state_dict()
+        if not isinstance(state, Mapping):
+            raise ValueError(f"DataLoader.load_state_dict: the state is a {kind_of(state)}; "
+                             "expected a dict, as state_dict() gives")  # fmt: skip
         sizes = all(isinstance(value, (int, np.integer)) and value >= 0 for value in state.values())
         if state.keys() != expected.keys() or not sizes:
             raise ValueError(f"DataLoader.load_state_dict: got {dict(state)}; "

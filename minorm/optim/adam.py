@@ -35,6 +35,7 @@ class Adam(Optimizer):
     decoupled = False
 
     _can_be_captured = True
+    _required = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
     def __init__(
         self,

@@ -61,12 +61,14 @@ class ChainedScheduler(LRScheduler):
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedules that gave this state stood."""
+    def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
+        super()._check_state(operation, state_dict)
+        _check_states(operation, self.schedulers, state_dict["schedulers"])
+
+    def _take(self, state_dict: dict[str, Any]) -> None:
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
+            scheduler._take(state)
         self.last_epoch = state_dict["last_epoch"]
-        self._set()
 
 
 @documented(
@@ -119,12 +121,26 @@ class SequentialLR(LRScheduler):
         return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "milestones": self.milestones,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedules that gave this state stood."""
+    def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
+        super()._check_state(operation, state_dict)
+        _check_states(operation, self.schedulers, state_dict["schedulers"])
+        if len(state_dict["milestones"]) != len(self.schedulers) - 1:
+            raise ValueError(
+                f"{operation}: the state has {len(state_dict['milestones'])} milestones; "
+                f"expected {len(self.schedulers) - 1}"
+            )
+
+    def _take(self, state_dict: dict[str, Any]) -> None:
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
+            scheduler._take(state)
         self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
-        self._set()
+
+
+def _check_states(operation: str, schedulers: Sequence[LRScheduler], states: Sequence[Any]) -> None:
+    if len(states) != len(schedulers):
+        raise ValueError(f"{operation}: the state is that of {len(states)} schedules; expected {len(schedulers)}")
+    for i, (scheduler, state) in enumerate(zip(schedulers, states, strict=True)):
+        scheduler._check_state(f"{operation}: schedulers[{i}]", state)
 
 
 def _check_parts(name: str, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> None:

@@ -18,10 +18,14 @@ from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.optim.argument_texts import OPTIMIZER
+from minorm.states import check_kind, check_number, shown
 from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
 _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers
+_NUMBERS = frozenset({"step", "mu_product"})  # of a parameter's state; the other names are its arrays
+_ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg",
+                     "sum"})  # fmt: skip
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
@@ -43,6 +47,7 @@ class Optimizer(Checked):
     """
 
     _can_be_captured = False  # do the backend's kernels do all of a step?
+    _required: frozenset[str] = frozenset()  # what the state of a parameter has, where there is any
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
         if differentiable:
@@ -252,24 +257,33 @@ class Optimizer(Checked):
 
         ValueError, and nothing is changed, where the groups or the shapes differ.
         """
-        saved = _field(self._name, state_dict, "param_groups")
+        operation = f"{self._name}.load_state_dict"
+        saved = _field(operation, state_dict, "param_groups", (list, tuple))
         if len(saved) != len(self.param_groups):
             raise ValueError(
-                f"{self._name}.load_state_dict: the state has {len(saved)} parameter groups; "
-                f"expected {len(self.param_groups)}"
+                f"{operation}: the state has {len(saved)} parameter groups; expected {len(self.param_groups)}"
             )
         place: dict[int, Tensor] = {}
         for number, (ours, theirs) in enumerate(zip(self.param_groups, saved, strict=True)):
+            if not isinstance(theirs, dict) or not isinstance(theirs.get("params"), (list, tuple)):
+                raise ValueError(
+                    f"{operation}: group {number} of the state is {_brief(theirs)}; "
+                    "expected a dict with a list 'params'"
+                )
             if len(ours["params"]) != len(theirs["params"]):
                 raise ValueError(
-                    f"{self._name}.load_state_dict: group {number} of the state has {len(theirs['params'])} "
+                    f"{operation}: group {number} of the state has {len(theirs['params'])} "
                     f"parameters; expected {len(ours['params'])}"
                 )
-            place.update(zip(map(int, theirs["params"]), ours["params"], strict=True))
+            place.update(zip((self._index(i) for i in theirs["params"]), ours["params"], strict=True))
         state = {}
-        for key, values in _field(self._name, state_dict, "state").items():
-            if int(key) not in place:
-                raise ValueError(f"{self._name}.load_state_dict: state of parameter {key}, which is in no group")
+        for key, values in _field(operation, state_dict, "state", dict).items():
+            if not isinstance(values, dict):
+                raise ValueError(f"{operation}: state of parameter {key} is {_brief(values)}; expected a dict")
+            if values and (missing := self._required - values.keys()):
+                raise ValueError(f"{operation}: state of parameter {key} lacks {', '.join(sorted(missing))}")
+            if self._index(key) not in place:
+                raise ValueError(f"{operation}: state of parameter {key}, which is in no group")
             parameter = place[int(key)]
             state[parameter] = {name: self._own(parameter, key, name, value) for name, value in values.items()}
         groups = [
@@ -278,21 +292,35 @@ class Optimizer(Checked):
         ]
         for group in groups:
             for name, default in self.defaults.items():
+                if default is not None:
+                    check_kind(operation, name, group[name], default)
                 if isinstance(default, tuple):
+                    if len(group[name]) != len(default):
+                        raise ValueError(f"{operation}: {name} has {len(group[name])} numbers; expected {len(default)}")
                     group[name] = tuple(group[name])  # a text format has only lists
             self._check(group)
         self.state = state
         for ours, group in zip(self.param_groups, groups, strict=True):
             ours.update(group)
 
+    def _index(self, key: Any) -> int:
+        """The number of a parameter; a text format has it as a text."""
+        if isinstance(key, bool) or not isinstance(key, (int, str, np.integer)) or not str(key).isdecimal():
+            raise ValueError(f"{self._name}.load_state_dict: {shown(key)} is no number of a parameter; expected an int")
+        return int(key)
+
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
         """A copy of a state array in the parameter's type, or the number."""
         array = value.array if isinstance(value, Tensor) else value
-        if name == "step":
-            return int(array)  # PyTorch keeps it as a tensor of one float
-        if name == "mu_product":
-            return float(array)  # as it does that of NAdam
+        if name in _NUMBERS:  # which PyTorch keeps as tensors of one float
+            array = array.item() if select.is_array(array) and array.size == 1 else array
+            check_number(f"{self._name}.load_state_dict", f"{name} of parameter {key}", array, 0, whole=name == "step")
+            return int(array) if name == "step" else float(array)
         if not select.is_array(array):
+            if name in _ARRAYS and not (array is None and name == "momentum_buffer"):
+                raise ValueError(
+                    f"{self._name}.load_state_dict: {name} of parameter {key} is {shown(array)}; expected an array"
+                )
             return array
         if array.shape != parameter.shape:
             raise ValueError(
@@ -312,11 +340,15 @@ class Optimizer(Checked):
         return "\n".join([f"{self._name}(", *groups, ")"])
 
 
-def _field(operation: str, state_dict: Any, name: str) -> Any:
+def _field(operation: str, state_dict: Any, name: str, kind: Any) -> Any:
     if not isinstance(state_dict, dict) or name not in state_dict:
         raise ValueError(
-            f"{operation}.load_state_dict: expected a dict with 'state' and 'param_groups', as state_dict() gives; "
+            f"{operation}: expected a dict with 'state' and 'param_groups', as state_dict() gives; "
             f"got {_brief(state_dict)}"
+        )
+    if not isinstance(state_dict[name], kind):
+        raise ValueError(
+            f"{operation}: {name!r} is {_brief(state_dict[name])}; expected {'a dict' if kind is dict else 'a list'}"
         )
     return state_dict[name]
 

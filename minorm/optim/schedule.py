@@ -8,6 +8,7 @@ from minorm.documented import documented
 from minorm.mistakes import Checked
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
+from minorm.states import check_form, check_number, guarded
 
 
 @documented(SCHEDULE)
@@ -65,19 +66,36 @@ class LRScheduler(Checked):
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedule that gave this `state_dict()` stood. ValueError for that of another schedule."""
-        expected = self.state_dict().keys()
-        if state_dict.keys() != expected:
-            raise ValueError(
-                f"{self._name}.load_state_dict: the state has {sorted(state_dict)}; expected {sorted(expected)}"
-            )
-        if len(state_dict["base_lrs"]) != len(self.base_lrs):
-            raise ValueError(
-                f"{self._name}.load_state_dict: the state has {len(state_dict['base_lrs'])} groups; "
-                f"expected {len(self.base_lrs)}"
-            )
+        """Go on where the schedule that gave this `state_dict()` stood.
+
+        ValueError, and nothing is changed, for that of another schedule.
+        """
+        operation = f"{self._name}.load_state_dict"
+        self._check_state(operation, state_dict)
+        before, rates = self.state_dict(), self.get_last_lr()
+
+        def change() -> None:
+            self._take(state_dict)
+            self._set()
+
+        def undo() -> None:
+            self._take(before)
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+        guarded(operation, change, undo)
+
+    def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
+        check_form(operation, state_dict, self.state_dict())
+        check_number(operation, "last_epoch", state_dict["last_epoch"], 0, whole=True)
+        for name, value in state_dict.items():
+            if name.endswith("_lrs") and len(value) != len(self.base_lrs):
+                raise ValueError(
+                    f"{operation}: {name} has the rates of {len(value)} groups; expected {len(self.base_lrs)}"
+                )
+
+    def _take(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)
-        self._set()
 
     def __repr__(self) -> str:
         hidden = ("optimizer", "base_lrs", "schedulers", "lr_lambdas", "scale_fn", "ends", "heights")
