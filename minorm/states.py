@@ -59,7 +59,7 @@ def shown(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and type(value) is not bool and (value != value or not _is_huge(value))
+    return type(value) is not bool and isinstance(value, Real) and (value != value or not _is_huge(value))
 
 
 def _is_huge(value: Any) -> bool:

@@ -27,11 +27,14 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Number -> the lab's folder. FileNotFoundError where there is no DIR, ValueError where it has no labs."""
+    """Number -> the lab's folder. FileNotFoundError where there is no DIR, ValueError where it has no labs.
+
+    A folder counts by the name that it has in DIR, wherever a link leads.
+    """
     if not lab_dir.is_dir():
         raise FileNotFoundError(f"labs: there is no folder {str(lab_dir)!r}; expected one with labs of your own")
     found: dict[int, Path] = {}
-    for folder in sorted(path.resolve() for path in lab_dir.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in lab_dir.resolve().iterdir() if path.is_dir()):
         if named := NAME.fullmatch(folder.name):
             number = int(named[1])
             if number in found:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import numpy as np
 import pytest
+
+from minorm.labs.checks import lab07_openmp
+from minorm.labs.comparing import Wrong
 
 pytest.importorskip("Cython")
 
@@ -112,3 +117,30 @@ def test_a_kernel_that_crashes_costs_what_needs_it(judge_changed: Any) -> None:
     assert "SIGSEGV" in rows[MOMENTS].got
     assert {rows[title].status for title in (FAR, DRIFTING, MOMENT_BITS)} == {"lost"}
     assert {rows[title].remark for title in (LAYER, OTHERS)} == {"passes with 7.4 right"}
+
+
+class Idle:
+    """A student of whom only times are asked."""
+
+    def yardstick(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("passes", "rounds"),
+    [
+        (True, [[2.0, 1.1, 2.0, 1.1]]),  # a quiet machine
+        (True, [[2.0, 2.0, 2.0, 1.9]]),  # one where nothing gets faster
+        (True, [[2.0, 1.9, 2.0, 1.0], *[[2.2, 1.7, 2.0, 1.5]] * 11]),  # reading alone had the quiet moment
+        (False, [[2.0, 2.0, 2.0, 1.1]] * 12),  # one thread does all
+        (False, [[2.0, 2.0, 2.0, 1.0], *[[2.2, 2.1, 2.0, 1.5], [2.0, 2.2, 2.1, 1.4]] * 5, [2.6, 2.0, 2.0, 1.5]]),
+    ],
+)
+def test_what_counts_as_faster(passes: bool, rounds: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of parallel_sum with one thread and with two, and of reading; the last rounds are a busy machine's."""
+    measured = iter(rounds)
+    monkeypatch.setattr(lab07_openmp, "_thread_times", lambda *_: next(measured))
+    monkeypatch.setattr(lab07_openmp, "_shared", lambda *_, **__: None)
+    monkeypatch.setattr(lab07_openmp.config, "get_num_threads", lambda: 2)
+    with contextlib.nullcontext() if passes else pytest.raises(Wrong, match="parallel_sum of 4 MB"):
+        lab07_openmp.parallel_fast(Idle(), np.random.default_rng(0))

@@ -289,6 +289,20 @@ def test_a_folder_that_holds_no_labs(tmp_path: Path, capsys: Capture) -> None:
     assert "lab20_one and lab20_two are both lab 20" in capsys.readouterr().err
 
 
+def test_a_lab_that_is_a_link(own: Path, tmp_path: Path, capsys: Capture) -> None:
+    """It has the name of the link; the folder that it leads to is hidden as well, and another name is no second lab."""
+    drafts = tmp_path / "drafts" / "v3"
+    drafts.parent.mkdir()
+    (own / NAME).rename(drafts)
+    (own / NAME).symlink_to(drafts)
+    (own / "current").symlink_to(own / NAME)
+    assert main(["labs", "list", "--lab-dir", str(own)]) == 0
+    assert main(["labs", "start", "20", "--lab-dir", str(own), "-o", str(tmp_path)]) == 0
+    assert (tmp_path / f"{NAME}.py").is_file()
+    assert walls.secret(own) == (str(drafts), str(own))
+    capsys.readouterr()
+
+
 def test_what_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole folder, by each name that it has where Python is read; the labs alone where Python lies in it."""
     python = tmp_path / "python"

@@ -30,6 +30,7 @@ LAB = Lab(
 SECONDS = 30.0  # a check may have to compile first
 BOUND = 1e-5  # of a layer with the student's moments
 THREADS = (1, 2, 3, 4, 7, 8)
+LEAST_SHARE = 0.4  # of what reading gains by threads
 
 
 PLAIN = """
@@ -207,20 +208,37 @@ def _thread_times(student: Any, rng: np.random.Generator, threads: int) -> list[
     return [float(best) for best in np.min(times, axis=0)]
 
 
+def _share(times: list[float], threads: int) -> float | None:
+    """What parallel_sum gains by threads, as a share of what reading gains; None where that gains next to nothing."""
+    mine, reading = times[0] / times[1], times[2] / times[3]
+    return None if reading < 1.3 else (mine - 1) / (min(reading, threads) - 1)
+
+
 @LAB.check("7.3", "faster with more threads", points=2, seconds=2 * SECONDS)
 def parallel_fast(student: Any, rng: np.random.Generator) -> None:
-    """Compared with reading alone, so that a busy machine, where nothing gets faster, costs nobody a point."""
+    """Compared with reading alone, so that a busy machine, where nothing gets faster, costs nobody a point.
+
+    The best times of all rounds must show it, or the median of the rounds: reading alone may have found a moment in
+    which the processors are nobody else's, but each round measures both side by side.
+    """
     threads = min(4, config.get_num_threads())
     _shared(student, x=np.ones(1, np.float32), threads=[threads])  # compiled and loaded, before the clock runs
     if threads == 1:
         return
     student.yardstick("cython", (READER,), "read", size=CHUNK, threads=1, repeats=1)
     best = [np.inf] * 4
+    shares: list[float] = []
     for _ in range(12):  # until a moment comes in which the processors are not others'
-        best = [min(pair) for pair in zip(best, _thread_times(student, rng, threads), strict=True)]
-        mine, reading = best[0] / best[1], best[2] / best[3]
-        if mine >= 1 + 0.4 * (min(reading, threads) - 1) or reading < 1.3:
+        times = _thread_times(student, rng, threads)
+        best = [min(pair) for pair in zip(best, times, strict=True)]
+        share = _share(best, threads)
+        if share is None or share >= LEAST_SHARE:
             return
+        if (share := _share(times, threads)) is not None:
+            shares.append(share)
+    if np.median(shares) >= LEAST_SHARE:
+        return
+    mine, reading = best[0] / best[1], best[2] / best[3]
     what = f"parallel_sum of 4 MB with {threads} threads"
     true(False, what, f"about {reading:.1f} times as fast as with one, as reading is", f"{mine:.2f} times")
 

@@ -104,7 +104,7 @@ def hidden(secret: Collection[str] = ()) -> list[str]:
 
 
 def secret(lab_dir: Path | None) -> tuple[str, ...]:
-    """What to hide of a teacher's own labs: the folder, and its other names inside what may be read.
+    """What to hide of a teacher's own labs: the folder, where its links lead, and its names inside what may be read.
 
     Where it holds Python or minorm themselves, as when both lie in the folder of a course, its labs alone.
     """
@@ -113,7 +113,9 @@ def secret(lab_dir: Path | None) -> tuple[str, ...]:
     reads = {path: os.path.realpath(path) for path in readable()}
     whole = os.path.realpath(lab_dir)
     holds_python = any(_is_below(real, whole) for real in reads.values())
-    found = [str(entry) for entry in Path(whole).glob("lab*_*") if entry.is_dir()] if holds_python else [whole]
+    labs = [str(entry) for entry in Path(whole).glob("lab*_*") if entry.is_dir()]
+    linked = [os.path.realpath(lab) for lab in labs if os.path.islink(lab)]
+    found = [*(labs if holds_python else [whole]), *linked]
     names = {os.path.join(p, os.path.relpath(one, r)) for one in found for p, r in reads.items() if _is_below(one, r)}
     return tuple(sorted({*found, *names}))
 
