@@ -97,7 +97,7 @@ def test_merges_of_real_shapes_take_few_steps(nest: Nest) -> None:
         runs = norm_plan.runs(nest)
         chunks = norm_plan.walk(runs.runs, nest.rows * nest.columns, 4, True).chunks
         for loops in runs.in_chunks(chunks)[1:]:
-            assert -(-loops.terms // norm_plan.team(loops.terms)) + 10 <= SERIAL
+            assert -(-loops.terms // norm_plan.team(loops.terms, dtypes.int32)) + 10 <= SERIAL
     most = norm_plan.SERIAL * norm_plan.SPLITS[-1]
     assert most >= norm_plan.BUSY  # chunks that there can be
     assert most >= norm_plan.TEAM_THREADS // 64  # blocks of teams, each of 64 threads at least
