@@ -96,7 +96,7 @@ def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
         raise KernelError(f"{name}: a struct as an array, which CuPy reads anew at every launch; pass a Struct of it")
     if hasattr(arg, "fields"):
         content = arg.fields.tobytes()
-        assert arg.p == arg.fields.ctypes.data
+        assert arg.ptr == arg.fields.ctypes.data
     elif arg is None or isinstance(arg, np.ndarray):
         address = 0 if arg is None else _room(arg, rooms)
         content = np.uint64(address).tobytes()
