@@ -103,6 +103,13 @@ def test_merges_of_real_shapes_take_few_steps(nest: Nest) -> None:
     assert most >= norm_plan.TEAM_THREADS // 64  # blocks of teams, each of 64 threads at least
 
 
+def test_wide_indices_leave_fewer_registers() -> None:
+    assert norm_plan.registers_of_an_index(LAYER) == 1
+    assert norm_plan.registers_of_an_index(plan((1 << 16, 1 << 16), (1,), 1, (1,))) == 2
+    assert [norm_plan.team(1 << 30, index) for index in (dtypes.int32, dtypes.int64)] == [1024, 512]
+    assert norm_plan.team(1, dtypes.int64) == 32
+
+
 def test_long_rows_are_walked_up_by_columns() -> None:
     long = plan((1024, 65536), (1,), 1, (1,))
     found = norm_plan.columns(long, 4, True)

@@ -13,8 +13,8 @@ take 780 MB, the images that they are made of 110. Making them again moves that 
 H100; keeping them would take seven times the memory of the images until backward, and not be possible in parts. Nor is
 there one product for each image: it would save swapping channels back, but be small, and dW a sum over all of them.
 
-16-bit floats go into products as they are, and what comes out is
-in float32 where something is still to be added: a bias, other windows, other parts. So results are rounded once.
+16-bit floats go into products as they are, and what comes out is in float32 where something is still to be added: a
+bias, other windows, other parts. So results are rounded once.
 """
 
 from __future__ import annotations
