@@ -46,7 +46,14 @@ FAMILIES = (
     *[f"{kind} {dtype}" for dtype in RESTS for kind in ("parity", "speed")],
 )  # fmt: skip
 WARMING = 0.4  # of the time, at most
-ABOUT = "import minorm as mn; mn.ones(1).to('cuda'); print(f'minorm {mn.__version__} on {mn.cuda.get_device_name()}')"
+ABOUT = """
+import minorm as mn
+x = mn.ones(2, 2).to("cuda")
+(x.relu() @ x).cpu()  # CUDA's compiler and cuBLAS are there
+from minorm.kernels.gpu.conv_cudnn import cudnn
+way = "by columns, as nvidia-cudnn-frontend is not there" if cudnn is None else "by cuDNN"
+print(f"minorm {mn.__version__} on {mn.cuda.get_device_name()}; convolutions {way}")
+"""
 
 
 def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -> int:
@@ -86,7 +93,7 @@ def unusable(environment: dict[str, str]) -> str | None:
             return f"the kernels could not be compiled for {sys.version.split()[0]}: {_last(built.stderr)}"
     found = _python(environment, ABOUT)
     if found.returncode:
-        return f"there is no GPU that can be used here: {_last(found.stderr)}"
+        return f"there is no GPU that can be used here: {_last(found.stderr).removeprefix('RuntimeError: cuda: ')}"
     print(found.stdout.strip(), flush=True)
     return None
 

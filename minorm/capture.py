@@ -13,6 +13,7 @@ One copy then brings all of them to the device. minorm/cuda/graphs.py is what us
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,6 +73,8 @@ class Recording:
         self._next = 0  # slot of a replay
         self._copied = library.cuda.Event(disable_timing=True)
         self._scratch: Any = None
+        # CuPy gives pinned memory to the next who asks, though a copy that was started may still have to read it.
+        weakref.finalize(self, self._copied.synchronize).atexit = False
 
     def keep(self, fields: Any) -> Slot:
         """A slot for the fields of a structured array without axes, which it holds until a replay changes them."""

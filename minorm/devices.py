@@ -145,11 +145,24 @@ def to_device(array: Any, device: Any) -> Any:
             return library().asarray(array)
     if index is None:
         capture.refuse_copies(f"an array of shape {array.shape}")
-        return array.get()
-    if array.device.id == index:
-        return array
-    with library().cuda.Device(index):
-        return array.copy()  # CuPy copies to the current device
+        with array.device:  # CuPy copies on the current stream, which must be one of this GPU's
+            return array.get()
+    return array if array.device.id == index else _to_another_gpu(array, index)
+
+
+def _to_another_gpu(array: Any, index: int) -> Any:
+    """A copy in the order of both GPUs' current streams: behind what computes the array, before what overwrites it."""
+    cuda = library().cuda
+    with array.device:
+        computed = cuda.get_current_stream().record()
+    with cuda.Device(index):
+        stream = cuda.get_current_stream()
+        stream.wait_event(computed)
+        copy = array.copy()  # to the current device
+        read = stream.record()
+    with array.device:
+        cuda.get_current_stream().wait_event(read)
+    return copy
 
 
 def to_device_of(array: Any, like: Any) -> Any:

@@ -23,6 +23,11 @@ def package(driver: int) -> str | None:
     return "cupy-cuda13x[ctk]>=14.2" if driver >= 13000 else "cupy-cuda12x[ctk]>=14.2" if driver >= 12000 else None
 
 
+def libraries() -> str:
+    """What to do where CuPy does not find CUDA's compiler, its headers or its libraries."""
+    return f"pip install '{package(max(version() or 0, 12000))}', which brings CUDA's compiler and libraries"
+
+
 def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
     """Why there is no GPU to compute on, and what to do.
 

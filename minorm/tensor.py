@@ -264,11 +264,13 @@ class Tensor(Methods["Tensor"]):
         """The one element, as a Python number."""
         if self.array.size != 1:
             raise ValueError(f"item: only a tensor of one element has an item; shape is {self.shape}")
-        return self.array.reshape(()).item()
+        with devices.on_device_of(self.array):  # CuPy copies on the current stream
+            return self.array.reshape(()).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self.array.tolist()
+        with devices.on_device_of(self.array):
+            return self.array.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -292,7 +294,7 @@ class Tensor(Methods["Tensor"]):
     def __bool__(self) -> bool:
         if self.array.size != 1:
             raise ValueError(f"bool: the truth of {self.numel()} elements is ambiguous; use x.all() or x.any()")
-        return bool(self.array.reshape(()))
+        return bool(self.item())
 
     def __float__(self) -> float:
         return float(self.item())

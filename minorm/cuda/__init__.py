@@ -90,8 +90,8 @@ _peaks: dict[int, int] = {}  # by device, once somebody has asked for them
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
 
-    Not since the program began: counting slows each allocation by the number of arrays that are alive, as CuPy's pool
-    adds their sizes up each time. Called while a CUDA graph is captured, it does not begin to count.
+    Not since the program began: counting costs each allocation a function of Python, however many arrays are alive
+    (CuPy's pool keeps their sum since 14.1). Called while a CUDA graph is captured, it does not begin to count.
     """
     with _device(device) as place:
         _watch()

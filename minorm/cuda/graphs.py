@@ -17,12 +17,14 @@ are renewed before each replay (minorm/capture.py): a schedule is obeyed, and `o
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from typing import Any
 
 from minorm import capture, devices
 from minorm.documented import documented
 
+_CAPTURING = re.compile("stream is capturing|stream ?capture", re.IGNORECASE)  # in the words of CuPy and of CUDA
 POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where both never replay at once; or None"}
 
 
@@ -45,6 +47,7 @@ class CUDAGraph:
         self._library = devices.library()
         self._graph: Any = None
         self._pool: Any = None
+        self._place: Any = None  # the GPU of the capture
         self._recording: capture.Recording | None = None
         self._open: ExitStack | None = None  # what capture_end leaves again
 
@@ -55,7 +58,7 @@ class CUDAGraph:
         cuda = self._library.cuda
         self._pool = graph_pool_handle() if pool is None else pool
         self._recording = capture.Recording(self._library)
-        self._stream = cuda.get_current_stream()
+        self._stream, self._place = cuda.get_current_stream(), cuda.Device()
         if self._stream.ptr == 0:
             raise RuntimeError(
                 "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
@@ -82,11 +85,14 @@ class CUDAGraph:
             self._graph = self._stream.end_capture()
 
     def replay(self) -> None:
-        """Do it again, on the current stream, with the learning rates and step counts of now."""
+        """Do it again, on the current stream of its GPU, with the learning rates and step counts of now."""
         if self._graph is None or self._recording is None:
             raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
-        self._recording.renew()
-        self._graph.launch()
+        if capture.recording() is not None:
+            raise RuntimeError("CUDAGraph.replay: another graph is being captured; expected replays after it")
+        with self._place:
+            self._recording.renew()
+            self._graph.launch()
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back when no Tensor has it any more."""
@@ -144,7 +150,7 @@ class graph:  # noqa: N801  PyTorch's name
             self._stream.__exit__(None, None, None)
             if error is not None:
                 self.cuda_graph.reset()
-        if isinstance(error, NotImplementedError) or type(error).__name__ == "CUDARuntimeError":
+        if _CAPTURING.search(str(error)):
             raise RuntimeError(
                 "cuda.graph: what CUDA or CuPy refused here cannot be captured, such as a number that the host asks "
                 f"for (item(), `if x > 0`, an index of booleans): {error}"

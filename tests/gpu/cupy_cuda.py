@@ -30,6 +30,7 @@ class Transfers:
     def clear(self) -> None:
         self._to_host = self._to_device = 0
         self.atomics = 0  # sums of floats in an order of their own
+        self.events_awaited = 0  # by the host
         self.waits: list[tuple[int, int]] = []  # (stream, the stream whose work it waits for)
         self.places: list[tuple[int, int]] = []  # (device of that stream, device of the event that it waits for)
         self.streams: list[Any] = []  # what consumers of DLPack asked for
@@ -42,7 +43,7 @@ class Transfers:
 
     @to_host.setter
     def to_host(self, count: int) -> None:
-        refuse_while_capturing()
+        refuse_copies_while_capturing("D2H")
         self._to_host = count
 
     @property
@@ -51,11 +52,18 @@ class Transfers:
 
     @to_device.setter
     def to_device(self, count: int) -> None:
-        refuse_while_capturing()
+        refuse_copies_while_capturing("H2D")
         self._to_device = count
 
 
+def refuse_copies_while_capturing(which: str) -> None:
+    """CuPy asks the stream first and does not start the copy: the capture itself goes on."""
+    if Current.capture is not None:
+        raise RuntimeError(f"the current stream is capturing, so {which} transfers are disallowed")
+
+
 def refuse_while_capturing() -> None:
+    """CUDA itself refuses it, and nothing comes of the capture."""
     if Current.capture is not None:
         Current.capture.broken = True
         raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing")
@@ -91,6 +99,7 @@ class Device:
         Current.index = self.id
 
     def synchronize(self) -> None:
+        refuse_while_capturing()
         transfers.to_host += 1
 
     def __enter__(self) -> Device:
@@ -111,17 +120,32 @@ class Device:
         return f"<CUDA Device {self.id}>"
 
 
-class MemoryPointer:
-    """Where an array begins: `ptr` is the address in the host's memory."""
+class Memory:
+    """cupy.cuda.Memory; `content` is what lies there."""
 
-    def __init__(self, memory: np.ndarray, device: int) -> None:
-        self.ptr = memory.ctypes.data
-        self.device_id = device
-        self.mem = memory
+    def __init__(self, size: int) -> None:
+        self._set(np.empty(size, np.uint8), Current.index)
+
+    @classmethod
+    def of(cls, content: np.ndarray, device: int) -> Memory:
+        memory = cls.__new__(cls)
+        memory._set(content, device)
+        return memory
+
+    def _set(self, content: np.ndarray, device: int) -> None:
+        self.content, self.size, self.device_id = content, content.nbytes, device
+        self.ptr = content.ctypes.data  # the address in the host's memory
+
+
+class MemoryPointer:
+    """cupy.cuda.MemoryPointer: where an array begins."""
+
+    def __init__(self, mem: Memory, offset: int) -> None:
+        self.mem, self.ptr, self.device_id = mem, mem.ptr + offset, mem.device_id
 
     def copy_from_host_async(self, mem: int, size: int, stream: Any = None) -> None:
-        refuse_while_capturing()
-        assert size <= self.mem.nbytes
+        refuse_copies_while_capturing("H2D")
+        assert size <= self.mem.size
         transfers.launches["copy from pinned memory"] += 1
         ctypes.memmove(self.ptr, mem, size)
 
@@ -132,7 +156,7 @@ class Pool:
     live: ClassVar = weakref.WeakValueDictionary()  # the memory of all pools, by its id
 
     def __init__(self, allocator: Any = None) -> None:
-        self.allocator = allocator  # of memory for the pool, never called here
+        self.allocator = allocator  # of memory for the pool, which is asked for and not used
         self.used = self.held = 0
 
     def malloc(self, size: int) -> Any:
@@ -146,6 +170,10 @@ class Pool:
 
     def _took(self, memory: np.ndarray) -> None:
         size = memory.nbytes
+        if self.allocator is not None and size:
+            pointer = self.allocator(size)
+            assert isinstance(pointer, MemoryPointer)
+            assert pointer.mem.size == size
         self.used += size
         self.held = max(self.held, self.used)
         weakref.finalize(memory, self._left, size)
@@ -185,13 +213,20 @@ class Stream:
         self.device_id = Current.index if self.ptr else -1
         self._before: list[tuple[int, int]] = []
 
+    def record(self, event: Event | None = None) -> Event:
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
     def wait_event(self, event: Event) -> None:
         transfers.waits.append((self.ptr, event.stream))
         transfers.places.append((Current.index if self.device_id < 0 else self.device_id, event.device))
 
     def begin_capture(self, mode: Any = None) -> None:
-        if self.ptr == 0 or Current.capture is not None:
-            raise CUDARuntimeError("cudaErrorStreamCaptureImplicit: operation not permitted on a legacy stream")
+        if self.ptr == 0:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        if Current.capture is not None:
+            raise CUDARuntimeError("cudaErrorIllegalState: the operation cannot be performed in the present state")
         Current.capture = cupy_graphs.Capture(Pool.live)
 
     def end_capture(self) -> Any:
@@ -221,6 +256,7 @@ class Stream:
         Current.streams[index] = stream
 
     def synchronize(self) -> None:
+        refuse_while_capturing()
         transfers.to_host += 1
 
 
@@ -243,7 +279,8 @@ class Event:
         self.time = float(Event.recorded)
 
     def synchronize(self) -> None:
-        refuse_while_capturing()
+        """CUDA lets the host wait while a stream is captured, for events that are no part of it: all are."""
+        transfers.events_awaited += 1
 
 
 Stream.null = Stream(0)
@@ -267,10 +304,12 @@ def set_allocator(allocator: Any) -> None:
 
 
 class CPointer:
-    """cupy.cuda.function.CPointer: the address of an argument."""
+    """cupy.cuda.function.CPointer: the address of an argument, which stays."""
+
+    ptr = property(lambda self: self._ptr)
 
     def __init__(self, p: int = 0) -> None:
-        self.p = p
+        self._ptr = p
 
 
 def submodule() -> types.ModuleType:
@@ -302,6 +341,7 @@ def submodule() -> types.ModuleType:
         cublas=cublas_double,
         device=device,
         Device=Device,
+        Memory=Memory,
         MemoryPointer=MemoryPointer,
         Stream=Stream,
         Graph=cupy_graphs.Graph,

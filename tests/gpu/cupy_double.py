@@ -17,7 +17,7 @@ import cupy_cuda
 import cupy_types
 import ml_dtypes
 import numpy as np
-from cupy_cuda import Device, MemoryPointer, transfers
+from cupy_cuda import Current, Device, Memory, MemoryPointer, transfers
 
 HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
@@ -53,8 +53,8 @@ class ndarray:
             poison(self.memory)
             cupy_cuda.pool.took(self.memory)
         else:  # memory that somebody else has taken from the pool
-            self.memory = memptr.mem.view(dtype).reshape(shape)
-            assert np.may_share_memory(self.memory, memptr.mem), "CuPy would not look at steps here"
+            self.memory = memptr.mem.content.view(dtype).reshape(shape)
+            assert np.may_share_memory(self.memory, memptr.mem.content), "CuPy would not look at steps here"
 
     # What it is
 
@@ -66,7 +66,7 @@ class ndarray:
     nbytes = property(lambda self: self.memory.nbytes)
     strides = property(lambda self: self.memory.strides)
     flags = property(lambda self: Flags(self.memory.flags))
-    data = property(lambda self: MemoryPointer(self.memory, self.device.id))
+    data = property(lambda self: MemoryPointer(Memory.of(self.memory, self.device.id), 0))
     T = property(lambda self: view(self.memory.T, self))
 
     def __len__(self) -> int:
@@ -76,6 +76,8 @@ class ndarray:
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
         assert (stream, out, blocking) == (None, None, True)
+        if self.device != Device() and Current.streams[Current.index]:
+            raise RuntimeError("get: the copy would run on a stream of another device, before the array is computed")
         transfers.to_host += 1
         return np.array(self.memory, order=order)  # type: ignore[call-overload]
 

@@ -11,6 +11,7 @@ import pytest
 import shim
 
 from minorm import dtypes
+from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.source import C_NAMES, expression, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
@@ -43,6 +44,17 @@ def left_out(file: str, names: Iterable[str]) -> set[tuple[str, str]]:
         functions = re.findall(r"^struct (\w+)", block, re.MULTILINE)
         wanted |= {(f"op::{function}", C_NAMES[dtype]) for function in functions for dtype in FLOATS}
     return wanted - has
+
+
+def most_threads(kernel: str) -> int:
+    """The threads of the largest block that any plan gives this instance."""
+    name, *words = re.split("[<>, ]+", kernel)
+    if name == "merge_runs":
+        return norm_plan.team(1 << 40, dtypes.int64 if "long" in words else dtypes.int32)
+    if name.startswith("merge_"):
+        splits = next(int(word) for word in words if word.isdecimal())
+        return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
+    return 512 if name in ("row_forward", "row_backward", "rows", "cross_entropy") else 256
 
 
 def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:

@@ -15,7 +15,8 @@ try:
 except ImportError:
     nvrtc = None
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
+WIDEST = "sm_90"  # of which every type and option is compiled
+REGISTERS = 1 << 16  # of a multiprocessor, so of a block
 
 
 def _includes() -> list[str]:
@@ -26,6 +27,16 @@ def _includes() -> list[str]:
 available = nvrtc is not None and bool(_includes())
 
 
+def _architectures() -> tuple[str, ...]:
+    """One of each generation that this NVRTC knows, from Volta, which 13 forgot, to Blackwell, which 12.8 learned."""
+    version = nvrtc.getVersion() if available else (0, 0)
+    known = {"sm_70": version < (13, 0), "sm_75": True, "sm_80": True, WIDEST: True, "sm_100": version >= (12, 8)}
+    return tuple(name for name, is_known in known.items() if is_known)
+
+
+ARCHITECTURES = _architectures()
+
+
 class Resources(NamedTuple):
     """What one kernel takes of a device."""
 
@@ -34,6 +45,10 @@ class Resources(NamedTuple):
     spilled: int  # bytes, stores and loads
     stack: int  # bytes of a thread's arrays that are not in registers
     shared: int  # bytes
+
+    def fits(self, threads: int) -> bool:
+        """Does a block of so many threads find its registers? A thread is given eight at a time."""
+        return -(-self.registers // 8) * 8 * threads <= REGISTERS
 
 
 def resources(code: str, names: list[str], architecture: str) -> list[Resources]:

@@ -46,7 +46,7 @@ class State:
 
     seed = 0
     launches = 0
-    ran: ClassVar[set[str]] = set()  # the names of the kernels
+    ran: ClassVar[dict[str, int]] = {}  # the names of the kernels, and the threads of their largest blocks
 
 
 class Module:
@@ -82,7 +82,7 @@ class Function:
         pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(cell) for cell in cells])
         grid = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
         State.launches += 1
-        State.ran.add(self.name)
+        State.ran[self.name] = max(block[0], State.ran.get(self.name, 0))
         if self.run(grid, ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers) < 0:
             raise KernelError(f"{self.name}: {_fibers().shim_message().decode()}")
         for array, room in rooms.values():
@@ -96,7 +96,7 @@ def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
         raise KernelError(f"{name}: a struct as an array, which CuPy reads anew at every launch; pass a Struct of it")
     if hasattr(arg, "fields"):
         content = arg.fields.tobytes()
-        assert arg.p == arg.fields.ctypes.data
+        assert arg.ptr == arg.fields.ctypes.data
     elif arg is None or isinstance(arg, np.ndarray):
         address = 0 if arg is None else _room(arg, rooms)
         content = np.uint64(address).tobytes()

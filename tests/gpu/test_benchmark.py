@@ -189,7 +189,20 @@ def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: Any) -> None:
     if mn.cuda.is_available():
         pytest.skip("there is one")
     assert gpu.main(["--results", str(tmp_path / "gpu.jsonl")]) == 2
-    assert "no GPU" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("benchmarks.gpu: there is no GPU that can be used here: ")
+    assert "Error" not in said
+    assert said.count("\n") == 1
+
+
+@compiles
+def test_what_a_first_run_is_told(cuda: Any, capsys: Any) -> None:
+    shim.State.ran.clear()
+    exec(gpu.ABOUT, {})
+    told = capsys.readouterr().out
+    assert told.startswith(f"minorm {mn.__version__} on NVIDIA Double; convolutions by ")
+    assert list(shim.State.ran) == ["map_one<op::relu, float, float, 4, int>"]  # so a compiler is there
+    assert cuda.transfers.launches["gemm"] == 1
 
 
 @pytest.mark.parametrize("case", gpu_cases.cases(FEW, ("float64",)), ids=str)

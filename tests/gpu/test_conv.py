@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cudnn_double
@@ -205,6 +206,18 @@ def test_cudnn_can_be_switched_off(cudnn: Any, gpu: Any, cuda: Any) -> None:
         switch.enabled = True
     np.testing.assert_array_equal(gpu.forward(x, w, None, *how).memory, y.memory)
     assert cudnn.executed == ["fprop"]
+
+
+def test_each_thread_has_a_handle_of_its_own(cudnn: Any, gpu: Any, monkeypatch: Any) -> None:
+    """CuDNN's handle knows one stream: a thread would send its work to that of another."""
+    made: list[str] = []
+    monkeypatch.setattr(cudnn, "create_handle", lambda: made.append("handle") or f"handle {len(made)}")
+    handle = gpu.conv_cudnn._handle
+    gpu.conv_cudnn._handle_of.cache_clear()
+    with ThreadPoolExecutor(1) as pool:
+        found = {handle(0), handle(0), handle(1), pool.submit(handle, 0).result()}
+    gpu.conv_cudnn._handle_of.cache_clear()
+    assert found == {"handle 1", "handle 2", "handle 3"}
 
 
 def test_tf32_is_for_those_who_ask(cudnn: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:

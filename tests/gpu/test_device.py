@@ -135,3 +135,29 @@ def test_counts_and_bounds_are_taken_there() -> None:
         assert found.is_cuda
         assert host(found).tolist() == x.bincount(*given, minlength=6).tolist()
     assert host(weights.to("cuda").histc(4)).tolist() == weights.histc(4).tolist()
+
+
+def test_a_copy_between_gpus_keeps_the_order_of_both_streams(cuda: Any) -> None:
+    here, there = mn.cuda.Stream("cuda:0"), mn.cuda.Stream("cuda:1")
+    with here:
+        x = mn.ones(3, device="cuda:0")
+        with there:
+            cuda.transfers.clear()
+            with mn.cuda.stream(here):
+                y = x.to("cuda:1")
+    assert y.device == "cuda:1"
+    assert cuda.transfers.waits == [  # (who waits, for whom)
+        (there.cuda_stream, here.cuda_stream), (here.cuda_stream, there.cuda_stream),
+    ]  # fmt: skip
+    assert cuda.transfers.places == [(1, 0), (0, 1)]
+    assert cuda.transfers.to_host == 0
+
+
+def test_an_array_comes_to_the_cpu_on_a_stream_of_its_own_gpu(cuda: Any) -> None:
+    x = mn.ones(3, device="cuda:1")
+    with mn.cuda.Stream("cuda:0"):
+        with pytest.raises(RuntimeError, match="a stream of another device"):
+            x.array.get()  # as CuPy would do it
+        assert x.cpu().tolist() == x.tolist() == [1, 1, 1]
+        assert x.sum().item() == 3
+        assert x[0]

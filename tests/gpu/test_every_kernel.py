@@ -33,6 +33,7 @@ def test_every_kernel_runs_in_every_type(dtype: Any, norm: Any, monkeypatch: pyt
         calls = every_kernel.calls(dtype, "cuda:0")
         instances.compiled_for(lambda c=calls: [call() for _, call in c], lambda: every_kernel.forget(norm))
         every_kernel.compare(dtype, way)
+    assert [name for name, threads in shim.State.ran.items() if threads > instances.most_threads(name)] == []
     for file in [file.name for file in FOLDER.glob("*.cu")]:
         lacking = instances.left_out(file, shim.State.ran)
         merging = {name for name, parameters in instances.declared(file).items() if not {"T", "S"} & set(parameters)}

@@ -214,3 +214,61 @@ def test_memory_of_a_graph_is_its_own(cuda: Any) -> None:
     apart = capture.CHUNK + cublas.SCRATCH  # what is read at every replay is not memory that the replay writes before
     assert apart <= pool.used_bytes() <= before + apart
     assert graph.pool().used_bytes() > run.x.array.nbytes
+
+
+def test_a_replay_is_done_on_the_gpu_of_the_capture(cuda: Any) -> None:
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.stream(mn.cuda.Stream("cuda:1")):
+        x = mn.ones(3, device="cuda:1", requires_grad=True)
+        optimizer = optim.SGD([x], lr=1.0)
+        with mn.cuda.graph(graph):
+            optimizer.zero_grad()
+            (x * x).sum().backward()
+            optimizer.step()
+    assert mn.cuda.current_device() == 0
+    graph.replay()
+    assert x.cpu().tolist() == [-1, -1, -1]
+    assert mn.cuda.current_device() == 0
+
+
+def test_no_graph_is_replayed_inside_a_capture(cuda: Any) -> None:
+    first, second, x = mn.cuda.CUDAGraph(), mn.cuda.CUDAGraph(), mn.ones(3, device="cuda")
+    with mn.cuda.graph(first):
+        x + 1
+    with mn.cuda.graph(second):
+        with pytest.raises(RuntimeError, match="another graph is being captured; expected replays after it"):
+            first.replay()
+        assert mn.cuda.is_current_stream_capturing()
+        y = x + 2
+    second.replay()
+    assert y.cpu().tolist() == [3, 3, 3]
+
+
+def test_pinned_memory_goes_back_when_its_copy_is_done(cuda: Any) -> None:
+    run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):
+        run.step()
+    graph.replay()
+    cuda.transfers.clear()
+    graph.reset()
+    assert cuda.transfers.events_awaited == 1
+
+
+def test_memory_that_a_graph_cannot_have_is_an_error(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(size: int) -> Any:
+        raise cuda.cuda.runtime.CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+
+    x, graph = mn.ones(3, device="cuda"), mn.cuda.CUDAGraph()
+    monkeypatch.setattr(cuda.cuda, "Memory", full)
+    with (
+        pytest.raises(MemoryError, match=r"\d+ bytes for a graph cannot be had: cudaErrorMemory"),
+        mn.cuda.graph(graph),
+    ):
+        x + 1
+    with pytest.raises(RuntimeError, match="nothing was captured"):
+        graph.replay()
+
+
+def test_an_error_of_the_user_passes_as_it_is(cuda: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"^not yet$"), mn.cuda.graph(mn.cuda.CUDAGraph()):
+        raise NotImplementedError("not yet")

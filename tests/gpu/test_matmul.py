@@ -119,3 +119,21 @@ def test_memory(cuda: Any) -> None:
     del x
     memory.empty_cache()
     assert memory.statistics()["idle_bytes"] == 0
+
+
+def test_what_brings_cublas_is_told(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minorm.kernels.gpu import matmul
+
+    class Lacking:
+        @property
+        def cublas(self) -> Any:
+            raise ImportError("libcublas.so.12: cannot open shared object file")
+
+    x = cuda.ones((2, 2), np.float32)
+    matmul._cublas.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda, "cuda", Lacking())
+        with pytest.raises(ImportError, match=r"libcublas") as error:
+            matmul._cublas()
+    assert "products of matrices need cuBLAS: pip install 'cupy-cuda12x[ctk]>=14.2'" in error.value.__notes__[0]
+    assert matmul.matmul(x, x).memory.tolist() == [[2, 2], [2, 2]]

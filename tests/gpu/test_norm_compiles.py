@@ -1,4 +1,4 @@
-"""All normalization kernels, in all types, for three generations of devices: NVRTC takes them, and nothing spills."""
+"""All normalization kernels in all types, for each generation of devices: they compile, nothing spills, blocks fit."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
     three, two = (stored, computed, parameters, index, width), (stored, computed, index, width)
 
     def packs(kernel: str, share: int) -> int:
+        share *= index.itemsize // 4
         return min(PACKS[kernel], max(1, KEPT[kernel] // share // (computed.itemsize * width)))
 
     calls: dict[str, list[Any]] = {
@@ -42,7 +43,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), warp, dtypes.float32, ending)
               for ending in (0, 2)],
             *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), warp, sums, bool(relu))
-              for sums, shared in ((0, 1), (1, 1), (2, index.itemsize // 2)) for relu in (0, 1)],
+              for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
         ],
         "norm_moments.cu": [
             ("moments_rows", *two, warp), ("moments_lanes", *two, LANES),
@@ -68,10 +69,12 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
 
 
 def all_of(file: str, architecture: str) -> Iterator[str]:
-    """Every kernel in every type; for the newest devices also in what else shapes ask for."""
-    for types in TYPES if architecture == nvrtc.ARCHITECTURES[-1] else TYPES[:4]:
+    """Every kernel in every type, and with wide indices; for one device also in what else shapes ask for."""
+    for types in TYPES if architecture == nvrtc.WIDEST else TYPES[:4]:
         yield from kernels(file, types, dtypes.int32, 16 // types[0].itemsize, False)
-    if architecture == nvrtc.ARCHITECTURES[-1]:
+    for types in (TYPES[0], TYPES[3]):
+        yield from kernels(file, types, dtypes.int64, 16 // types[0].itemsize, False)
+    if architecture == nvrtc.WIDEST:
         for index, width, warp in product((dtypes.int32, dtypes.int64), (1, 4), (False, True)):
             yield from kernels(file, TYPES[0], index, width, warp)
 
@@ -85,6 +88,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     found = nvrtc.resources(source(file), names, architecture)
     assert {kernel.name for kernel in found} >= set(names)
     assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
+    assert [kernel for kernel in found if not kernel.fits(instances.most_threads(kernel.name))] == []
     assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
 
 

@@ -97,10 +97,17 @@ def test_merges_of_real_shapes_take_few_steps(nest: Nest) -> None:
         runs = norm_plan.runs(nest)
         chunks = norm_plan.walk(runs.runs, nest.rows * nest.columns, 4, True).chunks
         for loops in runs.in_chunks(chunks)[1:]:
-            assert -(-loops.terms // norm_plan.team(loops.terms)) + 10 <= SERIAL
+            assert -(-loops.terms // norm_plan.team(loops.terms, dtypes.int32)) + 10 <= SERIAL
     most = norm_plan.SERIAL * norm_plan.SPLITS[-1]
     assert most >= norm_plan.BUSY  # chunks that there can be
     assert most >= norm_plan.TEAM_THREADS // 64  # blocks of teams, each of 64 threads at least
+
+
+def test_wide_indices_leave_fewer_registers() -> None:
+    assert norm_plan.registers_of_an_index(LAYER) == 1
+    assert norm_plan.registers_of_an_index(plan((1 << 16, 1 << 16), (1,), 1, (1,))) == 2
+    assert [norm_plan.team(1 << 30, index) for index in (dtypes.int32, dtypes.int64)] == [1024, 512]
+    assert norm_plan.team(1, dtypes.int64) == 32
 
 
 def test_long_rows_are_walked_up_by_columns() -> None:

@@ -72,7 +72,7 @@ class Fields:
     """As structs.Struct."""
 
     def __init__(self, fields: np.ndarray) -> None:
-        self.fields, self.p = fields, fields.ctypes.data
+        self.fields, self.ptr = fields, fields.ctypes.data
 
 
 def draws(device: str, dtype: Any) -> list[mn.Tensor]:

@@ -16,7 +16,7 @@ import every_kernel
 import instances
 import pytest
 
-import minorm as mn
+from minorm import devices
 
 INSIDE = "MINORM_TESTS_UNDER_SANITIZER"  # set in the process that the sanitizer watches
 
@@ -24,8 +24,10 @@ INSIDE = "MINORM_TESTS_UNDER_SANITIZER"  # set in the process that the sanitizer
 @pytest.fixture
 def device() -> Iterator[Any]:
     """kernels/gpu/norm.py on the real CuPy."""
-    if not mn.cuda.is_available():
-        pytest.skip("there is no GPU that CuPy can use here")
+    try:
+        devices.library()
+    except RuntimeError as missing:
+        pytest.skip(str(missing))
     from minorm.kernels.gpu import norm
 
     yield norm

@@ -6,8 +6,15 @@
     grad_input     W^T @ dy -> cols                  then every place of x gathers from the windows that meet it
 
 A group has its own product. Columns are larger than x by the number of taps, so that a batch goes in parts of at most
-LIMIT bytes, whose results are added in their order. 16-bit floats go into products as they are, and what comes out is
-in float32 where something is still to be added: a bias, other windows, other parts. So results are rounded once.
+LIMIT bytes, whose results are added in their order.
+
+Backward makes them anew for dW; forward does not keep them. ResNet-20 in float32 with 128 images: the columns of a step
+take 780 MB, the images that they are made of 110. Making them again moves that much once, 0.3 ms at the 3.35 TB/s of an
+H100; keeping them would take seven times the memory of the images until backward, and not be possible in parts. Nor is
+there one product for each image: it would save swapping channels back, but be small, and dW a sum over all of them.
+
+16-bit floats go into products as they are, and what comes out is in float32 where something is still to be added: a
+bias, other windows, other parts. So results are rounded once.
 """
 
 from __future__ import annotations

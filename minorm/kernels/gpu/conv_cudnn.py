@@ -12,6 +12,7 @@ arrays of a convolution are brought into that order.
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any, NamedTuple
 
 import cupy
@@ -178,10 +179,13 @@ def _built(
     return Plan(graph, (a, b, out), graph.get_workspace_size())
 
 
-@functools.cache
 def _handle(device: int) -> Any:
-    """cuDNN's handle of a device, which is the current one."""
-    del device
+    """cuDNN's handle of a device, which is the current one; threads that share one would change each other's stream."""
+    return _handle_of(device, threading.get_ident())
+
+
+@functools.cache
+def _handle_of(device: int, thread: int) -> Any:  # noqa: ARG001
     return cudnn.create_handle()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from typing import Any
 
 import cupy
@@ -58,5 +59,6 @@ def _checked(name: str, *args: int) -> None:
 
 @functools.cache
 def _library() -> Any:
-    """The library that CuPy has loaded."""
-    return ctypes.CDLL(f"libcublas.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
+    """The library that CuPy has loaded, by the name that the loader knows it by."""
+    version = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    return ctypes.CDLL(f"cublas64_{version}.dll" if sys.platform == "win32" else f"libcublas.so.{version}")

@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import capture, dtypes
+from minorm import capture, driver, dtypes
 from minorm.kernels import switches
 from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain
@@ -65,7 +65,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
         product(a.astype(dtypes.float32), b.astype(dtypes.float32), wide)
         out[...] = out + wide if add else wide
         return
-    cublas, runtime = cupy.cuda.cublas, cupy.cuda.runtime
+    cublas, runtime = _cublas(), cupy.cuda.runtime
     (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
     wide = np.float64 if kind == dtypes.float64 else np.float32
     tf32 = switches.matmul_tf32 if tf32 is None else tf32
@@ -89,6 +89,16 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
         next_a, next_b = (x.strides[0] // x.itemsize for x in (a, b))
         stack = *first, next_b, *second, next_a, *result, rows * columns, out.shape[0]
         calls.gemmStridedBatchedEx(handle, turn_b, turn_a, *sizes, one, *stack, *how)
+
+
+@functools.cache
+def _cublas() -> Any:
+    """CuPy's module, which loads the library when it is first asked for."""
+    try:
+        return cupy.cuda.cublas
+    except ImportError as error:
+        error.add_note(f"minorm: products of matrices need cuBLAS: {driver.libraries()}")
+        raise
 
 
 def _operand(x: Array) -> tuple[Array, int, int]:

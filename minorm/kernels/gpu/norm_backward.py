@@ -53,9 +53,7 @@ def backward(
     if of_parameters:
         sums = OF_ELEMENTS if norm_plan.fits_param_columns(nest) else OF_ROW
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
-    share = 2 if relu else 1
-    if sums == OF_ELEMENTS:
-        share *= norm_plan.index_type(norm_plan.size_of(nest)).itemsize // 2  # wide indices take registers too
+    share = (2 if relu else 1) * (2 if sums == OF_ELEMENTS else 1) * norm_plan.registers_of_an_index(nest)
     packs = min(PACKS, max(1, KEPT // share // widened))
     if sums != OF_ROW or all(not loop.param for loop in loops.reduced):
         size = norm_plan.size_of(nest)
@@ -269,7 +267,7 @@ def _merge_runs(
     """The sums of runs to those of the statistics, where there is an `equation`, and to those of the parameters."""
     of_rows, of_params = runs.to_rows, runs.to_parameters
     terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
-    threads = norm_plan.team(terms)
+    threads = norm_plan.team(terms, index)
     kernel = grads_program.kernel("merge_runs", out, index, parameter, threads == WARP)
     loops = of_rows.packed(index, equation is not None), of_params.packed(index, of_parameters)
     packed, rule = (*map(Struct, loops), index.type(second)), scalars(equation)

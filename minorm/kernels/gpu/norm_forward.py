@@ -24,7 +24,7 @@ Run = Callable[..., Any]
 rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
 
 THREADS, PACKS = 512, 8  # the most that one row may take
-KEPT = 256  # bytes of x that a thread keeps, widened: registers. Half as many beside a residual
+KEPT = 256  # bytes of x that a thread keeps, widened: registers. Half as many beside a residual, and with wide indices
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
 
@@ -41,7 +41,8 @@ def forward(
 ) -> Run:
     loops = norm_plan.of_statistics(nest)
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
-    packs = min(PACKS, KEPT // (2 if ending == RESIDUAL_RELU else 1) // widened)
+    share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
+    packs = min(PACKS, KEPT // share // widened)
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
     if rows is not None:
         rows = with_struct(rows)

@@ -214,12 +214,16 @@ __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, in
     add_up<WARP>(sum_g, sum_gx);
 }
 
+// Threads of the largest block, as norm_plan.py has it: wide indices take more registers.
+template <class I> constexpr int LARGEST_TEAM = sizeof(I) == 4 ? 1024 : 512;
+
 // A team a result, first those of the statistics (2, rows), weighted by s and ready for dx, then those of the parameters
 // (2, params). `second` is how far behind the sums of dy those of dy * xhat begin.
 template <class A, class I, class P, bool WARP>
-__global__ void merge_runs(Loops<I> of_rows, Loops<I> of_params, I second, const double* __restrict__ partial,
-                           const P* __restrict__ s, const double* __restrict__ stats, double eps, bool centered,
-                           bool guard, double* __restrict__ sums, A* __restrict__ both) {
+__global__ void __launch_bounds__(LARGEST_TEAM<I>, 1)
+    merge_runs(Loops<I> of_rows, Loops<I> of_params, I second, const double* __restrict__ partial,
+               const P* __restrict__ s, const double* __restrict__ stats, double eps, bool centered, bool guard,
+               double* __restrict__ sums, A* __restrict__ both) {
     Team<WARP, I> team;
     double sum_g = 0, sum_gx = 0;
     if (team.index < of_rows.results) {

@@ -28,6 +28,7 @@ SHORT = 2048  # terms up to which a warp, not a block, walks along them
 TEAM_THREADS = 1 << 17  # over all teams that each add up the gradients of scale and bias: half of a large device
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that one of them adds up, where that is enough
+LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide ones take registers, of which a block has 65,536
 
 
 class Loop(NamedTuple):
@@ -97,6 +98,11 @@ def in_memory_order(loops: Iterable[Loop]) -> list[Loop]:
 def size_of(nest: Nest) -> int:
     """What every index is below: elements, or the four rows of the statistics."""
     return max(nest.columns, 4) * nest.rows
+
+
+def registers_of_an_index(nest: Nest) -> int:
+    """2 where the tensor is so large that indices are wide; kernels keep fewer elements then."""
+    return index_type(size_of(nest)).itemsize // 4
 
 
 def of_statistics(nest: Nest) -> Loops:
@@ -238,9 +244,9 @@ def merge(results: int, parts: int) -> Merge:
     return Merge(splits, (blocks(results, side),), (splits * side,))
 
 
-def team(terms: int) -> int:
+def team(terms: int, index: np.dtype[Any]) -> int:
     """Threads that add up so many parts of a run: a warp, or a block."""
-    return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), 4 * BLOCK)
+    return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), LARGEST_TEAM[index.itemsize])
 
 
 def fits_param_columns(nest: Nest) -> bool:

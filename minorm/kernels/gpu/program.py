@@ -41,7 +41,7 @@ class Program:
         except Exception as error:
             error.add_note(
                 f"minorm: CuPy could not make {name} of {self.name}; if a library or cuda_fp16.h is missing: "
-                f"pip install '{driver.package(max(driver.version() or 0, 12000))}', which brings CUDA's compiler"
+                + driver.libraries()
             )
             raise
         self._kernels[key] = kernel
