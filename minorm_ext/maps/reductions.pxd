@@ -68,6 +68,13 @@ cdef inline double row_dot(const real* x, const real* y, Py_ssize_t n) noexcept 
     return total_of(wide)
 
 
+cdef inline void fold_tops(real* tops, int half) noexcept nogil:
+    """Half as many accumulators: the larger one of each two."""
+    cdef int j
+    for j in range(half):
+        tops[j] = tops[j + half] if tops[j + half] > tops[j] else tops[j]
+
+
 cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
     """The largest element; any of them where there is NaN, which the caller's sum then shows. n >= 1."""
     cdef real[64] tops
@@ -81,9 +88,10 @@ cdef inline real row_max(const real* x, Py_ssize_t n) noexcept nogil:
             for j in range(64):
                 tops[j] = x[i + j] if x[i + j] > tops[j] else tops[j]
             i += 64
-        for j in range(32):
-            tops[j] = tops[j + 32] if tops[j + 32] > tops[j] else tops[j]
-        for j in range(32):
+        fold_tops(tops, 32)
+        fold_tops(tops, 16)
+        fold_tops(tops, 8)
+        for j in range(8):
             top = tops[j] if tops[j] > top else top
     while i < n:
         top = x[i] if x[i] > top else top

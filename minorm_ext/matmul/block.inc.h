@@ -143,15 +143,9 @@ static void NAME(dots)(int rows, int columns, const REAL *a, intptr_t a_row, con
 /* ---- packing -------------------------------------------------------------------------------------------------- */
 
 /* A strip of b, depth x columns, row by row with PANEL numbers a row, zeros beyond the last column. */
-static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns) {
+static void NAME(pack_strip)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth,
+                             intptr_t columns) {
     intptr_t k = 0;
-    if (b_column == 1 && columns == PANEL) {
-        for (; k < depth; k++) {
-            NAME(store)(to + k * PANEL, NAME(load)(b + k * b_step));
-            NAME(store)(to + k * PANEL + LANES, NAME(load)(b + k * b_step + LANES));
-        }
-        return;
-    }
     if (b_step == 1) {
         for (; k + LANES <= depth; k += LANES) {
             for (int half = 0; half < PANEL; half += LANES) {
@@ -168,5 +162,27 @@ static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_colu
     for (; k < depth; k++) {
         for (intptr_t j = 0; j < columns; j++) to[k * PANEL + j] = b[k * b_step + j * b_column];
         for (intptr_t j = columns; j < PANEL; j++) to[k * PANEL + j] = 0;
+    }
+}
+
+/* `strips` whole strips whose rows are contiguous, row by row across all of them. */
+static INLINE void NAME(pack_rows)(const int strips, REAL *to, const REAL *b, intptr_t b_step, intptr_t depth) {
+    for (intptr_t k = 0; k < depth; k++) {
+        UNROLL for (int i = 0; i < 2 * strips; i++) {
+            NAME(store)(to + i / 2 * PANEL * depth + k * PANEL + i % 2 * LANES, NAME(load)(b + k * b_step + i * LANES));
+        }
+    }
+}
+
+/* A block of b, depth x columns, strip after strip: four at a time, since memory comes faster in longer runs. */
+static void NAME(pack)(REAL *to, const REAL *b, intptr_t b_step, intptr_t b_column, intptr_t depth, intptr_t columns) {
+    intptr_t at = 0;
+    if (b_column == 1) {
+        for (; at + 4 * PANEL <= columns; at += 4 * PANEL) NAME(pack_rows)(4, to + at * depth, b + at, b_step, depth);
+        for (; at + PANEL <= columns; at += PANEL) NAME(pack_rows)(1, to + at * depth, b + at, b_step, depth);
+    }
+    for (; at < columns; at += PANEL) {
+        const intptr_t width = columns - at < PANEL ? columns - at : PANEL;
+        NAME(pack_strip)(to + at * depth, b + at * b_column, b_step, b_column, depth, width);
     }
 }

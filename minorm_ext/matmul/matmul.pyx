@@ -155,7 +155,7 @@ cdef inline void tiles_job(
     const Product* p, const real* a, const real* b, real* c, intptr_t rows, intptr_t columns, intptr_t depth,
     bint first, real* buffer
 ) noexcept nogil:
-    """c (+)= a @ b: strips of b are packed first, strips of a as they come up."""
+    """c (+)= a @ b: b is packed first, strips of a as they come up."""
     cdef intptr_t lanes = VECTOR_BYTES // <intptr_t>sizeof(real)
     cdef intptr_t panel = 2 * lanes
     cdef intptr_t in_place = columns // panel * panel if p.direct else 0  # columns of b that tiles read where they are
@@ -168,12 +168,7 @@ cdef inline void tiles_job(
     cdef const real* left
     if p.direct and p.blocks == 1 and columns >= panel:
         in_place = columns  # the last tile reaches back over the one before: nothing is added up, so it may write again
-    column = in_place
-    while column < columns:
-        pack(
-            sizeof(real), packed + (column - in_place) * depth, b + column * p.b.step1, p.b.step0, p.b.step1, depth,
-            min(panel, columns - column))
-        column += panel
+    pack(sizeof(real), packed, b + in_place * p.b.step1, p.b.step0, p.b.step1, depth, columns - in_place)
     for strip in range(strips):
         row = cut(rows, strips, strip)
         height = <int>(cut(rows, strips, strip + 1) - row)

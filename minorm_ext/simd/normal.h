@@ -102,6 +102,16 @@ static INLINE double beyond_double(double z) { /* exp(z^2) erfc(z), 1 <= z <= 5.
     return p / (q * z + 1.0);
 }
 
+/* |x|, and y >= 0 with the sign of x: of the bits, which takes one instruction where a comparison takes three. */
+static INLINE float without_sign_float(float x) { return of_bits_float(bits_float(x) & 0x7fffffffu); }
+static INLINE double without_sign_double(double x) { return of_bits_double(bits_double(x) & ~(1ull << 63)); }
+static INLINE float with_sign_float(float y, float x) {
+    return of_bits_float(bits_float(y) | (bits_float(x) & 0x80000000u));
+}
+static INLINE double with_sign_double(double y, double x) {
+    return of_bits_double(bits_double(y) | (bits_double(x) & 1ull << 63));
+}
+
 /* The leading half of the bits: its square is exact. */
 static INLINE float leading_float(float z) {
     uint32_t bits;
@@ -192,9 +202,9 @@ static INLINE double bell_double(double u, double low) {
 /* Beyond 1 a float of erf needs few digits of erfc: that is 2^-h(z), h a polynomial (2e-8), and 2^-r another (8e-8). */
 static INLINE float erf_float(float x) {
     const float magic = 12582912.0f;
-    float z = x < 0 ? -x : x;
-    float c = z > 3.93f ? 3.93f : z, u = c * c; /* there erf is 1 */
-    float near = z + z * near_float(u > 1 ? 1 : u);
+    float z = without_sign_float(x);
+    float c = z < 3.93f ? z : 3.93f, u = c * c; /* there erf is 1 */
+    float near = z + z * near_float(u < 1 ? u : 1); /* NaN where z is */
     float h = 1.66950467e-3f;
     h = h * c - 2.13977445e-2f;
     h = h * c + 1.28110687e-1f;
@@ -214,16 +224,14 @@ static INLINE float erf_float(float x) {
     memcpy(&power, &sum, sizeof power);
     bits -= power << 23;
     memcpy(&p, &bits, sizeof p);
-    float y = z > 1 ? 1 - p : near;
-    return x < 0 ? -y : x > 0 ? y : x;
+    return with_sign_float(z > 1 ? 1 - p : near, x);
 }
 
 static INLINE double erf_double(double x) {
-    double z = x < 0 ? -x : x;
-    double c = z > 5.95 ? 5.95 : z, u = c * c; /* there erf is 1 */
-    double near = z + z * near_double(u > 1 ? 1 : u);
-    double y = z > 1 ? 1 - bell_double(2 * u, 0) * (0x1p-128 * beyond_double(c)) : near;
-    return x < 0 ? -y : x > 0 ? y : x;
+    double z = without_sign_double(x);
+    double c = z < 5.95 ? z : 5.95, u = c * c; /* there erf is 1 */
+    double near = z + z * near_double(u < 1 ? u : 1);
+    return with_sign_double(z > 1 ? 1 - bell_double(2 * u, 0) * (0x1p-128 * beyond_double(c)) : near, x);
 }
 
 #endif

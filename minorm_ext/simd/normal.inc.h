@@ -8,7 +8,7 @@ static INLINE REAL NAME(density)(REAL z) {
 }
 
 static INLINE REAL NAME(gelu)(REAL x) {
-    REAL z = x < 0 ? -x : x;
+    REAL z = NAME(without_sign)(x);
     z = z > FAR ? FAR : z;
     REAL tail = NAME(density)(z) * NAME(ratio)(z);
     REAL share = x > 0 ? 1 - tail * UNIT : tail;
@@ -17,7 +17,7 @@ static INLINE REAL NAME(gelu)(REAL x) {
 
 /* Phi(x) + x Phi'(x) */
 static INLINE REAL NAME(gelu_slope)(REAL x) {
-    REAL z = x < 0 ? -x : x;
+    REAL z = NAME(without_sign)(x);
     z = z > FAR ? FAR : z;
     REAL bell = NAME(density)(z) * UNIT;
     REAL tail = bell * NAME(ratio)(z);
@@ -27,7 +27,7 @@ static INLINE REAL NAME(gelu_slope)(REAL x) {
 /* 2 / sqrt(pi) * exp(-x^2), x^2 being half of what bell wants */
 static INLINE REAL NAME(erf_slope)(REAL x) {
     const REAL far = (REAL)(FAR * 0.70710678);
-    REAL z = x < 0 ? -x : x;
+    REAL z = NAME(without_sign)(x);
     z = z > far ? far : z;
     REAL a = NAME(leading)(z);
     REAL y = NAME(bell)(2 * a * a, 2 * ((z - a) * (z + a)));
