@@ -50,8 +50,12 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them."""
-    for hook in list(registered.get((id(source), index), {}).values()):
+    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them.
+
+    None where there are no hooks. They may keep what they saw and what they returned: the caller goes on with a copy.
+    """
+    hooks = list(registered.get((id(source), index), {}).values())
+    for hook in hooks:
         answer = hook(like.from_array(array))
         array = array if answer is None else answer.array
-    return array
+    return array if hooks else None
