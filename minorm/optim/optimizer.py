@@ -22,6 +22,7 @@ from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
 _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers
+_COMMON = frozenset({"lr", "weight_decay", "maximize"})  # options that tell no optimizer from another
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
@@ -246,7 +247,7 @@ class Optimizer(Checked):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where another optimizer stood.
 
-        ValueError, and nothing is changed, where the groups or the shapes differ.
+        ValueError, and nothing is changed, where the groups or the shapes differ, or it was of another kind.
         """
         saved = _field(self._name, state_dict, "param_groups")
         if len(saved) != len(self.param_groups):
@@ -260,6 +261,12 @@ class Optimizer(Checked):
                 raise ValueError(
                     f"{self._name}.load_state_dict: group {number} of the state has {len(theirs['params'])} "
                     f"parameters; expected {len(ours['params'])}"
+                )
+            own = self.defaults.keys() - _COMMON
+            if own and own.isdisjoint(theirs):
+                raise ValueError(
+                    f"{self._name}.load_state_dict: group {number} of the state has no {', '.join(sorted(own))}; "
+                    f"expected the state of {self._name}"
                 )
             place.update(zip(map(int, theirs["params"]), ours["params"], strict=True))
         state = {}
