@@ -46,6 +46,22 @@ def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes(
     assert own.tolist() == [5] * 3
 
 
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (lambda g: g[:2], ValueError, r"the hook returned float32 of shape \(2,\); expected float32 of shape \(3,\)"),
+        (lambda g: g.double(), ValueError, r"the hook returned float64 of shape \(3,\)"),
+        (lambda g: g.numpy(), TypeError, "the hook returned ndarray; expected a Tensor, or None"),
+    ],
+)
+def test_what_a_hook_returns_is_like_the_gradient(answer: Any, error: type[Exception], said: str) -> None:
+    x = mn.ones(3, requires_grad=True)
+    x.register_hook(answer)
+    with pytest.raises(error, match=said):
+        x.sum().backward()
+    assert x.grad is None
+
+
 def test_hooks_go_with_what_they_were_for() -> None:
     x = mn.ones(2, requires_grad=True)
     (x * 2).register_hook(print)

@@ -63,6 +63,7 @@ def _check(operation: str, x: Tensor, activation: Any, residual: Any) -> None:
     if activation not in (None, "relu"):
         raise ValueError(f"{operation}: activation={activation!r}; expected 'relu' or None")
     if residual is not None:
+        float_type(operation, "x", x)
         float_type(operation, "residual", residual)
         if residual.shape != x.shape:
             raise ValueError(f"{operation}: residual has shape {residual.shape}; expected x.shape == {x.shape}")
