@@ -121,7 +121,7 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
     def visit(function: Function) -> None:
         gradients = pending.pop(id(function))
         if hooks.registered:
-            gradients = [None if g is None else hooks.run(function, i, g, root) for i, g in enumerate(gradients)]
+            gradients = [None if g is None else _hooked(function, i, g, root) for i, g in enumerate(gradients)]
         if function.retained is not None:
             _retain(function.retained, gradients)
         edges = function.edges
@@ -155,7 +155,12 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
     while heap:
         visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
     found = [(leaf, pending[id(leaf)][0]) for leaf in leaves]
-    return [(leaf, hooks.run(leaf, 0, array, leaf)) for leaf, array in found] if hooks.registered else found
+    return [(leaf, _hooked(leaf, 0, array, leaf)) for leaf, array in found] if hooks.registered else found
+
+
+def _hooked(source: Any, index: int, array: Any, like: Any) -> Any:
+    answer = hooks.run(source, index, array, like)
+    return array if answer is None else _copied(answer)
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:

@@ -51,6 +51,10 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
         ...     mn.load(f"{folder}/state.safetensors")
         {'weight': tensor([1., 1.])}
     """
+    given: Any = state_dict
+    if not isinstance(given, Mapping):
+        kind, fix = type(given).__name__, "; pass its state_dict()" if hasattr(given, "state_dict") else ""
+        raise TypeError(f"save: state_dict is a {kind}; expected a mapping of names to Tensors{fix}")
     arrays = {}
     for name, value in state_dict.items():
         array = _array_of(value)

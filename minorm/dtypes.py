@@ -56,11 +56,20 @@ def check(dtype: Any) -> np.dtype[Any]:
     """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
     if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
         raise TypeError("tensor: dtype bfloat16 needs the package ml_dtypes, which is not installed")
-    found = np.dtype(dtype)
+    try:
+        found = np.dtype(dtype)
+    except TypeError:  # x.to("gpu") comes here too
+        raise TypeError(
+            f"tensor: {dtype!r} is no dtype; expected one of {_all()}; a device is 'cpu', 'cuda' or 'cuda:0'"
+        ) from None
     own = _OWN.get(found.newbyteorder("="))
     if own is None:
-        raise TypeError(f"tensor: dtype {found} is not supported; expected one of {', '.join(sorted(map(str, ALL)))}")
+        raise TypeError(f"tensor: dtype {found} is not supported; expected one of {_all()}")
     return own
+
+
+def _all() -> str:
+    return ", ".join(sorted(map(str, ALL)))
 
 
 def largest(kind: np.dtype[Any]) -> Any:

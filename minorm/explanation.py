@@ -284,8 +284,10 @@ def _arguments(
         )
         shape = given.get(name, None if absent else usual)
         if shape is not None:
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
-            given[name] = Tensor(np.zeros(shape, x.dtype), requires_grad="running" not in name)
+            shape = (shape,) if type(shape) is int else shape
+            if not isinstance(shape, Iterable) or not all(hasattr(n, "__index__") for n in shape):
+                raise TypeError(f"explain: {name} is {shape!r}; expected a tuple of ints, its shape")
+            given[name] = Tensor(np.zeros(tuple(shape), x.dtype), requires_grad="running" not in name)
         else:
             given[name] = None
     return given

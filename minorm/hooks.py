@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from minorm.mistakes import kind_of
+
 Hook = Callable[[Any], Any]
 
 registered: dict[tuple[int, int], dict[int, Hook]] = {}
@@ -50,8 +52,25 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them."""
-    for hook in list(registered.get((id(source), index), {}).values()):
+    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them.
+
+    None where there are no hooks. They may keep what they saw and what they returned: the caller goes on with a copy.
+    """
+    hooks = list(registered.get((id(source), index), {}).values())
+    for hook in hooks:
         answer = hook(like.from_array(array))
-        array = array if answer is None else answer.array
-    return array
+        if answer is not None:
+            array = _checked(answer, array)
+    return array if hooks else None
+
+
+def _checked(answer: Any, array: Any) -> Any:
+    """The array of what a hook returned for the gradient `array`."""
+    if not hasattr(answer, "from_array"):
+        raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
+    if answer.array.shape != array.shape or answer.array.dtype != array.dtype:
+        raise ValueError(
+            f"register_hook: the hook returned {answer.array.dtype} of shape {answer.array.shape}; expected "
+            f"{array.dtype} of shape {array.shape}, as the gradient is"
+        )
+    return answer.array

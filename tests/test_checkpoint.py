@@ -92,6 +92,8 @@ def test_loaded_arrays_can_be_changed_and_are_not_shared(tmp_path: Path) -> None
 def test_save_takes_arrays_and_plain_containers_only(tmp_path: Path, value: Any) -> None:
     with pytest.raises(TypeError, match=r"save: 'x' is a \w+; expected a Tensor or an array.*save_training"):
         save({"x": value}, tmp_path / "f")
+    with pytest.raises(TypeError, match=r"save: state_dict is a Linear; .*; pass its state_dict\(\)"):
+        save(mn.nn.Linear(2, 2), tmp_path / "f")  # type: ignore[arg-type]
     assert not (tmp_path / "f").exists()
 
 

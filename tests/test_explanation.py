@@ -207,6 +207,8 @@ def test_errors() -> None:
         mn.explain(F.batch_norm, (0, 4))
     with pytest.raises(ValueError, match=r"explain: shape \(4, -1\) has no elements"):
         mn.explain(F.batch_norm, (4, -1))
+    with pytest.raises(TypeError, match="explain: residual is True; expected a tuple of ints, its shape"):
+        mn.explain(F.batch_norm, (3, 4), residual=True)
     with pytest.raises(TypeError, match="explain: shape is 64; expected a tuple of ints"):
         mn.explain(F.batch_norm, 64)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_groups=3 must divide channels=8"):

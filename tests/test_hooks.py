@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,41 @@ def test_a_hook_sees_the_sum_and_may_change_it() -> None:
     assert x.grad.tolist() == [211.0, 391.0]
     handle.remove()
     handle.remove()
+
+
+def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes() -> None:
+    kept: list[Any] = []
+    own = mn.ones(3) * 5
+    x, y = (mn.ones(3, requires_grad=True) for _ in range(2))
+    between = x + 1
+    layer = mn.nn.Identity()
+    layer.register_full_backward_hook(lambda _, into, out: kept.extend((*into, *out)))
+    for tensor in (x, between):
+        tensor.register_hook(kept.append)
+    y.register_hook(lambda _: own)
+    (layer(between) * 2 + y).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    x.grad *= 10
+    y.grad *= 10
+    assert [g.tolist() for g in kept] == [[2] * 3] * 4
+    assert own.tolist() == [5] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (lambda g: g[:2], ValueError, r"the hook returned float32 of shape \(2,\); expected float32 of shape \(3,\)"),
+        (lambda g: g.double(), ValueError, r"the hook returned float64 of shape \(3,\)"),
+        (lambda g: g.numpy(), TypeError, "the hook returned ndarray; expected a Tensor, or None"),
+    ],
+)
+def test_what_a_hook_returns_is_like_the_gradient(answer: Any, error: type[Exception], said: str) -> None:
+    x = mn.ones(3, requires_grad=True)
+    x.register_hook(answer)
+    with pytest.raises(error, match=said):
+        x.sum().backward()
+    assert x.grad is None
 
 
 def test_hooks_go_with_what_they_were_for() -> None:

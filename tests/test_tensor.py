@@ -34,6 +34,8 @@ def test_tensor_copies_and_from_numpy_shares() -> None:
 def test_unsupported_types_are_named() -> None:
     with pytest.raises(TypeError, match=r"tensor: dtype complex128 is not supported; expected one of bfloat16, bool"):
         mn.tensor(np.zeros(2, np.complex128))
+    with pytest.raises(TypeError, match=r"tensor: 'gpu' is no dtype; expected one of .*; a device is 'cpu'"):
+        mn.ones(2).to("gpu")
     with pytest.raises(TypeError, match="from_numpy: byte order '>' is foreign"):
         mn.from_numpy(np.zeros(2, ">f4"))
     with pytest.raises(TypeError, match=r"Tensor: only floats can require grad; dtype is int64"):

@@ -205,5 +205,6 @@ def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, 
         settings = replace(settings, data=args.data)
         found = found if args.data == "folder" else None  # the others come in a form of their own
     train, test = load_data(settings, args.path, found)
-    settings = replace(settings, ranks=1)  # one process reads all of a batch
+    size = min(settings.batch_size, len(train))  # there is a batch, and one process reads all of it
+    settings = replace(settings, batch_size=size, ranks=1)
     return loaders(settings, train, test, found or preprocessing(settings, train))

@@ -12,12 +12,20 @@ it until `synchronize()`, or let the stream that made it wait, there is no `reco
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from minorm import devices
 from minorm.documented import documented
 
 STREAM = {"stream": "a Stream; None is the current one"}
+
+
+def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
+    """The module cupy, with this GPU the current one inside; ValueError for a CPU, which has no streams."""
+    if device is not None and devices.device_index(device) is None:
+        raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
+    return devices.on("cuda" if device is None else device)
 
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one', priority="below 0 goes first; 0 is the usual")
@@ -32,7 +40,7 @@ class Stream:
     """
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        with devices.on("cuda" if device is None else device) as library:
+        with _on("Stream", device) as library:
             self._set(library.cuda.Stream(non_blocking=True, priority=priority or None))
 
     @classmethod
@@ -190,12 +198,12 @@ class stream:  # noqa: N801  PyTorch's name
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def current_stream(device: Any = None) -> Stream:
     """The stream that gets what is started now."""
-    with devices.on("cuda" if device is None else device) as library:
+    with _on("current_stream", device) as library:
         return Stream._of(library.cuda.get_current_stream())
 
 
 @documented({}, device='the GPU, as "cuda:1"; None is the current one')
 def default_stream(device: Any = None) -> Stream:
     """The stream that gets everything where nobody asked for another."""
-    with devices.on("cuda" if device is None else device) as library:
+    with _on("default_stream", device) as library:
         return Stream._of(library.cuda.Stream.null)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from minorm import devices
 from minorm.cuda.streams import Stream, current_stream
 from minorm.documented import documented
 
@@ -16,12 +17,18 @@ def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
     """The same batches on the GPU, each copied on a stream of its own while the step before it runs.
 
     NumPy's arrays pass through page-locked buffers of CuPy's, so that the host does not wait for a copy. Use a batch
-    on the stream that is current when the next one is asked for: its memory is written again only behind that.
+    on the stream that is current when the next one is asked for: its memory is written again only behind that. A loader
+    has handed out one batch more than you have seen, so within an epoch its `state_dict` is one ahead of the step.
+
+    On "cpu" batches go there one by one, and none is asked for ahead.
 
     Example:
         >>> mn.cuda.is_available()  # with True: for images, labels in mn.data.prefetch(loader)
         False
     """
+    if devices.device_index(device) is None:
+        yield from (_moved(batch, device) for batch in batches)
+        return
     side, ready = Stream(device), None
     for batch in batches:
         # What the copy writes to, memory of earlier batches among it, is read by steps that have been started already.

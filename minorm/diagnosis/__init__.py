@@ -68,6 +68,8 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
     """
     if not isinstance(model, Module):
         raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")
+    if batch_size not in (FROM_LOADER, None) and (not isinstance(batch_size, int) or batch_size < 1):
+        raise ValueError(f"diagnose: batch_size={batch_size!r}; expected an int of at least 1, or None")
     given = images.drawn(loader)
     measured = measure(model, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
     judged, gap = judge(measured)

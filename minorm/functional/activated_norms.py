@@ -63,6 +63,12 @@ def _check(operation: str, x: Tensor, activation: Any, residual: Any) -> None:
     if activation not in (None, "relu"):
         raise ValueError(f"{operation}: activation={activation!r}; expected 'relu' or None")
     if residual is not None:
+        float_type(operation, "x", x)
         float_type(operation, "residual", residual)
         if residual.shape != x.shape:
             raise ValueError(f"{operation}: residual has shape {residual.shape}; expected x.shape == {x.shape}")
+        if residual.dtype != x.dtype and trace.state.cast is None:
+            raise TypeError(
+                f"{operation}: residual is {residual.dtype}, x is {x.dtype}; expected one type; "
+                f"use residual.to(minorm.{x.dtype})"
+            )

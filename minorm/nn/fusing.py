@@ -15,6 +15,7 @@ from minorm.nn.activation import ReLU
 from minorm.nn.module import Module
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
+_relu = ReLU.forward
 
 
 def takes_activation(forward: Forward) -> Forward:
@@ -28,6 +29,8 @@ def run_together(layer: Module, follower: Module) -> bool:
     forward = type(layer).forward
     return (
         type(follower) is ReLU
+        and ReLU.forward is _relu  # somebody may have replaced it, for all layers
+        and ReLU.__call__ is Module.__call__
         and getattr(forward, "takes_activation", None) is forward
         and type(layer).__call__ is Module.__call__
         and not is_recorded()

@@ -12,10 +12,9 @@ class Crossing(Function):
     """The same Tensors; `told`, called with their gradients on the way back, may return others."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
-        self.told, self.count = told, len(arrays)
+        self.told = told
         found = tuple(array.view() for array in arrays)
         return found if len(found) > 1 else found[0]
 
     def backward(self, *gradients: Any) -> Any:
-        found = self.told(gradients)
-        return found if self.count > 1 else found[0]
+        return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep what it saw

@@ -23,6 +23,7 @@ from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
 _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers
+_COMMON = frozenset({"lr", "weight_decay", "maximize"})  # options that tell no optimizer from another
 _NUMBERS = frozenset({"step", "mu_product"})  # of a parameter's state; the other names are its arrays
 _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg",
                      "sum"})  # fmt: skip
@@ -255,7 +256,7 @@ class Optimizer(Checked):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where another optimizer stood.
 
-        ValueError, and nothing is changed, where the groups or the shapes differ.
+        ValueError, and nothing is changed, where the groups or the shapes differ, or it was of another kind.
         """
         operation = f"{self._name}.load_state_dict"
         saved = _field(operation, state_dict, "param_groups", (list, tuple))
@@ -274,6 +275,12 @@ class Optimizer(Checked):
                 raise ValueError(
                     f"{operation}: group {number} of the state has {len(theirs['params'])} "
                     f"parameters; expected {len(ours['params'])}"
+                )
+            own = self.defaults.keys() - _COMMON
+            if own and own.isdisjoint(theirs):
+                raise ValueError(
+                    f"{operation}: group {number} of the state has no {', '.join(sorted(own))}; "
+                    f"expected the state of {self._name}"
                 )
             place.update(zip((self._index(i) for i in theirs["params"]), ours["params"], strict=True))
         state = {}

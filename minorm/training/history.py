@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,11 +38,15 @@ def read_log(path: str) -> list[Row]:
     with opening.regular(name, "read_log") as file:
         text = file.read().decode(errors="replace")
     reader = csv.DictReader(io.StringIO(text))
-    if tuple(reader.fieldnames or ()) != COLUMNS:
-        raise ValueError(f"read_log: {name} has the columns {reader.fieldnames}; expected {', '.join(COLUMNS)}")
+    try:
+        columns = reader.fieldnames
+    except csv.Error as error:
+        raise ValueError(f"read_log: {name} is no log.csv: {error}") from error
+    if tuple(columns or ()) != COLUMNS:
+        raise ValueError(f"read_log: {name} has the columns {reprlib.repr(columns)}; expected {', '.join(COLUMNS)}")
     try:
         return [{key: _number(key, row[key]) for key in COLUMNS} for row in reader]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"read_log: {name} has a line that is no row of numbers: {error}") from error
 
 

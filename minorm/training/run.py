@@ -81,7 +81,7 @@ class Run:
         self.images = {"train": len(train), "test": len(test)}
         self.preprocessing = found = preprocessing(settings, train)
         self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes))
-        self.model = building.build(**self.model_facts).to(device)
+        self.model = building.build(**self.model_facts).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
         self._trained = self.model  # what the loop calls

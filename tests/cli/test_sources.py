@@ -119,6 +119,14 @@ def test_data_that_nobody_names(run: Path) -> None:
         sources.training_loader(source, options(data="mnist"))
 
 
+def test_fewer_images_than_the_run_had_in_a_batch(run: Path, tmp_path: Path) -> None:
+    x, y = np.zeros((5, 8, 8), np.float32), np.arange(5)
+    np.savez(tmp_path / "few.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    few = options(data="numpy", path=str(tmp_path / "few.npz"))
+    ((images, _),) = sources.training_loader(sources.open_model(str(run)), few)
+    assert images.shape == (5, 1, 8, 8)
+
+
 def test_classes_and_scaling_travel_in_metadata() -> None:
     found = Preprocessing(["chat", "été"], [0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 48, 3)
     metadata = sources.description(found)

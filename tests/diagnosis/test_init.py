@@ -337,6 +337,8 @@ def test_models_that_cannot_be_diagnosed() -> None:
         mn.diagnose(lambda x: x, loader())
     with pytest.raises(ValueError, match="the model runs no normalization"):
         mn.diagnose(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), loader())
+    with pytest.raises(ValueError, match="diagnose: batch_size=0; expected an int of at least 1, or None"):
+        mn.diagnose(network(), loader(), batch_size=0)
     model = network()
     model[3].weight.array[0] = np.nan
     with pytest.raises(ArithmeticError, match="4 gives NaN or infinity in evaluation"):

@@ -28,6 +28,16 @@ def test_the_batches_of_the_loader_come_in_order(cuda: Any) -> None:
     assert list(mn.data.prefetch([])) == []
 
 
+def test_on_the_cpu_batches_come_as_they_are_asked_for() -> None:
+    asked: list[int] = []
+    batches = mn.data.prefetch(({"x": mn.ones(2), "n": asked.append(i)} for i in range(3)), "cpu")
+    assert str(next(batches)["x"].device) == "cpu"
+    assert asked == [0]
+    for streams in (mn.cuda.Stream, mn.cuda.current_stream, mn.cuda.default_stream):
+        with pytest.raises(ValueError, match=f"{streams.__name__}: device is 'cpu'; expected a GPU"):
+            streams("cpu")
+
+
 def test_nests_keep_their_form(cuda: Any) -> None:
     x = mn.ones(2)
     (batch,) = mn.data.prefetch([{"pair": Pair(x, "a"), "list": [x, (x, 3)]}])

@@ -143,6 +143,11 @@ def test_a_hook_that_is_gone_is_none():
     assert run_together(layer, nn.ReLU())
 
 
+def test_a_relu_that_was_replaced_for_all_is_called(monkeypatch):
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: x - x)
+    assert not nn.Sequential(nn.BatchNorm1d(3), nn.ReLU())(mn.randn(4, 3)).numpy().any()
+
+
 def test_a_trace_shows_the_parts():
     layer, x = nn.BatchNorm1d(3), mn.randn(4, 3)
     with mn.trace.record() as calls:

@@ -121,6 +121,8 @@ def test_load_state_dict_checks_before_it_changes_anything():
             optimizer.load_state_dict(broken(change))
     with pytest.raises(ValueError, match="got a list"):
         optimizer.load_state_dict([])
+    with pytest.raises(ValueError, match=r"group 0 of the state has no amsgrad, betas, .*; expected the state of Adam"):
+        optimizer.load_state_dict(optim.SGD(parameters(), lr=0.1).state_dict())
     after = optimizer.state_dict()
     assert after["param_groups"] == before["param_groups"]
     np.testing.assert_array_equal(after["state"][1]["exp_avg"], before["state"][1]["exp_avg"])

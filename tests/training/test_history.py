@@ -31,6 +31,8 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
         read_log(str(tmp_path))
     for text, said in (
         ("", "columns None"),
+        ("a\rb", "is no log.csv: new-line character"),
+        (log([]) + "1\r2\n", "no row of numbers: new-line character"),
         (log([]) + "one,2,3,4,5,6\n", "invalid literal"),
         (log([]) + "1\n", "line"),
     ):

@@ -194,11 +194,17 @@ class GraphModule(Sealed):
             elif not layer.training or layer.frozen:
                 values[slot] = buffer.clone()  # nothing is blended in
         results = tuple(
-            values[slot] if dtype is None else converted(values[slot], dtype) for slot in self._output_slots
+            self._apart(values[slot] if dtype is None else converted(values[slot], dtype), dtype)
+            for slot in self._output_slots
         )
         if recorder is not None:
             self._plans.keep(given, recorder.plan(results))
         return results[0] if len(results) == 1 else results
+
+    def _apart(self, result: Any, dtype: Any) -> Any:
+        """The result, or a copy where it is the graph's own memory: it is the caller's to change."""
+        held = trace.state.calls is None and any(result.version is tensor.version for _, tensor in self._tensors(dtype))
+        return result.clone() if held else result
 
     def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""

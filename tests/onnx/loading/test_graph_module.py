@@ -55,6 +55,19 @@ def test_every_float_follows_the_parameters(dtype: Any, inside: bool) -> None:
         model(x)
 
 
+def test_a_result_that_is_a_constant_is_the_callers_to_change(graph_of: Any) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Reshape", ["c", "shape"], ["part"])]
+    constants = {"c": np.ones((2, 2), np.float32), "shape": np.array([4])}
+    graph = mo.load(graph_of(nodes, {"x": (np.float32, [3])}, ["y", "c", "part"], constants))
+    for _ in range(3):
+        with mn.no_grad():
+            _, whole, part = graph(mn.ones(3))
+        assert whole.tolist() == [[1, 1], [1, 1]]
+        assert part.tolist() == [1] * 4
+        whole.fill_(7)
+        part.fill_(7)
+
+
 def test_there_and_back_is_the_same_graph() -> None:
     x, graph = mn.randn(3, 2, 6, 6), loaded()
     want = graph(x)
