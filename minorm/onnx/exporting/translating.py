@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 
+from minorm.mistakes import kind_of
 from minorm.nn import Module
 from minorm.onnx.exporting import lengths, proto
 from minorm.onnx.exporting.agreement import Agreement
@@ -97,6 +98,9 @@ def translate(
             writer.graph.warn(f"the batch size is fixed at {size}: {reason}")
 
     graph, base = writer.graph, runs[0]
+    if not tensors_of(base.result):
+        raise TypeError(f"export: the model returned {kind_of(base.result)}; expected a Tensor, or some in a tuple, "
+                        "list or dict")  # fmt: skip
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)
