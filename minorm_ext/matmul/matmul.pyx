@@ -44,6 +44,7 @@ cdef enum:
     DOT_DEPTH = 4096       # of a block of dots
     BLOCK_BYTES = 1024     # of a row of a packed block of b, which stays in the second cache
     BLOCK_ROWS = 4096
+    STRIP_ROWS = 128       # of a block at least, where strips of a are packed
     GAP = 16               # numbers between the rows of a packed strip of a, lest they share a set of the cache
     CLASH = 1024           # bytes: rows a multiple of this apart do share few sets
     FIRST_CACHE = 32768
@@ -296,6 +297,9 @@ cdef int share_out(Product* p, int threads) noexcept:
     p.row_blocks = ceil_div(p.rows, BLOCK_ROWS)
     p.jobs = p.stack * p.parts
     if threads > 1:  # columns first: rows would pack the same strips of b again
+        if p.strip and p.columns <= p.rows:  # and columns the same strips of a, which are more
+            while p.jobs * p.column_blocks * p.row_blocks < 4 * threads and p.row_blocks < p.rows // STRIP_ROWS:
+                p.row_blocks += 1
         while p.jobs * p.column_blocks * p.row_blocks < 4 * threads and p.column_blocks < panels // 2:
             p.column_blocks += 1
         while p.jobs * p.column_blocks * p.row_blocks < 2 * threads and p.row_blocks < p.rows // MOST_ROWS:
