@@ -301,10 +301,13 @@ static void NAME(add_total)(REAL *to, const REAL *x, intptr_t count) {
     *to += result;
 }
 
+/* to[0 .. count - 1] += more */
+static INLINE void NAME(add_to)(REAL *to, const REAL *more, intptr_t count) {
+    for (intptr_t i = 0; i < count; i++) to[i] += more[i];
+}
+
 /* to[begin .. end - 1] = the sums of so many chunks, in their order. */
 static void NAME(add_up)(REAL *to, const REAL *chunks, intptr_t step, intptr_t number, intptr_t begin, intptr_t end) {
     memcpy(to + begin, chunks + begin, (end - begin) * sizeof(REAL));
-    for (intptr_t c = 1; c < number; c++) {
-        for (intptr_t i = begin; i < end; i++) to[i] += chunks[c * step + i];
-    }
+    for (intptr_t c = 1; c < number; c++) NAME(add_to)(to + begin, chunks + c * step + begin, end - begin);
 }

@@ -107,6 +107,7 @@ EITHER(kernels_out, (size_t item, intptr_t chunks, intptr_t chunk_step, const vo
 EITHER(tile_products, (size_t item, int rows, intptr_t vectors, const void *v, intptr_t v_step, intptr_t channels,
                        const void *u, void *m, intptr_t m_step),
        (rows, vectors, v, v_step, channels, u, m, m_step))
+EITHER(add_to, (size_t item, void *to, const void *more, intptr_t count), (to, more, count))
 EITHER(add_up, (size_t item, void *to, const void *chunks, intptr_t step, intptr_t count, intptr_t begin, intptr_t end),
        (to, chunks, step, count, begin, end))
 EITHER(add_total, (size_t item, void *to, const void *x, intptr_t count), (to, x, count))

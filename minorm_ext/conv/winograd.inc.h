@@ -111,7 +111,7 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
             if (h >= p->height) break;
             const intptr_t at = image * p->step + h * p->width;
             NAME(copy)(y + at, scratch + i % 2 * step + 2 * (image * image_tiles + i / 2 * p->columns), p->width);
-            for (intptr_t j = at; more && j < at + p->width; j++) y[j] += more[j];
+            if (more) NAME(add_to)(y + at, more + at, p->width);
         }
     }
 }
