@@ -15,12 +15,11 @@ from minorm_ext.runtime.numbers cimport cut
 cdef extern from "conv/blocks.h" nogil:
     void block(
         size_t item, int rows, const void* x, const intptr_t* position, intptr_t plane, intptr_t channels,
-        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t w_row, intptr_t w_channel, const void* bias,
+        const intptr_t* taps, intptr_t tap_count, const void* w, intptr_t w_row, intptr_t w_channel, const Ends* ends,
         void* y, const intptr_t* place, intptr_t y_step)
-    void finish(size_t item, int rows, const Ends* ends, void* y, const intptr_t* place, intptr_t y_step)
     void tall(
         size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
-        const void* bias, void* y, const intptr_t* place)
+        const Ends* ends, void* y, const intptr_t* place)
 
 cdef struct Range:  # what one job computes, of one group
     intptr_t segment, segments  # the first, and how many
@@ -67,14 +66,12 @@ cdef inline void run_quads(
         if p.tall:
             tall(
                 item, p.tall, x + position[0] * item, position[1] - position[0], p.taps, p.kernel // p.tall, w,
-                ends.bias, y, place)
+                &ends, y, place)
         else:
             block(
                 item, rows, x, position, x_step, p.channels, p.taps + 2 * p.runs[2 * q], p.runs[2 * q + 1], w,
-                row_step, channel_step, ends.bias, y, place, y_step)
+                row_step, channel_step, &ends, y, place, y_step)
         position += QUAD
-        if ends.epilogue != NULL or ends.more != NULL:
-            finish(item, rows, &ends, y, place, y_step)
 
 
 cdef inline void correlate_group(const Correlation* c, const Range* job) noexcept nogil:
