@@ -268,18 +268,18 @@ cdef class Winograd(Way):
 
     cpdef intptr_t correlate_buffer(self, int threads):
         cdef const TilePlan* p = &self.plan
-        return PRODUCTS * p.groups * p.kernel_step + threads_for(self.work, threads) * p.scratch
+        return p.kernels + threads_for(self.work, threads) * p.scratch
 
     cdef int add_products(self, Correlation* c, int threads) except -1:
         cdef const TilePlan* p = &self.plan
         cdef intptr_t jobs = p.pieces * p.groups
         c.plan, c.kernels = p, c.scratch
-        c.scratch += PRODUCTS * p.groups * p.kernel_step * c.item
+        c.scratch += p.kernels * c.item
         c.parts = parts_for(self.work / jobs, jobs, p.blocks, 2 * threads)
         jobs *= c.parts
         with nogil:
             parallel_for(
-                order_kernels, c, 0, p.groups * p.blocks, WEIGHTS // (BLOCK_ROWS * p.channels * 9),
+                order_kernels, c, 0, p.groups * p.blocks if p.kernels else 0, WEIGHTS // (BLOCK_ROWS * p.channels * 9),
                 threads if 9 * p.channels * p.outputs > PACK_WORK else 1)
             check_signals()
             parallel_for(product_job, c, 0, jobs, round_of(jobs, self.work, threads), threads)

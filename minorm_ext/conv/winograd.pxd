@@ -5,8 +5,9 @@
 #     dw = G^T [ sum over tiles of (A dy A^T) * (B^T x B) ] G           sums
 #
 # A piece is the tiles of a few images, or of some rows of tiles of one. Those of all channels (V, 16 x C x tiles) and
-# their products (M), or the tiles of dy, lie in scratch memory in the second cache. winograd.inc.h has the arithmetic,
-# minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
+# their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the transformed
+# kernels; of a single piece these are transformed a few at a time, where they are used. winograd.inc.h has the
+# arithmetic, minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
@@ -50,21 +51,28 @@ cdef struct TilePlan:
     intptr_t pitch  # from the tiles of a channel to those of the next
     intptr_t source_step, result_step, kernel_step  # from a product to the next: in V, in M or dy's tiles, in kernels
     intptr_t chunk_step  # from the sums of a chunk to those of the next
+    intptr_t kernels  # transformed, in all; 0: there is one piece, and its jobs transform those they are about to use
     intptr_t transforms, scratch  # of a thread: to transform a channel, and in all
 
 
-cdef inline void order_kernels(const void* task, Py_ssize_t unit) noexcept nogil:
+cdef inline void order_block(const Correlation* t, intptr_t group, intptr_t block, char* kernels) noexcept nogil:
     """The kernels of one block of outputs, transformed, in the order in which they are used."""
+    cdef const TilePlan* p = <const TilePlan*>t.plan
+    cdef intptr_t begin = cut(p.outputs, p.blocks, block)
+    cdef intptr_t row_step = 9 if t.transposed else p.channels * 9
+    kernels_in(
+        t.item, t.transposed, <int>(cut(p.outputs, p.blocks, block + 1) - begin), p.channels,
+        t.w + (group * p.outputs * p.channels * 9 + begin * row_step) * t.item, row_step,
+        p.outputs * 9 if t.transposed else 9, kernels, p.kernel_step)
+
+
+cdef inline void order_kernels(const void* task, Py_ssize_t unit) noexcept nogil:
+    """The same for all pieces of the group."""
     cdef const Correlation* t = <const Correlation*>task
     cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t group = unit // p.blocks
-    cdef intptr_t begin = cut(p.outputs, p.blocks, unit % p.blocks)
-    cdef intptr_t row_step = 9 if t.transposed else p.channels * 9
-    kernels_in(
-        t.item, t.transposed, <int>(cut(p.outputs, p.blocks, unit % p.blocks + 1) - begin), p.channels,
-        t.w + (group * p.outputs * p.channels * 9 + begin * row_step) * t.item, row_step,
-        p.outputs * 9 if t.transposed else 9,
-        t.kernels + (group * PRODUCTS * p.kernel_step + begin * p.channels) * t.item, p.kernel_step)
+    cdef intptr_t place = group * PRODUCTS * p.kernel_step + cut(p.outputs, p.blocks, unit % p.blocks) * p.channels
+    order_block(t, group, unit % p.blocks, t.kernels + place * t.item)
 
 
 cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
@@ -118,7 +126,8 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef intptr_t channel = (piece // p.strips * p.images_at_once * p.groups + group) * p.outputs
     cdef char* v = t.scratch + threadid() * p.scratch * t.item
     cdef char* m = v + PRODUCTS * p.source_step * t.item
-    cdef const char* u = t.kernels + group * PRODUCTS * p.kernel_step * t.item
+    cdef char* u = t.kernels + group * PRODUCTS * p.kernel_step * t.item
+    cdef intptr_t first = 0  # the output whose kernels are the first there
     cdef intptr_t unit = cut(p.blocks, t.parts, part)
     cdef intptr_t units_end = cut(p.blocks, t.parts, part + 1)
     cdef intptr_t begin, o, k, i, last
@@ -130,12 +139,17 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     while unit < units_end:
         last = min(units_end, unit + p.units)
         begin = cut(p.outputs, p.blocks, unit)
+        if p.kernels == 0:
+            u = scratch_of(p, t.item, v) + p.transforms * t.item
+            first = begin
+            for i in range(unit, last):
+                order_block(t, group, i, u + (cut(p.outputs, p.blocks, i) - first) * p.channels * t.item)
         for k in range(PRODUCTS):
             for i in range(unit, last):
                 o = cut(p.outputs, p.blocks, i)
                 tile_products(
                     t.item, <int>(cut(p.outputs, p.blocks, i + 1) - o), vectors, v + k * p.source_step * t.item,
-                    p.pitch, p.channels, u + (k * p.kernel_step + o * p.channels) * t.item,
+                    p.pitch, p.channels, u + (k * p.kernel_step + (o - first) * p.channels) * t.item,
                     m + (k * p.result_step + (o - begin) * p.pitch) * t.item, p.pitch)
         for o in range(begin, cut(p.outputs, p.blocks, last)):
             ends = ends_at(&t.ends, t.item, group * p.outputs + o, (channel + o) * plane)
