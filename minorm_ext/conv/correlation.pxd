@@ -7,7 +7,7 @@
 from libc.stdint cimport intptr_t
 
 from minorm_ext.conv.plan cimport (
-    QUAD, Correlation, Ends, Plan, begin_of, blocks_of, ends_at, image_of, pack, unpack,
+    QUAD, VECTOR_BYTES, Correlation, Ends, Plan, begin_of, blocks_of, ends_at, image_of, pack, unpack,
 )
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport cut
@@ -20,6 +20,9 @@ cdef extern from "conv/blocks.h" nogil:
     void tall(
         size_t item, int height, const void* x, intptr_t pitch, const intptr_t* taps, intptr_t width, const void* w,
         const Ends* ends, void* y, const intptr_t* place)
+
+cdef enum:
+    FIRST_CACHE = 24 << 10  # bytes of the source that stay there
 
 cdef struct Range:  # what one job computes, of one group
     intptr_t segment, segments  # the first, and how many
@@ -77,19 +80,22 @@ cdef inline void run_quads(
 cdef inline void correlate_group(const Correlation* c, const Range* job) noexcept nogil:
     """Some segments, and of the output channels of one group some blocks."""
     cdef const Plan* p = <const Plan*>c.plan
-    cdef intptr_t o, s, unit, q, begin
+    cdef intptr_t o, s, unit, q, begin, some
     for o in range(0 if p.direct_in else p.channels):
         for s in range(job.segments):
             pack(
                 p, p.source, c.item, job.packed + (o * c.batch + s) * p.plane * c.item, c.x,
                 job.group * p.channels + o, job.segment + s)
     if p.direct_out and p.kernel == 1:
-        # With one tap a channel, reading the source costs as much as its arithmetic: a quad of it stays in cache for
-        # all output channels.
+        # With one tap a channel, reading the source costs as much as its arithmetic: as many quads of it as the first
+        # cache takes stay there for all output channels.
+        some = max(1, FIRST_CACHE // (p.channels * QUAD * VECTOR_BYTES))
         for s in range(job.segments):
-            for q in range(job.quad, job.quads_end):
+            q = job.quad
+            while q < job.quads_end:
                 for unit in range(job.begin, job.end):
-                    run_quads(c, job, s, unit, q, q + 1)
+                    run_quads(c, job, s, unit, q, min(q + some, job.quads_end))
+                q += some
         return
     for unit in range(job.begin, job.end):
         for s in range(job.segments):
