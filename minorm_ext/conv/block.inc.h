@@ -11,17 +11,32 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- the forward sum ---------------------------------------------------------------------------------------- */
 
+/* What becomes of `count` vectors of sums of a channel, which is counted from where the ends begin. */
+static INLINE void NAME(end)(const int count, VECTOR *sums, const minorm_ends *ends, int channel) {
+    if (!ends->epilogue) return;
+    const REAL *p = (const REAL *)ends->epilogue + AFTER * channel;
+    const VECTOR low = p[LOW] - (VECTOR){0}, high = p[HIGH] - (VECTOR){0};
+    UNROLL for (int j = 0; j < count; j++) {
+        VECTOR v = ((sums[j] - p[K]) - p[D]) * p[FACTOR] + p[OFFSET];
+        const INDEX less = v < p[BELOW] - (VECTOR){0};
+        v = (VECTOR)((less & (INDEX)low) | (~less & (INDEX)v));
+        const INDEX more = v > high; /* NaN is neither */
+        sums[j] = (VECTOR)((more & (INDEX)high) | (~more & (INDEX)v));
+    }
+}
+
 /* y[i][place[j]] = bias[i] + the sum over channels c and taps t of w[i][c][t] * x[c][position[j] + shift[t]],
-   for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its weight. */
+   with its ends, for `rows` output channels i and `width` vectors j. A tap is a pair: its shift, and the number of its
+   weight. */
 static INLINE void NAME(part)(const int rows, const int width, const REAL *x, const intptr_t *position, intptr_t plane,
                               intptr_t channels, const intptr_t *taps, intptr_t tap_count, const REAL *w,
-                              intptr_t w_row, intptr_t w_channel, const REAL *bias, REAL *y, const intptr_t *place,
-                              intptr_t y_step) {
+                              intptr_t w_row, intptr_t w_channel, const minorm_ends *ends, REAL *y,
+                              const intptr_t *place, intptr_t y_step) {
     VECTOR sum[BLOCK_ROWS][QUAD], pixel[QUAD], weight;
     const REAL *start[QUAD];
     UNROLL for (int i = 0; i < rows; i++) {
         weight = (VECTOR){0};
-        if (bias) weight += bias[i];
+        if (ends && ends->bias) weight += ((const REAL *)ends->bias)[i];
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = weight;
     }
     UNROLL for (int j = 0; j < width; j++) start[j] = x + position[j];
@@ -38,42 +53,24 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
         w += w_channel;
     }
     UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < width; j++) NAME(store)(y + i * y_step + place[j], sum[i][j]);
-    }
-}
-
-/* What becomes of a vector of sums; channels count from where the ends begin. */
-static INLINE VECTOR NAME(ended)(VECTOR v, const minorm_ends *ends, int channel) {
-    if (!ends->epilogue) return v;
-    const REAL *p = (const REAL *)ends->epilogue + AFTER * channel;
-    const VECTOR low = p[LOW] - (VECTOR){0}, high = p[HIGH] - (VECTOR){0};
-    v = ((v - p[K]) - p[D]) * p[FACTOR] + p[OFFSET];
-    const INDEX less = v < p[BELOW] - (VECTOR){0};
-    v = (VECTOR)((less & (INDEX)low) | (~less & (INDEX)v));
-    const INDEX more = v > high; /* NaN is neither */
-    return (VECTOR)((more & (INDEX)high) | (~more & (INDEX)v));
-}
-
-/* The same of a quad of `rows` channels that has just been stored. Vectors may overlap: all are read first. */
-static NOINLINE void NAME(finish)(int rows, const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
-    const REAL *more = (const REAL *)ends->more;
-    VECTOR v[QUAD];
-    for (int i = 0; i < rows; i++, y += y_step) {
-        UNROLL for (int j = 0; j < QUAD; j++) v[j] = NAME(ended)(NAME(load)(y + place[j]), ends, i);
-        if (more) UNROLL for (int j = 0; j < QUAD; j++) v[j] += NAME(load)(more + i * y_step + place[j]);
-        UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + place[j], v[j]);
+        if (ends) NAME(end)(width, sum[i], ends, i);
+        UNROLL for (int j = 0; j < width; j++) {
+            const intptr_t at = i * y_step + place[j];
+            if (ends && ends->more) sum[i][j] += NAME(load)((const REAL *)ends->more + at);
+            NAME(store)(y + at, sum[i][j]);
+        }
     }
 }
 
 /* A quad of output vectors for `rows` output channels. */
 static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intptr_t plane, intptr_t channels,
                         const intptr_t *taps, intptr_t tap_count, const REAL *w, intptr_t w_row, intptr_t w_channel,
-                        const REAL *bias, REAL *y, const intptr_t *place, intptr_t y_step) {
+                        const minorm_ends *ends, REAL *y, const intptr_t *place, intptr_t y_step) {
 #define CASE(rows)                                                                                                     \
     case rows:                                                                                                         \
         for (int j = 0; j < QUAD; j += WIDTH(rows))                                                                    \
             NAME(part)(rows, WIDTH(rows), x, position + j, plane, channels, taps, tap_count, w, w_row, w_channel,      \
-                       bias, y, place + j, y_step);                                                                    \
+                       ends, y, place + j, y_step);                                                                    \
         break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
 #undef CASE
@@ -83,9 +80,9 @@ static void NAME(block)(int rows, const REAL *x, const intptr_t *position, intpt
    `height` rows of `width`, one pitch apart too. A row of the input serves all results that meet it with one of the
    taps of a column, so it is read once for all. */
 static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-                                const REAL *w, const REAL *bias, REAL *y, const intptr_t *place) {
+                                const REAL *w, const minorm_ends *ends, REAL *y, const intptr_t *place) {
     VECTOR sum[QUAD], weight[MOST_TALL];
-    UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (bias ? *bias : 0) - (VECTOR){0};
+    UNROLL for (int j = 0; j < QUAD; j++) sum[j] = (ends->bias ? *(const REAL *)ends->bias : 0) - (VECTOR){0};
     for (intptr_t k = 0; k < width; k++) {
         UNROLL for (int t = 0; t < height; t++) weight[t] = w[taps[2 * (t * width + k) + 1]] - (VECTOR){0};
         UNROLL for (int i = 0; i < QUAD + height - 1; i++) {
@@ -96,13 +93,17 @@ static INLINE void NAME(column)(const int height, const REAL *x, intptr_t pitch,
             }
         }
     }
-    UNROLL for (int j = 0; j < QUAD; j++) NAME(store)(y + place[j], sum[j]);
+    NAME(end)(QUAD, sum, ends, 0);
+    UNROLL for (int j = 0; j < QUAD; j++) {
+        if (ends->more) sum[j] += NAME(load)((const REAL *)ends->more + place[j]);
+        NAME(store)(y + place[j], sum[j]);
+    }
 }
 
 static void NAME(tall)(int height, const REAL *x, intptr_t pitch, const intptr_t *taps, intptr_t width, const REAL *w,
-                       const REAL *bias, REAL *y, const intptr_t *place) {
-    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, bias, y, place);
-    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, bias, y, place);
+                       const minorm_ends *ends, REAL *y, const intptr_t *place) {
+    if (height == 3) NAME(column)(3, x, pitch, taps, width, w, ends, y, place);
+    else NAME(column)(MOST_TALL, x, pitch, taps, width, w, ends, y, place);
 }
 
 /* ---- the weight gradient ------------------------------------------------------------------------------------ */
@@ -301,10 +302,13 @@ static void NAME(add_total)(REAL *to, const REAL *x, intptr_t count) {
     *to += result;
 }
 
+/* to[0 .. count - 1] += more */
+static INLINE void NAME(add_to)(REAL *to, const REAL *more, intptr_t count) {
+    for (intptr_t i = 0; i < count; i++) to[i] += more[i];
+}
+
 /* to[begin .. end - 1] = the sums of so many chunks, in their order. */
 static void NAME(add_up)(REAL *to, const REAL *chunks, intptr_t step, intptr_t number, intptr_t begin, intptr_t end) {
     memcpy(to + begin, chunks + begin, (end - begin) * sizeof(REAL));
-    for (intptr_t c = 1; c < number; c++) {
-        for (intptr_t i = begin; i < end; i++) to[i] += chunks[c * step + i];
-    }
+    for (intptr_t c = 1; c < number; c++) NAME(add_to)(to + begin, chunks + c * step + begin, end - begin);
 }

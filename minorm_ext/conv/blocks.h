@@ -71,13 +71,11 @@ enum { K, D, FACTOR, OFFSET, BELOW, LOW, HIGH, AFTER }; /* what is less than BEL
 
 EITHER(block, (size_t item, int rows, const void *x, const intptr_t *position, intptr_t plane, intptr_t channels,
                const intptr_t *taps, intptr_t tap_count, const void *w, intptr_t w_row, intptr_t w_channel,
-               const void *bias, void *y, const intptr_t *place, intptr_t y_step),
-       (rows, x, position, plane, channels, taps, tap_count, w, w_row, w_channel, bias, y, place, y_step))
-EITHER(finish, (size_t item, int rows, const minorm_ends *ends, void *y, const intptr_t *place, intptr_t y_step),
-       (rows, ends, y, place, y_step))
+               const minorm_ends *ends, void *y, const intptr_t *place, intptr_t y_step),
+       (rows, x, position, plane, channels, taps, tap_count, w, w_row, w_channel, ends, y, place, y_step))
 EITHER(tall, (size_t item, int height, const void *x, intptr_t pitch, const intptr_t *taps, intptr_t width,
-              const void *w, const void *bias, void *y, const intptr_t *place),
-       (height, x, pitch, taps, width, w, bias, y, place))
+              const void *w, const minorm_ends *ends, void *y, const intptr_t *place),
+       (height, x, pitch, taps, width, w, ends, y, place))
 EITHER(weights, (size_t item, int rows, int columns, const void *x, const intptr_t *shift, const intptr_t *position,
                  intptr_t x_segment, const void *dy, const intptr_t *place, intptr_t dy_step, intptr_t dy_segment,
                  intptr_t first, intptr_t last, intptr_t segments, void *dw, intptr_t dw_step, int real_taps),
@@ -107,6 +105,7 @@ EITHER(kernels_out, (size_t item, intptr_t chunks, intptr_t chunk_step, const vo
 EITHER(tile_products, (size_t item, int rows, intptr_t vectors, const void *v, intptr_t v_step, intptr_t channels,
                        const void *u, void *m, intptr_t m_step),
        (rows, vectors, v, v_step, channels, u, m, m_step))
+EITHER(add_to, (size_t item, void *to, const void *more, intptr_t count), (to, more, count))
 EITHER(add_up, (size_t item, void *to, const void *chunks, intptr_t step, intptr_t count, intptr_t begin, intptr_t end),
        (to, chunks, step, count, begin, end))
 EITHER(add_total, (size_t item, void *to, const void *x, intptr_t count), (to, x, count))

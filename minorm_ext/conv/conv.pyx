@@ -14,16 +14,14 @@
 
 from libc.stdint cimport intptr_t
 
-from minorm_ext.conv.correlation cimport Correlation, correlate_job
+from minorm_ext.conv.correlation cimport correlate_job
 from minorm_ext.conv.plan cimport (
-    AFTER, BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Ends, Plan, blocks_of, result_count, source_count, weight_count,
+    AFTER, BLOCK_ROWS, QUAD, SUM_BYTES, VECTOR_BYTES, Correlation, Ends, Plan, Row, Side, WeightGradient, blocks_of,
 )
-from minorm_ext.conv.weights cimport WeightGradient, add_chunks, add_segments
-from minorm_ext.conv.winograd cimport (
-    PRODUCTS, TilePlan, TileProducts, TileSums, add_sums, order_kernels, product_job, sum_job,
-)
+from minorm_ext.conv.weights cimport add_chunks, add_segments
+from minorm_ext.conv.winograd cimport PRODUCTS, TilePlan, add_sums, order_kernels, product_job, sum_job
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport check_signals, parallel_for
+from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
 # Multiply-adds a thread computes between two checks of signals: 0.2 s even without vector instructions worth the name.
@@ -54,6 +52,11 @@ cdef double share_of(double work, int threads) noexcept nogil:
     return min(1.0, threads * SIGNAL_INTERVAL / work)
 
 
+cdef intptr_t round_of(intptr_t jobs, double work, int threads) noexcept nogil:
+    """How many jobs that is, of as many as have so much work."""
+    return max(threads, <intptr_t>(jobs * share_of(work, threads)))
+
+
 cdef int threads_for(double work, int threads) noexcept nogil:
     """How many threads are worth waking: each should have some ten microseconds to do."""
     return <int>min(<double>threads, 1 + work / WORTH)
@@ -81,40 +84,96 @@ cdef Ends ends_of(tuple arrays, Py_ssize_t itemsize, intptr_t channels, intptr_t
     return ends
 
 
+cdef int add_in_steps(
+    WeightGradient* g, Job add, intptr_t jobs, intptr_t longest, Job merge, intptr_t merges, double share, int threads
+) except -1:
+    """Add up all chunks, of which the longest takes so many steps of one, then merge them; answer Ctrl-C meanwhile."""
+    cdef intptr_t per_round = max(threads, <intptr_t>(jobs * min(1.0, share * longest / g.step)))
+    with nogil:
+        while g.done < longest:
+            parallel_for(add, g, 0, jobs, per_round, threads)
+            check_signals()
+            g.done += g.step
+        parallel_for(merge, g, 0, merges, merges, threads)
+    return 0
+
+
+cdef class Way:
+    """A way to compute both sums of a convolution of one shape: what its call is given, whichever way it is.
+
+    A way says how much scratch memory each sum needs (`correlate_buffer`, `weight_buffer`: numbers), and does the work.
+    """
+
+    cdef intptr_t x_count, w_count, y_count, outputs  # elements of the arrays; outputs are those of all groups
+    cdef double work  # multiply-adds, and one
+
+    cdef void measure(self, dict sizes, intptr_t taps, intptr_t source, intptr_t result):
+        """Take the sizes of the arrays; source and result are those of a channel."""
+        self.outputs = sizes["groups"] * sizes["outputs"]
+        self.w_count = self.outputs * sizes["channels"] * taps
+        self.x_count = sizes["images"] * sizes["groups"] * sizes["channels"] * source
+        self.y_count = sizes["images"] * self.outputs * result
+
+    cpdef intptr_t correlate_buffer(self, int threads):
+        raise NotImplementedError
+
+    cpdef intptr_t weight_buffer(self, int threads):
+        raise NotImplementedError
+
+    cdef int add_products(self, Correlation* c, int threads) except -1:
+        raise NotImplementedError
+
+    cdef int add_gradients(self, WeightGradient* g, int threads) except -1:
+        raise NotImplementedError
+
+    def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
+        """y = the sum over x with the weights w. All arrays in C order.
+
+        ends: a bias, an epilogue of AFTER numbers a channel, and another y to be added; None for what there is not.
+        ValueError where one has fewer elements than are read or written.
+        """
+        cdef Correlation c
+        c.item, c.transposed = itemsize, transposed
+        c.x = <const char*>address(x, itemsize, False, self.x_count)
+        c.w = <const char*>address(w, itemsize, False, self.w_count)
+        c.ends = ends_of(ends, itemsize, self.outputs, self.y_count)
+        c.y = <char*>address(y, itemsize, True, self.y_count)
+        c.scratch = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
+        self.add_products(&c, threads_for(self.work, threads))
+
+    def weight_gradient(self, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
+        """dw, and db (or None): the gradients of the sum for its weights and its bias. All arrays in C order.
+
+        ValueError where one has fewer elements than are read or written.
+        """
+        cdef WeightGradient g
+        g.item, g.done = itemsize, 0
+        g.x = <const char*>address(x, itemsize, False, self.x_count)
+        g.dy = <const char*>address(dy, itemsize, False, self.y_count)
+        g.dw = <char*>address(dw, itemsize, True, self.w_count)
+        g.db = NULL if db is None else <char*>address(db, itemsize, True, self.outputs)
+        g.sums = <char*>address(buffer, itemsize, True, self.weight_buffer(threads))
+        self.add_gradients(&g, threads_for(self.work, threads))
+
+
 # ---- by shifted reads ----------------------------------------------------------------------------------------------
 
 
-cdef const intptr_t* pointer(dict tables, str name) except? NULL:
-    return <const intptr_t*>address(tables[name], sizeof(intptr_t))
+cdef const intptr_t* pointer(table) except? NULL:
+    return <const intptr_t*>address(table, sizeof(intptr_t))
 
 
-cdef double products_of(const Plan* p) noexcept nogil:
-    """All multiply-adds, and one."""
-    return <double>p.images * p.result_size * p.groups * p.outputs * p.channels * p.kernel + 1
+cdef Side side_of(list extent, intptr_t channels, intptr_t move, tuple tables) except *:
+    cdef Side side
+    rows, zeros, pixels = tables
+    side.extent = extent
+    side.size = extent[0] * extent[1] * extent[2]
+    side.channels, side.move, side.row_count, side.zero_count = channels, move, len(rows), len(zeros)
+    side.rows, side.zeros, side.pixels = <const Row*>pointer(rows), pointer(zeros), pointer(pixels)
+    return side
 
 
-cdef intptr_t correlate_batch(const Plan* p, int threads) noexcept nogil:
-    """Segments a job: as many as the cache takes, but so that every thread gets several jobs."""
-    return max(1, min(p.fit, p.segments // (4 * threads)))
-
-
-cdef intptr_t correlate_own(const Plan* p, int threads) noexcept nogil:
-    """Numbers of scratch memory for each thread."""
-    return aligned(correlate_batch(p, threads) * (p.channels * p.plane + BLOCK_ROWS * p.results))
-
-
-cdef intptr_t weight_batch(const Plan* p) noexcept nogil:
-    """Segments that are packed at a time."""
-    return max(1, min(p.fit, ceil_div(p.segments, p.chunks)))
-
-
-cdef intptr_t weight_own(const Plan* p) noexcept nogil:
-    """Numbers of scratch memory for each thread."""
-    cdef intptr_t channels = min(ceil_div(p.groups * p.channels, p.parts), p.channels)
-    return aligned(weight_batch(p) * (channels * p.plane + p.outputs * p.results))
-
-
-cdef class Layout:
+cdef class Layout(Way):
     """The tables of conv_layout.py and the shapes, as the kernel reads them."""
 
     cdef Plan plan
@@ -125,179 +184,120 @@ cdef class Layout:
         self.tables = tables  # the arrays live as long as the pointers
         p.images, p.groups, p.channels = sizes["images"], sizes["groups"], sizes["channels"]
         p.outputs, p.kernel, p.lanes = sizes["outputs"], sizes["kernel"], sizes["lanes"]
-        for i in range(3):
-            p.source[i], p.result[i] = sizes["source"][i], sizes["result"][i]
-        p.source_size = p.source[0] * p.source[1] * p.source[2]
-        p.result_size = p.result[0] * p.result[1] * p.result[2]
         p.fit, p.chunks, p.parts = sizes["fit"], sizes["chunks"], sizes["parts"]
         p.run, p.columns, p.tall = sizes["run"], sizes["columns"], tables["tall"]
+        p.source = side_of(sizes["source"], p.groups * p.channels, tables["source_move"], tables["packed_rows"])
+        p.result = side_of(sizes["result"], p.groups * p.outputs, tables["result_move"], tables["result_rows"])
         p.by_image, p.direct_in, p.direct_out = tables["by_image"], tables["direct_in"], tables["direct_out"]
         p.segments, p.plane, p.results = tables["segments"], tables["plane"], tables["results"]
-        p.strips, p.along, p.row_step = tables["strips"], tables["along"], tables["row_step"]
-        p.source_move, p.result_move = tables["source_move"], tables["result_move"]
-        p.out_move, p.vectors, p.quads = tables["out_move"], tables["vectors"], len(tables["runs"])
-        p.rows_in_count, p.rows_out_count = len(tables["rows_in"]), len(tables["rows_out"])
-        p.zeros_count = len(tables["zeros"])
-        p.rows_in, p.rows_out = pointer(tables, "rows_in"), pointer(tables, "rows_out")
-        p.pixels_in, p.zeros = pointer(tables, "pixels_in"), pointer(tables, "zeros")
-        p.position, p.place = pointer(tables, "position"), pointer(tables, "place")
-        p.runs, p.taps, p.ranges = pointer(tables, "runs"), pointer(tables, "taps"), pointer(tables, "ranges")
+        p.strips, p.along, p.out_move = tables["strips"], tables["along"], tables["out_move"]
+        p.vectors, p.quads = tables["vectors"], len(tables["runs"])
+        p.position, p.place = pointer(tables["position"]), pointer(tables["place"])
+        p.runs, p.taps, p.ranges = pointer(tables["runs"]), pointer(tables["taps"]), pointer(tables["ranges"])
+        self.measure(sizes, p.kernel, p.source.size, p.result.size)
+        self.work = <double>p.result.size * p.images * self.w_count + 1
 
-    def correlate_buffer(self, int threads):
-        """How many numbers of scratch memory `correlate` needs."""
+    cdef intptr_t correlate_batch(self, int threads):
+        """Segments a job: as many as the cache takes, but so that every thread gets several jobs."""
+        return max(1, min(self.plan.fit, self.plan.segments // (4 * threads)))
+
+    cdef intptr_t correlate_own(self, int threads):
+        """Numbers of scratch memory for each thread."""
         cdef const Plan* p = &self.plan
-        threads = threads_for(products_of(p), threads)
-        return threads * correlate_own(p, threads)
+        return aligned(self.correlate_batch(threads) * (p.channels * p.plane + BLOCK_ROWS * p.results))
 
-    def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
-        """y = the layout's sum over x with the weights w. All arrays in C order.
+    cpdef intptr_t correlate_buffer(self, int threads):
+        threads = threads_for(self.work, threads)
+        return threads * self.correlate_own(threads)
 
-        ends: a bias, an epilogue of AFTER numbers a channel, and another y to be added; None for what there is not.
-        ValueError where one has fewer elements than the layout reads or writes.
-        """
+    cdef int add_products(self, Correlation* c, int threads) except -1:
         cdef const Plan* p = &self.plan
-        cdef Correlation c
-        cdef intptr_t units = p.groups * blocks_of(p)
-        cdef double work = products_of(p)
         cdef intptr_t jobs
-        c.plan, c.item, c.transposed = p, itemsize, transposed
-        c.x = <const char*>address(x, itemsize, False, source_count(p))
-        c.w = <const char*>address(w, itemsize, False, weight_count(p))
-        c.ends = ends_of(ends, itemsize, p.groups * p.outputs, result_count(p))
-        c.y = <char*>address(y, itemsize, True, result_count(p))
-        c.scratch = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
-        threads = threads_for(work, threads)
-        c.batch, c.own = correlate_batch(p, threads), correlate_own(p, threads)
-        c.slices = 1
+        c.plan, c.batch, c.own, c.slices = p, self.correlate_batch(threads), self.correlate_own(threads), 1
         jobs = ceil_div(p.segments, c.batch)
-        c.parts = parts_for(work / jobs, jobs, units, 2 * threads)
+        c.parts = parts_for(self.work / jobs, jobs, p.groups * blocks_of(p), 2 * threads)
         jobs *= c.parts
-        if p.direct_in and p.direct_out and jobs * SIGNAL_INTERVAL < work:
-            c.slices = min(p.quads, <intptr_t>(work / (jobs * SIGNAL_INTERVAL)) + 1)
+        if p.direct_in and p.direct_out and jobs * SIGNAL_INTERVAL < self.work:
+            c.slices = min(p.quads, <intptr_t>(self.work / (jobs * SIGNAL_INTERVAL)) + 1)
             jobs *= c.slices
         with nogil:
-            parallel_for(correlate_job, &c, 0, jobs, max(threads, <intptr_t>(jobs * share_of(work, threads))), threads)
+            parallel_for(correlate_job, c, 0, jobs, round_of(jobs, self.work, threads), threads)
             check_signals()
+        return 0
 
-    def weight_buffer(self, int threads):
-        """How many numbers of scratch memory `weight_gradient` needs."""
+    cdef intptr_t weight_batch(self):
+        """Segments that are packed at a time."""
+        return max(1, min(self.plan.fit, ceil_div(self.plan.segments, self.plan.chunks)))
+
+    cdef intptr_t weight_own(self):
+        """Numbers of scratch memory for each thread."""
         cdef const Plan* p = &self.plan
-        threads = threads_for(products_of(p), threads)
-        return (
-            aligned(p.chunks * weight_count(p)) + aligned(p.chunks * p.groups * p.outputs) + threads * weight_own(p)
-        )
+        cdef intptr_t channels = min(ceil_div(p.groups * p.channels, p.parts), p.channels)
+        return aligned(self.weight_batch() * (channels * p.plane + p.outputs * p.results))
 
-    def weight_gradient(self, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
-        """dw, and db (or None): the gradients of the sum for its weights and its bias. All arrays in C order.
+    cpdef intptr_t weight_buffer(self, int threads):
+        threads = threads_for(self.work, threads)
+        return self.plan.chunks * aligned(self.w_count + self.outputs) + threads * self.weight_own()
 
-        ValueError where one has fewer elements than the layout reads or writes.
-        """
+    cdef int add_gradients(self, WeightGradient* g, int threads) except -1:
         cdef const Plan* p = &self.plan
-        cdef WeightGradient g
         cdef intptr_t jobs = p.chunks * p.parts
         cdef intptr_t longest = ceil_div(p.segments, p.chunks)
-        cdef intptr_t per_round
-        cdef double share
-        g.plan, g.item, g.outputs = p, itemsize, p.groups * p.outputs
-        g.x = <const char*>address(x, itemsize, False, source_count(p))
-        g.dy = <const char*>address(dy, itemsize, False, result_count(p))
-        g.dw = <char*>address(dw, itemsize, True, weight_count(p))
-        g.db = NULL if db is None else <char*>address(db, itemsize, True, g.outputs)
-        g.chunks_dw = <char*>address(buffer, itemsize, True, self.weight_buffer(threads))
-        g.chunks_db = g.chunks_dw + aligned(p.chunks * weight_count(p)) * itemsize
-        g.scratch = g.chunks_db + aligned(p.chunks * g.outputs) * itemsize
-        threads = threads_for(products_of(p), threads)
-        g.batch, g.own = weight_batch(p), weight_own(p)
-        share = share_of(products_of(p), threads)
+        cdef double share = share_of(self.work, threads)
+        g.plan, g.batch, g.own = p, self.weight_batch(), self.weight_own()
+        g.chunk_step = aligned(self.w_count + self.outputs)
+        g.scratch = g.sums + p.chunks * g.chunk_step * g.item
         g.step = longest if share == 1 else g.batch * max(1, <intptr_t>(longest * share) // g.batch)
-        per_round = max(threads, <intptr_t>(jobs * min(1.0, share * longest / g.step)))
-        g.pieces = 1 if p.chunks * weight_count(p) < MERGE_WORK else 4 * threads
-        g.done = 0
-        with nogil:
-            while g.done < longest:
-                parallel_for(add_segments, &g, 0, jobs, per_round, threads)
-                check_signals()
-                g.done += g.step
-            parallel_for(add_chunks, &g, 0, g.pieces, g.pieces, threads)
+        g.slices = 1 if p.chunks * self.w_count < MERGE_WORK else 4 * threads
+        return add_in_steps(g, add_segments, jobs, longest, add_chunks, g.slices, share, threads)
 
 
 # ---- by Winograd's tiles -------------------------------------------------------------------------------------------
 
 
-cdef double tile_work(const TilePlan* p) noexcept nogil:
-    return <double>PRODUCTS * p.images * p.rows * p.columns * p.groups * p.channels * p.outputs + 1
-
-
-cdef intptr_t tile_results(const TilePlan* p) noexcept nogil:
-    return p.images * p.groups * p.outputs * p.result_height * p.result_width
-
-
-cdef class Winograd:
+cdef class Winograd(Way):
     """The shapes of a convolution by Winograd's F(2x2, 3x3), and how its tiles are cut: the sizes of conv_tiles.py."""
 
     cdef TilePlan plan
 
     def __init__(self, dict sizes):
+        cdef const TilePlan* p = &self.plan
         self.plan = sizes
+        self.measure(sizes, 9, p.height * p.width, p.result_height * p.result_width)
+        self.work = <double>PRODUCTS * p.images * p.rows * p.columns * self.outputs * p.channels + 1
 
-    def correlate_buffer(self, int threads):
+    cpdef intptr_t correlate_buffer(self, int threads):
         cdef const TilePlan* p = &self.plan
-        return PRODUCTS * p.groups * p.kernel_step + threads_for(tile_work(p), threads) * p.scratch
+        return p.kernels + threads_for(self.work, threads) * p.scratch
 
-    def correlate(self, x, w, tuple ends, y, buffer, bint transposed, Py_ssize_t itemsize, int threads):
-        """Layout.correlate's y, by the products of tiles."""
+    cdef int add_products(self, Correlation* c, int threads) except -1:
         cdef const TilePlan* p = &self.plan
-        cdef TileProducts t
-        cdef double work = tile_work(p)
         cdef intptr_t jobs = p.pieces * p.groups
-        t.plan, t.item, t.transposed = p, itemsize, transposed
-        t.x = <const char*>address(x, itemsize, False, p.images * p.groups * p.channels * p.height * p.width)
-        t.w = <const char*>address(w, itemsize, False, 9 * p.groups * p.outputs * p.channels)
-        t.ends = ends_of(ends, itemsize, p.groups * p.outputs, tile_results(p))
-        t.y = <char*>address(y, itemsize, True, tile_results(p))
-        t.kernels = <char*>address(buffer, itemsize, True, self.correlate_buffer(threads))
-        t.scratch = t.kernels + PRODUCTS * p.groups * p.kernel_step * itemsize
-        threads = threads_for(work, threads)
-        t.parts = parts_for(work / jobs, jobs, p.blocks, 2 * threads)
-        jobs *= t.parts
+        c.plan, c.kernels = p, c.scratch
+        c.scratch += p.kernels * c.item
+        c.parts = parts_for(self.work / jobs, jobs, p.blocks, 2 * threads)
+        jobs *= c.parts
         with nogil:
             parallel_for(
-                order_kernels, &t, 0, p.groups * p.blocks, WEIGHTS // (BLOCK_ROWS * p.channels * 9),
+                order_kernels, c, 0, p.groups * p.blocks if p.kernels else 0, WEIGHTS // (BLOCK_ROWS * p.channels * 9),
                 threads if 9 * p.channels * p.outputs > PACK_WORK else 1)
             check_signals()
-            parallel_for(product_job, &t, 0, jobs, max(threads, <intptr_t>(jobs * share_of(work, threads))), threads)
+            parallel_for(product_job, c, 0, jobs, round_of(jobs, self.work, threads), threads)
             check_signals()
+        return 0
 
-    def weight_buffer(self, int threads):
-        cdef const TilePlan* p = &self.plan
-        return p.chunks * p.chunk_step + threads_for(tile_work(p), threads) * p.scratch
+    cpdef intptr_t weight_buffer(self, int threads):
+        return self.plan.chunks * self.plan.chunk_step + threads_for(self.work, threads) * self.plan.scratch
 
-    def weight_gradient(self, dy, x, dw, db, buffer, Py_ssize_t itemsize, int threads):
-        """Layout.weight_gradient's dw and db, by the products of tiles."""
+    cdef int add_gradients(self, WeightGradient* g, int threads) except -1:
         cdef const TilePlan* p = &self.plan
-        cdef TileSums t
-        cdef double work = tile_work(p)
         cdef intptr_t jobs = p.chunks * p.groups
         cdef intptr_t longest = ceil_div(p.pieces, p.chunks)
-        cdef double share
-        t.plan, t.item = p, itemsize
-        t.x = <const char*>address(x, itemsize, False, p.images * p.groups * p.channels * p.height * p.width)
-        t.dy = <const char*>address(dy, itemsize, False, tile_results(p))
-        t.dw = <char*>address(dw, itemsize, True, 9 * p.groups * p.outputs * p.channels)
-        t.db = NULL if db is None else <char*>address(db, itemsize, True, p.groups * p.outputs)
-        t.sums = <char*>address(buffer, itemsize, True, self.weight_buffer(threads))
-        t.scratch = t.sums + p.chunks * p.chunk_step * itemsize
-        threads = threads_for(work, threads)
-        t.parts = parts_for(work / (p.pieces * p.groups), jobs, p.channels, threads)
-        jobs *= t.parts
-        share = share_of(work, threads)
-        t.step = max(1, <intptr_t>(longest * share))
-        t.slices = 1 if p.chunks * p.chunk_step < MERGE_WORK else 4 * threads
-        t.done = 0
-        with nogil:
-            while t.done < longest:
-                parallel_for(
-                    sum_job, &t, 0, jobs, max(threads, <intptr_t>(jobs * min(1.0, share * longest / t.step))), threads)
-                check_signals()
-                t.done += t.step
-            parallel_for(add_sums, &t, 0, p.groups * t.slices, p.groups * t.slices, threads)
+        cdef double share = share_of(self.work, threads)
+        g.plan, g.chunk_step = p, p.chunk_step
+        g.scratch = g.sums + p.chunks * p.chunk_step * g.item
+        g.parts = parts_for(self.work / (p.pieces * p.groups), jobs, p.channels, threads)
+        jobs *= g.parts
+        g.step = max(1, <intptr_t>(longest * share))
+        g.slices = 1 if p.chunks * p.chunk_step < MERGE_WORK else 4 * threads
+        return add_in_steps(g, sum_job, jobs, longest, add_sums, p.groups * g.slices, share, threads)

@@ -1,12 +1,14 @@
+# cython: cdivision=True
 # A convolution's layout as the kernel sees it, and the ways into it and out of it.
 #
 # `Plan` is conv_layout.py's Tables with the shapes: places are counted in numbers, and every table is an array of
 # intptr_t. A segment is what is packed by itself: an image, a strip of one, or as many images as a vector has lanes.
+# Arrays are addressed in bytes: a number has `item` of them, and blocks.h has the loops for either size.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
-from minorm_ext.runtime.numbers cimport ceil_div, cut, real
+from minorm_ext.runtime.numbers cimport ceil_div, cut
 
 cdef extern from "conv/blocks.h" nogil:
     enum:
@@ -21,28 +23,36 @@ cdef extern from "conv/blocks.h" nogil:
         const char* more
     void row_in(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
     void row_out(size_t item, void* to, const void* source, intptr_t step, intptr_t count)
-    void rows_out(
-        size_t item, void* to, const void* first, const void* second, intptr_t firsts, intptr_t count)
+    void rows_out(size_t item, void* to, const void* first, const void* second, intptr_t firsts, intptr_t count)
     void images_in(
         size_t item, intptr_t lanes, void* to, const intptr_t* place, const void* source, intptr_t image,
         intptr_t images, intptr_t pixels)
     void images_out(size_t item, void* to, const void* source, intptr_t image, intptr_t images, intptr_t pixels)
+    void add_to(size_t item, void* to, const void* more, intptr_t count)
+
+cdef struct Row:  # of a packed channel
+    intptr_t place  # where it is packed
+    intptr_t d, h, w  # where it begins in an image
+    intptr_t step, count  # of w
+
+cdef struct Side:  # the source, or the results
+    intptr_t[3] extent  # of a channel along d, h, w
+    intptr_t size  # of a channel
+    intptr_t channels  # of all groups
+    intptr_t move  # from one strip to the next, along the axis that they are cut along
+    intptr_t row_count, zero_count
+    const Row* rows
+    const intptr_t* zeros  # (place, count) to begin with
+    const intptr_t* pixels  # where lanes are images: the place of each
 
 cdef struct Plan:
     # the shapes: channels and outputs are those of a group; kernel is its number of taps
     intptr_t images, groups, channels, outputs, kernel
     intptr_t lanes  # of a vector: as many as a register, or as partial sums
-    intptr_t[3] source
-    intptr_t[3] result
-    intptr_t source_size, result_size
+    Side source, result
     # the tables
     bint by_image, direct_in, direct_out
-    intptr_t segments, plane, results, strips, along, source_move, result_move, out_move, row_step
-    intptr_t rows_in_count, rows_out_count, zeros_count, quads, vectors
-    const intptr_t* rows_in
-    const intptr_t* rows_out
-    const intptr_t* pixels_in
-    const intptr_t* zeros
+    intptr_t segments, plane, results, strips, along, out_move, quads, vectors
     const intptr_t* position
     const intptr_t* place
     const intptr_t* runs
@@ -53,6 +63,36 @@ cdef struct Plan:
     int columns
     # rows of a depthwise kernel whose quads stand below each other, else 0
     int tall
+
+cdef struct Correlation:  # what all jobs share that compute y
+    const void* plan  # a Plan or a TilePlan
+    size_t item
+    bint transposed
+    const char* x
+    const char* w
+    Ends ends
+    char* y
+    char* kernels  # of tiles, transformed: 16 x O x C of each group
+    char* scratch  # `own` numbers for each thread
+    intptr_t own
+    intptr_t batch  # segments a job
+    intptr_t parts  # of the blocks of output channels
+    intptr_t slices  # of the quads of vectors
+
+cdef struct WeightGradient:  # what all jobs share that compute dw and db
+    const void* plan
+    size_t item
+    const char* x
+    const char* dy
+    char* dw
+    char* db  # NULL: nobody wants it
+    char* sums  # of every chunk, `chunk_step` numbers each: those for dw, and those for db
+    char* scratch
+    intptr_t own, chunk_step
+    intptr_t batch  # segments that are packed at a time
+    intptr_t parts  # of the channels; every part packs all gradients again
+    intptr_t done, step  # of every chunk so far, and how much a job adds
+    intptr_t slices  # of dw, in which the chunks are added up
 
 
 cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr_t at) noexcept nogil:
@@ -65,21 +105,6 @@ cdef inline Ends ends_at(const Ends* ends, size_t item, intptr_t channel, intptr
     if moved.more != NULL:
         moved.more += at * item
     return moved
-
-
-cdef inline intptr_t source_count(const Plan* p) noexcept nogil:
-    """Elements of the array that a plan reads, dy for the gradient for the input."""
-    return p.images * p.groups * p.channels * p.source_size
-
-
-cdef inline intptr_t result_count(const Plan* p) noexcept nogil:
-    """Elements of the array that it computes, or reads as the gradient of its results."""
-    return p.images * p.groups * p.outputs * p.result_size
-
-
-cdef inline intptr_t weight_count(const Plan* p) noexcept nogil:
-    """Elements of the weights."""
-    return p.groups * p.outputs * p.channels * p.kernel
 
 
 cdef inline intptr_t blocks_of(const Plan* p) noexcept nogil:
@@ -102,103 +127,73 @@ cdef inline intptr_t within(intptr_t count, intptr_t first, intptr_t step, intpt
     return max(0, min(count, (end - first + step - 1) // step))
 
 
-cdef inline void pack_segment(
-    const Plan* p, real* plane, const real* x, intptr_t channel, intptr_t segment
+cdef inline intptr_t row_at(const Side* side, intptr_t along, intptr_t strip, intptr_t i, Row* row) noexcept nogil:
+    """Where row number i of a strip begins in its channel; of the row, what lies within."""
+    cdef intptr_t before
+    row[0] = side.rows[i]
+    if along == 0:
+        row.d += strip * side.move
+    elif along == 1:
+        row.h += strip * side.move
+    else:
+        row.w += strip * side.move
+        before = within(row.count, row.w, row.step, 0)
+        row.count = within(row.count, row.w, row.step, side.extent[2]) - before
+        row.w += before * row.step
+        row.place += before
+    if not (0 <= row.d < side.extent[0] and 0 <= row.h < side.extent[1]):
+        row.count = 0
+    return (row.d * side.extent[1] + row.h) * side.extent[2] + row.w
+
+
+cdef inline void pack(
+    const Plan* p, Side side, size_t item, char* plane, const char* x, intptr_t channel, intptr_t segment
 ) noexcept nogil:
-    """One channel of one segment of the source x into its plane."""
+    """One channel of one segment into its plane: of the source, or of the gradients of a forward plan's results."""
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
-    cdef intptr_t move_d = strip * p.source_move if p.along == 0 else 0
-    cdef intptr_t move_h = strip * p.source_move if p.along == 1 else 0
-    cdef intptr_t move_w = strip * p.source_move if p.along == 2 else 0
-    cdef intptr_t step = p.groups * p.channels * p.source_size
-    cdef intptr_t i, d, h, w, before, count
-    cdef const intptr_t* row
-    x += image * step + channel * p.source_size
-    for i in range(p.zeros_count):
-        memset(plane + p.zeros[2 * i], 0, p.zeros[2 * i + 1] * sizeof(real))
+    cdef intptr_t i, at
+    cdef Row row
+    x += (image * side.channels + channel) * side.size * item
+    for i in range(side.zero_count):
+        memset(plane + side.zeros[2 * i] * item, 0, side.zeros[2 * i + 1] * item)
     if p.by_image:
-        images_in(sizeof(real), p.lanes, plane, p.pixels_in, x, step, p.images - image, p.source_size)
-    for i in range(p.rows_in_count):
-        row = p.rows_in + 5 * i
-        d = row[1] + move_d
-        h = row[2] + move_h
-        if 0 <= d < p.source[0] and 0 <= h < p.source[1]:
-            w = row[3] + move_w
-            count = row[4]
-            before = 0
-            if p.along == 2:
-                before = within(count, w, p.row_step, 0)
-                count = within(count, w, p.row_step, p.source[2]) - before
-            row_in(
-                sizeof(real), plane + row[0] + before,
-                x + (d * p.source[1] + h) * p.source[2] + w + before * p.row_step, p.row_step, count)
+        images_in(item, p.lanes, plane, side.pixels, x, side.channels * side.size, p.images - image, side.size)
+    for i in range(side.row_count):
+        at = row_at(&side, p.along, strip, i, &row)
+        row_in(item, plane + row.place * item, x + at * item, row.step, row.count)
 
 
-cdef inline void unpack_segment(
-    const Plan* p, real* y, const real* more, const real* results, intptr_t channel, intptr_t segment
+cdef inline void unpack(
+    const Plan* p, size_t item, char* y, const char* more, const char* results, intptr_t channel, intptr_t segment
 ) noexcept nogil:
     """The results of one channel of one segment to where they belong in y, plus what `more` (or NULL) has there."""
+    cdef const Side* side = &p.result
     cdef intptr_t image = image_of(p, segment)
     cdef intptr_t strip = segment % p.strips
-    cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
-    cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
-    cdef intptr_t move_w = strip * p.result_move if p.along == 2 else 0
-    cdef intptr_t width = p.result[2] - move_w
-    cdef intptr_t step = p.groups * p.outputs * p.result_size
-    cdef intptr_t at = image * step + channel * p.result_size
-    cdef intptr_t whole = p.result_size
+    cdef intptr_t step = side.channels * side.size
+    cdef intptr_t first = image * step + channel * side.size
+    cdef intptr_t whole = side.size
     cdef intptr_t i = 0
-    cdef intptr_t d, h, j
-    cdef const intptr_t* row
-    y += at
+    cdef intptr_t at
+    cdef Row row, other
+    y += first * item
     if p.by_image:
-        images_out(sizeof(real), y, results, step, p.images - image, p.result_size)
-    while i < p.rows_out_count:
-        row = p.rows_out + 6 * i
-        d = row[1] + move_d
-        h = row[2] + move_h
+        images_out(item, y, results, step, p.images - image, side.size)
+    while i < side.row_count:
+        at = row_at(side, p.along, strip, i, &row)
         i += 1
-        if row[4] == 2 and p.result[2] > 1:  # the other half of this row follows in the table
+        if row.step == 2 and side.extent[2] > 1:  # the other half of this row follows in the table
+            row_at(side, p.along, strip, i, &other)
             i += 1
-            if d < p.result[0] and h < p.result[1]:
-                rows_out(
-                    sizeof(real), y + (d * p.result[1] + h) * p.result[2] + move_w, results + row[0], results + row[6],
-                    within(row[5], 0, 2, width), within(row[11], 1, 2, width))
-        elif d < p.result[0] and h < p.result[1]:
-            row_out(
-                sizeof(real), y + (d * p.result[1] + h) * p.result[2] + move_w + row[3], results + row[0], row[4],
-                within(row[5], row[3], row[4], width))
+            rows_out(
+                item, y + at * item, results + row.place * item, results + other.place * item, row.count, other.count)
+        else:
+            row_out(item, y + at * item, results + row.place * item, row.step, row.count)
     if more != NULL:
         if not p.by_image:  # a strip is of the first axis that has several results: they follow each other
-            whole = p.result_move * (p.result_size // p.result[p.along])
+            whole = side.move * (side.size // side.extent[p.along])
+        more += first * item
         for i in range(min(p.lanes, p.images - image) if p.by_image else 1):
-            for j in range(i * step + strip * whole, i * step + min(p.result_size, (strip + 1) * whole)):
-                y[j] += more[at + j]
-
-
-cdef inline void pack_results(
-    const Plan* p, real* results, const real* dy, intptr_t channel, intptr_t segment
-) noexcept nogil:
-    """The way back, for a forward plan: dy where results would be, and zeros where there are none."""
-    cdef intptr_t image = image_of(p, segment)
-    cdef intptr_t strip = segment % p.strips
-    cdef intptr_t move_d = strip * p.result_move if p.along == 0 else 0
-    cdef intptr_t move_h = strip * p.result_move if p.along == 1 else 0
-    cdef intptr_t move_w = strip * p.result_move if p.along == 2 else 0
-    cdef intptr_t step = p.groups * p.outputs * p.result_size
-    cdef intptr_t i, d, h
-    cdef const intptr_t* row
-    dy += image * step + channel * p.result_size
-    if p.by_image:
-        images_in(sizeof(real), p.lanes, results, p.place, dy, step, p.images - image, p.result_size)
-    else:
-        memset(results, 0, p.results * sizeof(real))
-    for i in range(p.rows_out_count):
-        row = p.rows_out + 6 * i
-        d = row[1] + move_d
-        h = row[2] + move_h
-        if d < p.result[0] and h < p.result[1]:
-            row_in(
-                sizeof(real), results + row[0], dy + (d * p.result[1] + h) * p.result[2] + move_w, 1,
-                within(row[5], 0, 1, p.result[2] - move_w))
+            at = (i * step + strip * whole) * item
+            add_to(item, y + at, more + at, min(side.size - strip * whole, whole))

@@ -1,3 +1,4 @@
+# cython: cdivision=True
 # The gradient of a convolution for its weights: dw[o][c][t] = the sum over pixels of dy[o] * x[c] shifted by t.
 #
 # The source is packed as for the forward pass, and the gradients as its results would be. A block of output channels
@@ -7,9 +8,9 @@
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
-from minorm_ext.conv.plan cimport Plan, begin_of, blocks_of, image_of, pack_results, pack_segment, weight_count
+from minorm_ext.conv.plan cimport Plan, WeightGradient, begin_of, blocks_of, image_of, pack
 from minorm_ext.runtime.jobs cimport threadid
-from minorm_ext.runtime.numbers cimport cut, real
+from minorm_ext.runtime.numbers cimport cut
 
 cdef extern from "conv/blocks.h" nogil:
     enum:
@@ -24,8 +25,8 @@ cdef extern from "conv/blocks.h" nogil:
 
 
 cdef inline void weight_sums(
-    const Plan* p, const real* x, intptr_t step, intptr_t x_segment, const real* dy, intptr_t dy_step,
-    intptr_t dy_segment, intptr_t segments, intptr_t channels, real* dw
+    const Plan* p, size_t item, const char* x, intptr_t step, intptr_t x_segment, const char* dy, intptr_t dy_step,
+    intptr_t dy_segment, intptr_t segments, intptr_t channels, char* dw
 ) noexcept nogil:
     """dw[o][c][t] += the sum over vectors of dy[o] * x[c] shifted by t, `run` vectors at a time, block by block."""
     cdef intptr_t several = max(1, p.run // p.vectors)  # segments at a time
@@ -51,9 +52,9 @@ cdef inline void weight_sums(
                         first = min(first, p.ranges[3 * t + 1])
                         last = max(last, p.ranges[3 * t + 2])
                     weights(
-                        sizeof(real), rows, p.columns, x + s * x_segment, shift, p.position, x_segment,
-                        dy + o * dy_step + s * dy_segment, p.place, dy_step, dy_segment, max(first, q),
-                        min(last, q + p.run), min(several, segments - s), dw + o * p.channels * p.kernel + k,
+                        item, rows, p.columns, x + s * x_segment * item, shift, p.position, x_segment,
+                        dy + (o * dy_step + s * dy_segment) * item, p.place, dy_step, dy_segment, max(first, q),
+                        min(last, q + p.run), min(several, segments - s), dw + (o * p.channels * p.kernel + k) * item,
                         p.channels * p.kernel, <int>found)
                     k += taps
             q += p.run
@@ -61,73 +62,56 @@ cdef inline void weight_sums(
 
 
 cdef inline void weight_group(
-    const Plan* p, const real* x, const real* dy, real* dw, real* db, real* packed, intptr_t batch, intptr_t group,
-    intptr_t channel, intptr_t channels, intptr_t segment, intptr_t end
+    const WeightGradient* g, char* dw, char* db, intptr_t group, intptr_t channel, intptr_t channels, intptr_t segment,
+    intptr_t end
 ) noexcept nogil:
-    """The segments up to `end`, for some input channels of one group."""
-    cdef intptr_t step = batch * p.plane
-    cdef intptr_t dy_step = batch * p.results
+    """The segments up to `end`, for some input channels of one group; db may be NULL."""
+    cdef const Plan* p = <const Plan*>g.plan
+    cdef size_t item = g.item
+    cdef intptr_t step = g.batch * p.plane
+    cdef intptr_t dy_step = g.batch * p.results
     cdef intptr_t x_segment = p.plane
     cdef intptr_t dy_segment = p.results
-    cdef real* gradients = packed + channels * step
-    cdef intptr_t all_channels = p.groups * p.channels
+    cdef char* packed = g.scratch + threadid() * g.own * item
+    cdef char* gradients = packed + channels * step * item
+    cdef const char* x = packed
+    cdef const char* dy = gradients
     cdef intptr_t segments, image, c, s, o
-    cdef const real* x_at
-    cdef const real* dy_at
+    if p.direct_in:
+        step, x_segment = p.source.size, p.source.channels * p.source.size
+    if p.direct_out:
+        dy_step, dy_segment = p.result.size, p.result.channels * p.result.size
     while segment < end:
-        segments = min(batch, end - segment)
+        segments = min(g.batch, end - segment)
         image = image_of(p, segment)
         if p.direct_in:
-            x_at = x + (image * all_channels + group * p.channels + channel) * p.source_size
-            step, x_segment = p.source_size, all_channels * p.source_size
-        else:
-            x_at = packed
-            for c in range(channels):
-                for s in range(segments):
-                    pack_segment(
-                        p, packed + c * step + s * p.plane, x, group * p.channels + channel + c, segment + s)
+            x = g.x + (image * p.source.channels + group * p.channels + channel) * p.source.size * item
         if p.direct_out:
-            dy_at = dy + (image * p.groups + group) * p.outputs * p.result_size + segment % p.strips * p.out_move
-            dy_step, dy_segment = p.result_size, p.groups * p.outputs * p.result_size
-        else:
-            dy_at = gradients
-            for o in range(p.outputs):
-                for s in range(segments):
-                    pack_results(
-                        p, gradients + o * dy_step + s * p.results, dy, group * p.outputs + o, segment + s)
-        if db != NULL and channel == 0:
-            for o in range(p.outputs):
-                for s in range(segments):
-                    add_total(
-                        sizeof(real), db + group * p.outputs + o, dy_at + o * dy_step + s * dy_segment,
-                        p.result_size // p.strips if p.direct_out else p.results)
+            dy = g.dy + (
+                (image * p.groups + group) * p.outputs * p.result.size + segment % p.strips * p.out_move) * item
+        for s in range(segments):
+            for c in range(0 if p.direct_in else channels):
+                pack(
+                    p, p.source, item, packed + (c * step + s * x_segment) * item, g.x,
+                    group * p.channels + channel + c, segment + s)
+            for o in range(0 if p.direct_out else p.outputs):
+                pack(
+                    p, p.result, item, gradients + (o * dy_step + s * dy_segment) * item, g.dy,
+                    group * p.outputs + o, segment + s)
+            for o in range(p.outputs if db != NULL and channel == 0 else 0):
+                add_total(
+                    item, db + (group * p.outputs + o) * item, dy + (o * dy_step + s * dy_segment) * item,
+                    p.result.size // p.strips if p.direct_out else p.results)
         weight_sums(
-            p, x_at, step, x_segment, dy_at, dy_step, dy_segment, segments, channels,
-            dw + (group * p.outputs * p.channels + channel) * p.kernel)
+            p, item, x, step, x_segment, dy, dy_step, dy_segment, segments, channels,
+            dw + (group * p.outputs * p.channels + channel) * p.kernel * item)
         segment += segments
 
 
-cdef struct WeightGradient:  # what all jobs of a call share
-    const Plan* plan
-    size_t item  # bytes of a number
-    const char* x
-    const char* dy
-    char* dw
-    char* db  # NULL: nobody wants it
-    char* chunks_dw  # dw and db of every chunk
-    char* chunks_db
-    char* scratch  # `own` numbers for each thread
-    intptr_t own
-    intptr_t outputs  # of all groups
-    intptr_t batch  # segments that are packed at a time
-    intptr_t done  # segments of every chunk so far
-    intptr_t step  # how many a job adds
-    intptr_t pieces  # of dw, in which the chunks are added up
-
-
-cdef inline void add_segments_to(const WeightGradient* g, real* dw, real* db, intptr_t index) noexcept nogil:
+cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil:
     """Some segments of one chunk, and of the input channels of all groups one part: into the chunk's own dw and db."""
-    cdef const Plan* p = g.plan
+    cdef const WeightGradient* g = <const WeightGradient*>task
+    cdef const Plan* p = <const Plan*>g.plan
     cdef intptr_t chunk = index // p.parts
     cdef intptr_t part = index % p.parts
     cdef intptr_t units = cut(p.groups * p.channels, p.parts, part)
@@ -136,46 +120,33 @@ cdef inline void add_segments_to(const WeightGradient* g, real* dw, real* db, in
     cdef intptr_t end = min(first + g.step, cut(p.segments, p.chunks, chunk + 1))
     cdef intptr_t segment = first
     cdef intptr_t step = max(1, end - first)
+    cdef char* dw = g.sums + chunk * g.chunk_step * g.item
+    cdef char* db = dw + p.groups * p.outputs * p.channels * p.kernel * g.item if g.db != NULL else NULL
     cdef intptr_t unit, group, channel, channels, o
     if p.channels == 1 and not p.by_image and p.run < 2 * p.vectors:
         step = 1  # depthwise: planes go one by one in any case, and so they do as they lie in memory
-    dw += chunk * weight_count(p)
-    if db != NULL:
-        db += chunk * g.outputs
     while segment < end or segment == first:
         unit = units
         while unit < units_end:
             group = unit // p.channels
             channel = unit % p.channels
             channels = min(units_end - unit, p.channels - channel)
-            for o in range(p.outputs if g.done == 0 and segment == first else 0):
-                memset(
-                    dw + ((group * p.outputs + o) * p.channels + channel) * p.kernel, 0,
-                    channels * p.kernel * sizeof(real))
+            for o in range(group * p.outputs, (group + 1) * p.outputs if g.done == 0 and segment == first else 0):
+                memset(dw + (o * p.channels + channel) * p.kernel * g.item, 0, channels * p.kernel * g.item)
                 if db != NULL and channel == 0:
-                    db[group * p.outputs + o] = 0
-            weight_group(
-                p, <const real*>g.x, <const real*>g.dy, dw, db, <real*>g.scratch + threadid() * g.own, g.batch, group,
-                channel, channels, segment, min(segment + step, end))
+                    memset(db + o * g.item, 0, g.item)
+            weight_group(g, dw, db, group, channel, channels, segment, min(segment + step, end))
             unit += channels
         segment += step
 
 
-cdef inline void add_segments(const void* task, Py_ssize_t index) noexcept nogil:
-    cdef const WeightGradient* g = <const WeightGradient*>task
-    if g.item == sizeof(float):
-        add_segments_to(g, <float*>g.chunks_dw, <float*>g.chunks_db if g.db != NULL else NULL, index)
-    else:
-        add_segments_to(g, <double*>g.chunks_dw, <double*>g.chunks_db if g.db != NULL else NULL, index)
-
-
 cdef inline void add_chunks(const void* task, Py_ssize_t index) noexcept nogil:
-    """A piece of dw from those of the chunks, and with the first piece all of db."""
+    """A slice of dw from those of the chunks, and with the first slice all of db."""
     cdef const WeightGradient* g = <const WeightGradient*>task
-    cdef intptr_t number = g.plan.chunks
-    cdef intptr_t count = weight_count(g.plan)
-    cdef intptr_t begin = cut(count, g.pieces, index)
-    cdef intptr_t end = cut(count, g.pieces, index + 1)
-    add_up(g.item, g.dw, g.chunks_dw, count, number, begin, end)
+    cdef const Plan* p = <const Plan*>g.plan
+    cdef intptr_t count = p.groups * p.outputs * p.channels * p.kernel
+    cdef intptr_t begin = cut(count, g.slices, index)
+    cdef intptr_t end = cut(count, g.slices, index + 1)
+    add_up(g.item, g.dw, g.sums, g.chunk_step, p.chunks, begin, end)
     if g.db != NULL and index == 0:
-        add_up(g.item, g.db, g.chunks_db, g.outputs, number, 0, g.outputs)
+        add_up(g.item, g.db, g.sums + count * g.item, g.chunk_step, p.chunks, 0, p.groups * p.outputs)

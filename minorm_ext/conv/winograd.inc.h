@@ -99,10 +99,10 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
             sum[1][s] = row[1] - row[2] - row[3];
         }
         UNROLL for (int a = 0; a < 2; a++) {
-            VECTOR u = sum[a][0] + sum[a][1] + sum[a][2], v = sum[a][1] - sum[a][2] - sum[a][3];
-            u = NAME(ended)(u + bias, ends, 0), v = NAME(ended)(v + bias, ends, 0);
-            NAME(store)(scratch + a * step + 2 * q, NAME(shuffle)(u, v, low));
-            NAME(store)(scratch + a * step + 2 * q + LANES, NAME(shuffle)(u, v, low + LANES / 2));
+            VECTOR both[2] = {sum[a][0] + sum[a][1] + sum[a][2] + bias, sum[a][1] - sum[a][2] - sum[a][3] + bias};
+            NAME(end)(2, both, ends, 0);
+            NAME(store)(scratch + a * step + 2 * q, NAME(shuffle)(both[0], both[1], low));
+            NAME(store)(scratch + a * step + 2 * q + LANES, NAME(shuffle)(both[0], both[1], low + LANES / 2));
         }
     }
     for (intptr_t image = 0; image < p->images; image++) {
@@ -111,7 +111,7 @@ static void NAME(tiles_out)(const minorm_tiles *p, const REAL *m, intptr_t m_ste
             if (h >= p->height) break;
             const intptr_t at = image * p->step + h * p->width;
             NAME(copy)(y + at, scratch + i % 2 * step + 2 * (image * image_tiles + i / 2 * p->columns), p->width);
-            for (intptr_t j = at; more && j < at + p->width; j++) y[j] += more[j];
+            if (more) NAME(add_to)(y + at, more + at, p->width);
         }
     }
 }

@@ -1,16 +1,18 @@
+# cython: cdivision=True
 # Winograd's F(2x2, 3x3): convolutions of 3x3 with stride 1, by 16 products of tiles instead of 36.
 #
 #     y  = A^T [ sum over channels of (G w G^T) * (B^T x B) ] A         products
 #     dw = G^T [ sum over tiles of (A dy A^T) * (B^T x B) ] G           sums
 #
 # A piece is the tiles of a few images, or of some rows of tiles of one. Those of all channels (V, 16 x C x tiles) and
-# their products (M), or the tiles of dy, lie in scratch memory in the second cache. winograd.inc.h has the arithmetic,
-# minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
+# their products (M), or the tiles of dy, lie in scratch memory in the second cache. All pieces share the transformed
+# kernels; of a single piece these are transformed a few at a time, where they are used. winograd.inc.h has the
+# arithmetic, minorm/kernels/cpu/conv_tiles.py the sizes, docs/adr/0007-winograd.md the reasons.
 
 from libc.stdint cimport intptr_t
 from libc.string cimport memset
 
-from minorm_ext.conv.plan cimport SUM_BYTES, VECTOR_BYTES, Ends, ends_at
+from minorm_ext.conv.plan cimport SUM_BYTES, VECTOR_BYTES, Correlation, Ends, WeightGradient, ends_at
 from minorm_ext.conv.weights cimport MOST_TAPS, add_total, add_up, weight_taps, weights
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut
@@ -49,46 +51,28 @@ cdef struct TilePlan:
     intptr_t pitch  # from the tiles of a channel to those of the next
     intptr_t source_step, result_step, kernel_step  # from a product to the next: in V, in M or dy's tiles, in kernels
     intptr_t chunk_step  # from the sums of a chunk to those of the next
+    intptr_t kernels  # transformed, in all; 0: there is one piece, and its jobs transform those they are about to use
     intptr_t transforms, scratch  # of a thread: to transform a channel, and in all
 
-cdef struct TileProducts:  # what all jobs of a call share
-    const TilePlan* plan
-    size_t item  # bytes of a number
-    const char* x
-    const char* w
-    Ends ends
-    char* y
-    char* kernels  # transformed: 16 x O x C of each group
-    char* scratch
-    bint transposed
-    intptr_t parts  # of the output channels of a group
 
-cdef struct TileSums:
-    const TilePlan* plan
-    size_t item
-    const char* x
-    const char* dy
-    char* dw
-    char* db  # NULL: nobody wants it
-    char* sums  # of every chunk: 16 x O x C of each group, and the gradients of the bias
-    char* scratch
-    intptr_t parts  # of the channels of a group; every part cuts all gradients into tiles again
-    intptr_t done, step  # pieces of every chunk so far, and how many a job adds
-    intptr_t slices  # of dw, in which it is put together
+cdef inline void order_block(const Correlation* t, intptr_t group, intptr_t block, char* kernels) noexcept nogil:
+    """The kernels of one block of outputs, transformed, in the order in which they are used."""
+    cdef const TilePlan* p = <const TilePlan*>t.plan
+    cdef intptr_t begin = cut(p.outputs, p.blocks, block)
+    cdef intptr_t row_step = 9 if t.transposed else p.channels * 9
+    kernels_in(
+        t.item, t.transposed, <int>(cut(p.outputs, p.blocks, block + 1) - begin), p.channels,
+        t.w + (group * p.outputs * p.channels * 9 + begin * row_step) * t.item, row_step,
+        p.outputs * 9 if t.transposed else 9, kernels, p.kernel_step)
 
 
 cdef inline void order_kernels(const void* task, Py_ssize_t unit) noexcept nogil:
-    """The kernels of one block of outputs, transformed, in the order in which they are used."""
-    cdef const TileProducts* t = <const TileProducts*>task
-    cdef const TilePlan* p = t.plan
+    """The same for all pieces of the group."""
+    cdef const Correlation* t = <const Correlation*>task
+    cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t group = unit // p.blocks
-    cdef intptr_t begin = cut(p.outputs, p.blocks, unit % p.blocks)
-    cdef intptr_t row_step = 9 if t.transposed else p.channels * 9
-    kernels_in(
-        t.item, t.transposed, <int>(cut(p.outputs, p.blocks, unit % p.blocks + 1) - begin), p.channels,
-        t.w + (group * p.outputs * p.channels * 9 + begin * row_step) * t.item, row_step,
-        p.outputs * 9 if t.transposed else 9,
-        t.kernels + (group * PRODUCTS * p.kernel_step + begin * p.channels) * t.item, p.kernel_step)
+    cdef intptr_t place = group * PRODUCTS * p.kernel_step + cut(p.outputs, p.blocks, unit % p.blocks) * p.channels
+    order_block(t, group, unit % p.blocks, t.kernels + place * t.item)
 
 
 cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
@@ -101,11 +85,18 @@ cdef inline Tiles tiles_of(const TilePlan* p, intptr_t piece) noexcept nogil:
     return tiles
 
 
+cdef inline char* scratch_of(const TilePlan* p, size_t item, char* v) noexcept nogil:
+    """What is free behind the tiles of a piece, V, and its products or the gradients of its results."""
+    return v + PRODUCTS * (p.source_step + p.result_step) * item
+
+
 cdef inline void cut_tiles(
     const TilePlan* p, size_t item, intptr_t piece, bint gradient, const char* x, intptr_t channel, intptr_t channels,
-    intptr_t all_channels, char* v, intptr_t v_step, char* scratch
+    char* v
 ) noexcept nogil:
-    """The tiles of a piece of some channels: of the source, or of the gradients of its results."""
+    """The tiles of a piece of some channels: of the source, or behind those, of the gradients of its results."""
+    cdef intptr_t all_channels = p.groups * (p.outputs if gradient else p.channels)
+    cdef char* scratch = scratch_of(p, item, v)
     cdef Tiles tiles = tiles_of(p, piece)
     cdef intptr_t plane, c
     tiles.height = p.result_height if gradient else p.height
@@ -115,15 +106,19 @@ cdef inline void cut_tiles(
     plane = tiles.height * tiles.width
     tiles.step = all_channels * plane
     x += (piece // p.strips * p.images_at_once * all_channels + channel) * plane * item
+    if gradient:
+        v += PRODUCTS * p.source_step * item
     memset(scratch, 0, p.transforms * item)
     for c in range(channels):
-        tiles_in(item, gradient, &tiles, x + c * plane * item, v + c * p.pitch * item, v_step, scratch)
+        tiles_in(
+            item, gradient, &tiles, x + c * plane * item, v + c * p.pitch * item,
+            p.result_step if gradient else p.source_step, scratch)
 
 
 cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     """One piece of one group, and of the output channels one part."""
-    cdef const TileProducts* t = <const TileProducts*>task
-    cdef const TilePlan* p = t.plan
+    cdef const Correlation* t = <const Correlation*>task
+    cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t part = index % t.parts
     cdef intptr_t group = index // t.parts % p.groups
     cdef intptr_t piece = index // t.parts // p.groups
@@ -131,8 +126,8 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef intptr_t channel = (piece // p.strips * p.images_at_once * p.groups + group) * p.outputs
     cdef char* v = t.scratch + threadid() * p.scratch * t.item
     cdef char* m = v + PRODUCTS * p.source_step * t.item
-    cdef char* scratch = m + PRODUCTS * p.result_step * t.item
-    cdef const char* u = t.kernels + group * PRODUCTS * p.kernel_step * t.item
+    cdef char* u = t.kernels + group * PRODUCTS * p.kernel_step * t.item
+    cdef intptr_t first = 0  # the output whose kernels are the first there
     cdef intptr_t unit = cut(p.blocks, t.parts, part)
     cdef intptr_t units_end = cut(p.blocks, t.parts, part + 1)
     cdef intptr_t begin, o, k, i, last
@@ -140,23 +135,27 @@ cdef inline void product_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef Tiles tiles = tiles_of(p, piece)
     cdef intptr_t vectors = ceil_div(tiles.images * tiles.rows * tiles.columns * t.item, VECTOR_BYTES)
     tiles.step, tiles.height, tiles.width = p.groups * p.outputs * plane, p.result_height, p.result_width
-    cut_tiles(
-        p, t.item, piece, False, t.x, group * p.channels, p.channels, p.groups * p.channels, v, p.source_step, scratch)
+    cut_tiles(p, t.item, piece, False, t.x, group * p.channels, p.channels, v)
     while unit < units_end:
         last = min(units_end, unit + p.units)
         begin = cut(p.outputs, p.blocks, unit)
+        if p.kernels == 0:
+            u = scratch_of(p, t.item, v) + p.transforms * t.item
+            first = begin
+            for i in range(unit, last):
+                order_block(t, group, i, u + (cut(p.outputs, p.blocks, i) - first) * p.channels * t.item)
         for k in range(PRODUCTS):
             for i in range(unit, last):
                 o = cut(p.outputs, p.blocks, i)
                 tile_products(
                     t.item, <int>(cut(p.outputs, p.blocks, i + 1) - o), vectors, v + k * p.source_step * t.item,
-                    p.pitch, p.channels, u + (k * p.kernel_step + o * p.channels) * t.item,
+                    p.pitch, p.channels, u + (k * p.kernel_step + (o - first) * p.channels) * t.item,
                     m + (k * p.result_step + (o - begin) * p.pitch) * t.item, p.pitch)
         for o in range(begin, cut(p.outputs, p.blocks, last)):
             ends = ends_at(&t.ends, t.item, group * p.outputs + o, (channel + o) * plane)
             tiles_out(
                 t.item, &tiles, m + (o - begin) * p.pitch * t.item, p.result_step, &ends,
-                t.y + (channel + o) * plane * t.item, scratch)
+                t.y + (channel + o) * plane * t.item, scratch_of(p, t.item, v))
         unit = last
 
 
@@ -191,8 +190,8 @@ cdef inline void sum_products(
 
 cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
     """Some pieces of one chunk, of one group and some of its channels, into the chunk's own sums."""
-    cdef const TileSums* t = <const TileSums*>task
-    cdef const TilePlan* p = t.plan
+    cdef const WeightGradient* t = <const WeightGradient*>task
+    cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t part = index % t.parts
     cdef intptr_t group = index // t.parts % p.groups
     cdef intptr_t chunk = index // t.parts // p.groups
@@ -202,8 +201,7 @@ cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
     cdef intptr_t end = min(piece + t.step, cut(p.pieces, p.chunks, chunk + 1))
     cdef char* v = t.scratch + threadid() * p.scratch * t.item
     cdef char* dy = v + PRODUCTS * p.source_step * t.item
-    cdef char* scratch = dy + PRODUCTS * p.result_step * t.item
-    cdef char* all_sums = t.sums + chunk * p.chunk_step * t.item
+    cdef char* all_sums = t.sums + chunk * t.chunk_step * t.item
     cdef char* sums = all_sums + (group * PRODUCTS * p.kernel_step + channel) * t.item
     cdef char* bias = all_sums + (p.groups * PRODUCTS * p.kernel_step + group * p.outputs) * t.item
     cdef intptr_t lanes = SUM_BYTES // <intptr_t>t.item
@@ -216,12 +214,8 @@ cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
         if part == 0:
             memset(bias, 0, p.outputs * t.item)
     while piece < end:
-        cut_tiles(
-            p, t.item, piece, False, t.x, group * p.channels + channel, channels, p.groups * p.channels, v,
-            p.source_step, scratch)
-        cut_tiles(
-            p, t.item, piece, True, t.dy, group * p.outputs, p.outputs, p.groups * p.outputs, dy, p.result_step,
-            scratch)
+        cut_tiles(p, t.item, piece, False, t.x, group * p.channels + channel, channels, v)
+        cut_tiles(p, t.item, piece, True, t.dy, group * p.outputs, p.outputs, v)
         some = tiles_of(p, piece)
         tiles = some.images * some.rows * some.columns
         rest = ceil_div(tiles, lanes) * lanes - tiles
@@ -240,14 +234,14 @@ cdef inline void sum_job(const void* task, Py_ssize_t index) noexcept nogil:
 
 cdef inline void add_sums(const void* task, Py_ssize_t index) noexcept nogil:
     """A slice of dw of one group, from the sums of all chunks; with the first slice all of db."""
-    cdef const TileSums* t = <const TileSums*>task
-    cdef const TilePlan* p = t.plan
+    cdef const WeightGradient* t = <const WeightGradient*>task
+    cdef const TilePlan* p = <const TilePlan*>t.plan
     cdef intptr_t group = index // t.slices
     cdef intptr_t count = p.outputs * p.channels
     cdef const char* bias = t.sums + PRODUCTS * p.groups * p.kernel_step * t.item
     kernels_out(
-        t.item, p.chunks, p.chunk_step, t.sums + PRODUCTS * group * p.kernel_step * t.item, p.kernel_step,
+        t.item, p.chunks, t.chunk_step, t.sums + PRODUCTS * group * p.kernel_step * t.item, p.kernel_step,
         cut(count, t.slices, index % t.slices), cut(count, t.slices, index % t.slices + 1),
         t.dw + group * count * 9 * t.item)
     if index == 0 and t.db != NULL:
-        add_up(t.item, t.db, bias, p.chunk_step, p.chunks, 0, p.groups * p.outputs)
+        add_up(t.item, t.db, bias, t.chunk_step, p.chunks, 0, p.groups * p.outputs)

@@ -56,9 +56,8 @@ class Tables:
     source_move: int = 0  # from one strip to the next along that axis
     result_move: int = 0
     out_move: int = 0  # the same in numbers, for direct_out
-    row_step: int = 1
-    rows_in: Rows = field(default_factory=list)  # (place in the plane, d, h, first w, count) of every packed row
-    rows_out: Rows = field(default_factory=list)  # (place in the results, d, h, first w, step of w, count) of a row
+    rows_in: Rows = field(default_factory=list)  # (place in the plane, d, h, first w, step of w, count) of a packed row
+    rows_out: Rows = field(default_factory=list)  # the same of a row of results
     pixels_in: Any = ()  # the place in the plane of every pixel of the source
     zeros: Rows = field(default_factory=list)  # (place, count) in the plane to begin with
     position: list[Any] = field(default_factory=list)  # where each vector reads the plane, before the shift of a tap
@@ -136,15 +135,15 @@ class Plane:
                     i * d.step + residues[0] - d.low,
                     j * h.step + residues[1] - h.low,
                     column,
+                    w.step,
                     max(0, end - begin),
                 )
                 for i in range(self.depth)
                 for j in range(self.height)
             ]
-        tables.row_step = w.step
         tables.plane = max(1, len(self.phases)) * self.size
         tables.zeros = [(0, tables.plane)]
-        copied = sum(-(-row[4] // lanes) * (1 if w.step == 1 else 3) for row in tables.rows_in)
+        copied = sum(-(-row[5] // lanes) * (1 if w.step == 1 else 3) for row in tables.rows_in)
         tables.into = len(tables.rows_in) * ROW_COST + copied * VECTOR_COST + tables.plane / lanes
 
 

@@ -119,6 +119,9 @@ def _planned(
         fields[name] = np.array(fields[name], np.intp)
     for name in ("position", "place"):
         fields[name] = np.concatenate(fields[name]).astype(np.intp)
+    gaps = np.array([] if tables.by_image else [(0, tables.results)], np.intp)  # where results are packed like a source
+    fields["packed_rows"] = fields["rows_in"], fields["zeros"], fields["pixels_in"]
+    fields["result_rows"] = fields["rows_out"], gaps, fields["place"]
     return kernels.Layout(fields, sizes)
 
 

@@ -31,6 +31,7 @@ PIECES = 256  # divided by the channels, 4 at most: how many should be left for 
 CHUNKS = 16  # of pieces, into which the gradient for the weights is cut at most, whatever the number of threads
 PARTIAL = 8 << 20  # bytes of their sums
 WAITING = 96  # outputs whose products wait to be put together
+WAITING_ALONE = 24  # the same of a single piece, whose jobs transform the kernels of so many and use them from cache
 VECTOR = 16  # numbers in a vector, at most
 
 
@@ -65,11 +66,13 @@ def sizes(
     pieces = -(-images // together) * strips
     chunks = max(1, min(pieces, CHUNKS, PARTIAL // (16 * itemsize * groups * channels * outputs)))
     blocks = -(-outputs // kernels.BLOCK)
-    units = blocks if weights else min(blocks, WAITING // kernels.BLOCK)
+    alone = pieces == 1 and not weights
+    units = blocks if weights else min(blocks, (WAITING_ALONE if alone else WAITING) // kernels.BLOCK)
+    waiting = min(outputs, units * kernels.BLOCK)
     pitch = _vectors(together * rows_together * columns)
     # A vector more than it takes from a product to the next, lest the 16 of a tile share a set of the cache.
-    steps = [count * pitch + VECTOR for count in (channels, min(outputs, units * kernels.BLOCK))]
-    kernel_step = _vectors(channels * outputs) + VECTOR
+    steps = [count * pitch + VECTOR for count in (channels, waiting)]
+    kernel_step = _vectors(channels * (waiting if alone else outputs)) + VECTOR
     transforms = _vectors(12 * together * (rows_together + 1) * (columns + 1)) + 16 * VECTOR  # lines, and rows of tiles
     return {
         "images": images,
@@ -97,7 +100,8 @@ def sizes(
         "kernel_step": kernel_step,
         "chunk_step": 16 * groups * kernel_step + _vectors(groups * outputs),
         "transforms": transforms,
-        "scratch": 16 * sum(steps) + transforms,
+        "kernels": 0 if alone else 16 * groups * kernel_step,
+        "scratch": 16 * (sum(steps) + (kernel_step if alone else 0)) + transforms,
     }
 
 
