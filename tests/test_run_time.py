@@ -370,16 +370,19 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
     "x.half()",
 ])  # fmt: skip
 def test_a_limit_on_memory_ends_in_memory_error(operation: str) -> None:
-    """100 MB of x, and room for 60 MB more. The process goes on and computes as before."""
+    """100 MB of x, and room for 60 MB more; the pool's gigabyte of address space is taken, but for 60 MB. The process
+    goes on and computes as before."""
     program = f"""
         import resource
         import numpy as np
         import minorm as mn, minorm.functional as F
+        from minorm.kernels.cpu import memory
 
         small = mn.ones(2, 64, 8, 8)
         check = lambda: F.conv2d(F.batch_norm(small, None, None, training=True), mn.ones(8, 64, 3, 3)).sum().item()
         before = check()
         x = mn.ones(128, 64, 56, 56).requires_grad_()
+        taken = memory.empty((964 << 20,), np.uint8)  # never touched
         with open("/proc/self/statm") as file:
             in_use = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (in_use + (60 << 20), resource.RLIM_INFINITY))

@@ -203,6 +203,8 @@ class GraphModule(Sealed):
 
     def _apart(self, result: Any, dtype: Any) -> Any:
         """The result, or a copy where it is the graph's own memory: it is the caller's to change."""
+        if not isinstance(result, Tensor):  # a sequence, or nothing
+            return [self._apart(item, dtype) for item in result] if isinstance(result, list) else result
         held = trace.state.calls is None and any(result.version is tensor.version for _, tensor in self._tensors(dtype))
         return result.clone() if held else result
 
