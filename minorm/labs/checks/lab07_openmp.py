@@ -31,6 +31,7 @@ SECONDS = 30.0  # a check may have to compile first
 BOUND = 1e-5  # of a layer with the student's moments
 THREADS = (1, 2, 3, 4, 7, 8)
 LEAST_SHARE = 0.4  # of what reading gains by threads
+REPEATS = 100  # of 4 MB, some 20 ms: after a pause two threads may share a processor for 10
 
 
 PLAIN = """
@@ -192,17 +193,17 @@ def parallel_threads(student: Any, rng: np.random.Generator) -> None:
 
 
 def _thread_times(student: Any, rng: np.random.Generator, threads: int) -> list[float]:
-    """The best of five: parallel_sum with one thread and with some, then reading alone, a kernel of ours."""
+    """The best of three: parallel_sum with one thread and with some, then reading alone, a kernel of ours."""
     pieces, size, times = _texts(student, "lanes_pyx", "parallel_pyx"), 1 << 20, []
-    for _ in range(5):
+    for _ in range(3):
         mine = [
-            _timed(student.native, pieces, rng, 20, function="parallel_sum", size=size, threads=count)
+            _timed(student.native, pieces, rng, REPEATS, function="parallel_sum", size=size, threads=count)
             for count in (1, threads)
         ]
         reading = []
         for count in (1, threads):
             start = time.perf_counter()
-            student.yardstick("cython", (READER,), "read", size=size, threads=count, repeats=20)
+            student.yardstick("cython", (READER,), "read", size=size, threads=count, repeats=REPEATS)
             reading.append(time.perf_counter() - start)
         times.append((*mine, *reading))
     return [float(best) for best in np.min(times, axis=0)]
