@@ -32,7 +32,7 @@ def check_kind(operation: str, name: str, value: Any, like: Any) -> None:
 
 
 def check_number(operation: str, name: str, value: Any, low: float, *, whole: bool = False) -> None:
-    """ValueError where `value` is no number of at least `low`; whole: no int."""
+    """ValueError where `value` is not a number of at least `low`, or with `whole` not a whole one."""
     if not _is_number(value) or not value >= low or (whole and value % 1 != 0):
         raise ValueError(
             f"{operation}: {name} is {shown(value)}; expected {'an int' if whole else 'a number'} of at least {low:g}"
