@@ -33,7 +33,8 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
             size = os.fstat(file.fileno()).st_size
             if max_bytes is not None and size > max_bytes:
                 raise LoadError(
-                    f"{operation}: {os.fsdecode(path)!r} takes {size} bytes, more than max_bytes={max_bytes}"
+                    f"{operation}: {os.fsdecode(path)!r} takes {size} bytes, more than max_bytes={max_bytes}; pass a "
+                    "larger max_bytes (--max-bytes) if you trust it"
                 )
             return parse(file.read(size), f"{operation}: {os.fsdecode(path)!r}")
     except Irregular as error:

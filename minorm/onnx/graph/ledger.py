@@ -6,11 +6,13 @@ counts with the array it looks into, once. What a node is about to make is asked
 ROOM arrays like its largest input, for the result and what is computed on the way; RECORDED times as much while
 gradients are recorded, since backward will make gradients of it all.
 
-A run may hold `max_bytes`, and INPUTS times what the caller feeds it: a large batch is the caller's wish, not the
-file's. For each byte of that, a convolution, product or pooling may take STEPS multiplications.
+A run may hold `max_bytes`, whatever it is fed. Only where the caller gave no `max_bytes` may it hold HELD times its
+inputs, if that is more than the default: a large batch is the caller's wish, not the file's. While gradients may be
+recorded, that is RECORDED times as much.
 
-What loops repeat may take as many, all turns together: a node counts with what it multiplies, and besides with TURN, or
-with WORK for each element, if that is more.
+For each byte of `max_bytes` a convolution, product or pooling may take STEPS multiplications, and for each byte of the
+inputs FED times as many. What loops repeat may take as many, all turns together: a node counts with what it multiplies,
+and besides with TURN, or with WORK for each element, if that is more.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from minorm.autograd import is_grad_enabled
 from minorm.tensor import Tensor
 
 MAX_RANK = 32  # of NumPy's broadcasting
-INPUTS = 4000  # bytes for each byte of the inputs
+HELD = 1000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, and 2500 with what backward keeps
+FED = 4000  # of the same, bytes that multiplications are allowed for
 STEPS = 16  # multiplications for each byte
 TURN = 300_000  # that take as long as a step in Python, whatever it computes
 WORK = 4  # that take as long as an element of what is computed element by element
@@ -43,8 +46,9 @@ See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 class Ledger:
     """The bytes held in one run."""
 
-    def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
+    def __init__(self, limit: int, allowed: int, weights: Collection[int] = (), fed: int = 0) -> None:
         self.limit, self.allowed, self.weights = limit, allowed, weights
+        self.steps = STEPS * (allowed + FED * fed)  # multiplications that are allowed
         self.held = 0
         self.recording = False  # whether what comes next is recorded for backward
         self.worked = 0  # multiplications that the node at hand has asked for
@@ -60,7 +64,7 @@ class Ledger:
             beside = f" beside {self.held} bytes held already," if self.held else ""
             raise ValueError(
                 f"{what} would take {of_what},{beside} more than max_bytes={self.limit} allows; load with a larger "
-                "max_bytes if you trust the file"
+                "max_bytes (--max-bytes) if you trust the file"
             )
 
     def works(self, steps: int) -> None:
@@ -71,10 +75,10 @@ class Ledger:
         if self.loops:
             self.repeated += steps
             steps, what = self.repeated, "what loops repeat"
-        if steps > STEPS * self.allowed:
+        if steps > self.steps:
             raise ValueError(
                 f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
-                "byte); load with a larger max_bytes if you trust the file"
+                "byte); load with a larger max_bytes (--max-bytes) if you trust the file"
             )
 
     @contextmanager
@@ -215,13 +219,16 @@ def watching(see: See) -> Iterator[None]:
 
 
 @contextmanager
-def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[Ledger]:
-    """A run that may hold `limit` bytes, less those `taken` already, and its share for the inputs.
+def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int], grows: bool) -> Iterator[Ledger]:
+    """A run that may hold `limit` bytes, less those `taken` already.
 
     weights    what id() says of the Tensors that the file holds
+    grows      whether it may hold more where its inputs are large
     """
+    fed = sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
+    allowed = max(limit - taken, HELD * fed if grows else 0)
     outer = _active.ledger
-    _active.ledger = Ledger(limit, limit - taken + INPUTS * sum(x.array.nbytes for x in inputs), weights)
+    _active.ledger = Ledger(limit, allowed, weights, fed)
     try:
         yield _active.ledger
     finally:

@@ -23,6 +23,9 @@ from minorm.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = ledger.MAX_RANK
+LIMIT = 2 << 30  # bytes that a model may take unless the caller says otherwise
+LONGEST = 4096  # characters of a path
+CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
 WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
 
 # The field that holds the elements where raw_data does not, and the type they have there.
@@ -37,10 +40,14 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error."""
+    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error.
 
-    def __init__(self, limit: int = 2 << 30) -> None:
-        self.limit = limit
+    max_bytes    None: LIMIT, and a run may take more where its inputs are large
+    """
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self.limit = LIMIT if max_bytes is None else max_bytes
+        self.grows = max_bytes is None
         self.taken = 0  # by what the file holds
         self.computed = 0  # by what was computed of it when it was loaded
 
@@ -49,7 +56,7 @@ class Budget:
         if self.taken + nbytes > self.limit:
             raise LoadError(
                 f"load: {what} takes {nbytes} bytes, which together with {self.taken} bytes before it is more than "
-                f"max_bytes={self.limit}; pass a larger max_bytes if you trust the file"
+                f"max_bytes={self.limit}; pass a larger max_bytes (--max-bytes) if you trust the file"
             )
         self.taken += nbytes
 
@@ -67,7 +74,16 @@ class Budget:
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
         """Around a run, which may hold as much as ledger.py says."""
-        return ledger.run(self.limit, self.computed, inputs, weights)
+        return ledger.run(self.limit, self.computed, inputs, weights, self.grows)
+
+
+def checked_limit(max_bytes: Any, operation: str) -> int:
+    """The bytes that a caller's `max_bytes` allows a file and its weights; ValueError where it is none."""
+    if max_bytes is None:
+        return LIMIT
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise ValueError(f"{operation}: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
+    return max_bytes
 
 
 def text(value: Any, what: str) -> str:
@@ -124,16 +140,22 @@ def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:
-    if dtype in (dtypes.float32, dtypes.float64):
-        return np.array(values, dtype).reshape(shape)
-    wide = np.array(values, np.uint64 if _FIELDS.get(dtype) == "uint64_data" else np.int64)
-    if dtype == dtypes.bool:
-        return (wide != 0).reshape(shape)
+    """Elements that protobuf holds as numbers: piece by piece, for a Python number takes more than an element."""
     held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as their bits
+    found = np.empty(len(values), held)
+    for start in range(0, len(values), CHUNK):
+        found[start : start + CHUNK] = _numbers(values[start : start + CHUNK], held, what, dtype)
+    return found.view(dtype).reshape(shape)
+
+
+def _numbers(values: Sequence[Any], held: np.dtype[Any], what: str, dtype: np.dtype[Any]) -> Any:
+    if held in (dtypes.float32, dtypes.float64):
+        return np.array(values, held)
+    wide = np.array(values, np.uint64 if _FIELDS.get(dtype) == "uint64_data" else np.int64)
     narrow = wide.astype(held)
-    if (narrow.astype(wide.dtype) != wide).any():
+    if held != dtypes.bool and (narrow.astype(wide.dtype) != wide).any():
         raise LoadError(f"load: {what} is {dtype}, but stores elements that this type cannot hold")
-    return narrow.view(dtype).reshape(shape)
+    return narrow
 
 
 # External data
@@ -181,6 +203,9 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
 
 def _inside(folder: str, location: str, what: str) -> str:
     """The path of an external file, which must lie below `folder` without a link or a way up."""
+    if len(location) > LONGEST:
+        raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "
+                        f"most {LONGEST}")  # fmt: skip
     windows = PureWindowsPath(location)
     parts = location.split("/")
     strange = "\\" in location or "\0" in location or windows.drive or windows.root

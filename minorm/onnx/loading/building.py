@@ -46,7 +46,8 @@ class Builder:
         trainable: weights.Trainable = None,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
-        self.ends = [*outputs, *(name for name in updated.values() if name not in set(outputs))]
+        returned = set(outputs)
+        self.ends = [*outputs, *(name for name in updated.values() if name not in returned)]
         self.used = frozenset(
             name for node in nodes for name in (*node.inputs, *(condition for condition, _ in node.conditions))
         ) | set(self.ends)

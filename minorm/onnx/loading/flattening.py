@@ -22,7 +22,7 @@ from minorm.onnx.graph.tensors import Budget, text
 MAX_DEPTH = 64
 MAX_LOOPS = 16  # in one another
 MAX_NODES = 10_000  # made by functions
-MAX_NAMES = 1 << 24  # characters in the names of what functions make: each carries those of the calls around it
+MAX_NAMES = 1 << 24  # characters in names of what functions make, and in front of those in branches and loops
 
 Key = tuple[str, str, str]  # domain, name, overload
 
@@ -130,7 +130,9 @@ class Flattener:
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
             if place.stack:
-                self._count((name, *inputs, *outputs))
+                self._count(1, sum(map(len, (name, *inputs, *outputs))))
+            elif place.names is not None:
+                self._count(0, len(place.label))
             if key in self.functions or key in _HOLDING:
                 unique = self._unique(name or label, place, index)
                 nest = _Nest(key[1], unique, index, inputs, outputs, attributes, place, module)
@@ -143,12 +145,12 @@ class Flattener:
             values = attribute_values(attributes, what, self.folder, self.budget)
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
-    def _count(self, names: tuple[str, ...]) -> None:
-        """Count a node that a function makes, or a call in it."""
-        self.made += 1
-        self.letters += sum(map(len, names))
+    def _count(self, nodes: int, letters: int) -> None:
+        """Count what unfolding makes: nodes and calls in functions, and characters of names."""
+        self.made += nodes
+        self.letters += letters
         if self.letters > MAX_NAMES:
-            raise LoadError(f"load: the names in the functions unfold to more than {MAX_NAMES} characters")
+            raise LoadError(f"load: the names in functions, branches and loops unfold to more than {MAX_NAMES} characters")
         if self.made > MAX_NODES:
             raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
 
@@ -237,6 +239,7 @@ class Flattener:
         """Write the nodes of a graph inside a node; the names of its outputs."""
         own = [name for node in graph.node for name in node.output if name]
         own += [entry.name for entry in (*graph.initializer, *graph.input)]
+        self._count(0, len(own) * len(label))
         names = {text(name, "a name in a branch or a loop"): f"{label}/{name}" for name in own}
         known = (around.opsets, names, around.attributes, around.stack)
         place = _Place(label, path, *known, conditions, around, branches, loops, module)

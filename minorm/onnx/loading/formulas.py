@@ -17,6 +17,9 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import REPEATED, Held, Wiring
 
 
+MEANS = 8  # readers of a norm's mean; with more it is none, since others read it too
+
+
 @dataclass(frozen=True)
 class Norm:
     """A normalization that is written as several nodes.
@@ -191,7 +194,7 @@ def _factor(k: str, x: str, reduction: Node, w: Wiring) -> Norm | None:
         found = _root(r, -1.0, w)
         if found is None:
             continue
-        for d in w.readers.get(mean, []):
+        for d in w.readers.get(mean, [])[:MEANS]:
             if d.operator != "Sub" or sorted(d.inputs) != sorted((x, mean)):
                 continue
             squares = _mean_square(found[0], d.outputs[0], w)

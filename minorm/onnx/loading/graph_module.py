@@ -7,7 +7,7 @@ file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -114,6 +114,16 @@ class Step:
         return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
 
 
+def _apart(result: Any, held: Container[int]) -> Any:
+    """The result, or a copy where it is the graph's own memory: it is the caller's to change.
+
+    held    what id() says of the versions of the graph's tensors, which their views share
+    """
+    if not isinstance(result, Tensor):  # a sequence, or nothing
+        return [_apart(item, held) for item in result] if isinstance(result, list) else result
+    return result.clone() if id(result.version) in held else result
+
+
 def converted(value: Any, dtype: Any) -> Any:
     """A float Tensor in this type; anything else as it is."""
     different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
@@ -150,7 +160,8 @@ class GraphModule(Sealed):
         self.inputs = list(inputs)
         self.input_names = [entry.name for entry in inputs]
         self.output_names = list(output_names)
-        self.updated_names = [name for name in ends if name not in set(output_names)]  # they become buffers' contents
+        returned = set(output_names)
+        self.updated_names = [name for name in ends if name not in returned]  # they become buffers' contents
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
         self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
@@ -193,20 +204,14 @@ class GraphModule(Sealed):
                 put(buffer, values[slot])
             elif not layer.training or layer.frozen:
                 values[slot] = buffer.clone()  # nothing is blended in
+        held = set() if trace.state.calls is not None else {id(tensor.version) for _, tensor in self._tensors(dtype)}
         results = tuple(
-            self._apart(values[slot] if dtype is None else converted(values[slot], dtype), dtype)
+            _apart(values[slot] if dtype is None else converted(values[slot], dtype), held)
             for slot in self._output_slots
         )
         if recorder is not None:
             self._plans.keep(given, recorder.plan(results))
         return results[0] if len(results) == 1 else results
-
-    def _apart(self, result: Any, dtype: Any) -> Any:
-        """The result, or a copy where it is the graph's own memory: it is the caller's to change."""
-        if not isinstance(result, Tensor):  # a sequence, or nothing
-            return [self._apart(item, dtype) for item in result] if isinstance(result, list) else result
-        held = trace.state.calls is None and any(result.version is tensor.version for _, tensor in self._tensors(dtype))
-        return result.clone() if held else result
 
     def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""

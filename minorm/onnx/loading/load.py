@@ -30,7 +30,9 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
     outputs="names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs "
     "that only that needs. None takes the graph's outputs",
-    max_bytes="what the file, its weights together, or one intermediate result that the file asks for may take",
+    max_bytes="what the file may take, its weights together, and what a run holds besides weights and inputs, whatever "
+    "it is fed. None is 2 GiB; a run may then hold 1000 times the bytes of its inputs where that is more, 4000 times "
+    "while gradients are recorded",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
 )
@@ -38,7 +40,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 def load(
     source: Source,
     outputs: Sequence[str] | None = None,
-    max_bytes: int = 2 << 30,
+    max_bytes: int | None = None,
     trainable: Trainable = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
@@ -69,7 +71,7 @@ def load(
     return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 
 
-def load_whole(source: Source, max_bytes: int = 2 << 30, folder: str | None = None) -> GraphModule:
+def load_whole(source: Source, max_bytes: int | None = None, folder: str | None = None) -> GraphModule:
     """As `load`, but the module returns every output of the file, what running statistics become among them.
 
     folder     where the weights of an onnx.ModelProto may lie
@@ -80,14 +82,12 @@ def load_whole(source: Source, max_bytes: int = 2 << 30, folder: str | None = No
 def _module(
     source: Source,
     outputs: Sequence[str] | None,
-    max_bytes: int,
+    max_bytes: int | None,
     whole: bool,
     folder: str | None = None,
     trainable: Trainable = None,
 ) -> GraphModule:
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-        raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = parse(source, max_bytes, folder)
+    model, folder = parse(source, tensors.checked_limit(max_bytes, "load"), folder)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -112,7 +112,8 @@ def _module(
     resolve(nodes, [entry.name for entry in inputs], ends)
     for node in nodes:
         validation.check_node(node)
-    blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, ends)
+    returned = set(ends)
+    blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, returned)
     goals = [*ends, *blended.values()]
     nodes = validation.needed(nodes, goals)
     read = {name for node in nodes for name in node.inputs}
@@ -121,7 +122,7 @@ def _module(
     ours = model.producer_name == metadata.OURS
     builder = Builder(nodes, inputs, ends, initializers, blended, budget, origin, trainable)
     module = builder.build(metadata.frozen(model), ours)
-    module.updated_names = [name for name in updated.values() if name not in ends]
+    module.updated_names = [name for name in updated.values() if name not in returned]
     if not whole:
         wanted = None if outputs is None else read
         held = module.held_names() - builder.starts.keys()
@@ -141,7 +142,10 @@ def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[An
         return source, folder
     if isinstance(source, (bytes, bytearray, memoryview)):
         if memoryview(source).nbytes > max_bytes:
-            raise LoadError(f"load: the model takes {memoryview(source).nbytes} bytes, more than max_bytes={max_bytes}")
+            raise LoadError(
+                f"load: the model takes {memoryview(source).nbytes} bytes, more than max_bytes={max_bytes}; pass a "
+                "larger max_bytes (--max-bytes) if you trust it"
+            )
         return encoding.parse(bytes(source), "load: this"), None
     if isinstance(source, (str, os.PathLike)):
         return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
@@ -196,7 +200,9 @@ def _check_asked(names: Sequence[str], known: Sequence[str]) -> None:
 
 def _unique(inputs: Iterable[str], initializers: Mapping[str, Any]) -> list[str]:
     names = [*inputs, *initializers]
-    if len(set(names)) != len(names) or "" in names:
-        double = next(name for name in names if not name or names.count(name) > 1)
-        raise LoadError(f"load: two inputs of the graph are called {double!r}; expected every name once, and not ''")
+    known = {""}
+    for name in names:
+        if name in known:
+            raise LoadError(f"load: two inputs of the graph are called {name!r}; expected every name once, and not ''")
+        known.add(name)
     return names

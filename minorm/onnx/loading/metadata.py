@@ -41,12 +41,16 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
         entries = entries | {EDITED: model.producer_name} if news else {}
-    for i in reversed(range(len(model.metadata_props))):
-        key = model.metadata_props[i].key
-        if isinstance(key, str) and key.startswith(PREFIX):  # bytes where it is not UTF-8: not ours
-            del model.metadata_props[i]
+    others = [entry for entry in model.metadata_props if not _is_our_entry(entry)]
+    if len(others) < len(model.metadata_props):
+        del model.metadata_props[:]
+        model.metadata_props.extend(others)
     for key, value in entries.items():
         model.metadata_props.add(key=key, value=value)
+
+
+def _is_our_entry(entry: Any) -> bool:
+    return isinstance(entry.key, str) and entry.key.startswith(PREFIX)  # bytes where it is not UTF-8: not ours
 
 
 def is_ours(model: Any) -> bool:
@@ -100,10 +104,10 @@ def _legal(found: Statistics) -> bool:
 
 def _entry(model: Any, key: str, default: Any) -> Any:
     """An entry's value; the text itself where it is no JSON."""
-    for entry in model.metadata_props:
-        if entry.key == PREFIX + key and is_ours(model):
-            try:
-                return json.loads(entry.value)
-            except (ValueError, RecursionError):
-                return entry.value
-    return default
+    entry = next((entry for entry in model.metadata_props if entry.key == PREFIX + key), None)
+    if entry is None or not is_ours(model):
+        return default
+    try:
+        return json.loads(entry.value)
+    except (ValueError, RecursionError):
+        return entry.value

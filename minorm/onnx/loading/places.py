@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from minorm.nn import Module
 from minorm.nn.attributes import MODULE
@@ -58,7 +59,7 @@ def place(root: Module, layers: Sequence[Wish], tensors: Mapping[str, Tensor], w
     held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
     for name, path in where.items():
         held.setdefault(path, {})[name] = None
-    taken: dict[str, int] = {}  # how often a path was asked for
+    taken: dict[Any, int] = {}  # how often a path was asked for
     for layer in layers:
         more = layer.path in parents or not held.get(layer.path, {}).keys() <= layer.tensors.keys()
         _put(root, f"{layer.path}.{layer.operator}" if layer.shared and more else layer.path, layer.module, taken)
@@ -128,18 +129,20 @@ def _flat(node: Node) -> str:
     return (node.name or f"{node.operator}_{next(filter(None, node.outputs), '')}").replace(".", "_")
 
 
-def _put(root: Module, path: str, layer: Module, taken: dict[str, int]) -> None:
+def _put(root: Module, path: str, layer: Module, taken: dict[Any, int]) -> None:
     parent, name = root, path.replace(".", "_") or type(layer).__name__
     before, _, last = path.rpartition(".")
     found = root if not before else _at(root, before)
     number = taken.get(path, 0)
     if found is not None and last and (path in taken or _free(found, last)):
         parent, name = found, last
+    place = id(parent), name  # several paths may come to it
+    number = max(number, taken.get(place, 0))
     unique = f"{name}_{number}" if number else name
     while not _free(parent, unique):
         number += 1
         unique = f"{name}_{number}"
-    taken[path] = number
+    taken[path] = taken[place] = number
     parent.add_module(unique, layer)
 
 

@@ -199,13 +199,7 @@ class Recorder:
         """The plan of a run with these results; None where something is against it."""
         made = {register for application in self._applications for register in application.outputs}
         registers = [self._find(tensor) for tensor in outputs]
-        arrays = [tensor.array for tensor in outputs]
-        shared = any(
-            np.may_share_memory(array, other)
-            for i, array in enumerate(arrays)
-            for other in (*self._outside, *arrays[:i])
-        )
-        if self.why or shared or not made.issuperset(registers):
+        if self.why or _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
             return None
         applications = fused(self._applications, self._known, registers)
         return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)
@@ -243,6 +237,17 @@ class Recorder:
         """The register of a Tensor, if it has one."""
         reference, register = self._registers.get(id(tensor), (None, None))
         return register if reference is not None and reference() is tensor else None
+
+
+def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether one of the arrays may look into the memory of another of them, or of the others."""
+    spans = [(*np.lib.array_utils.byte_bounds(array), fresh) for fresh in (True, False) for array in (arrays if fresh else others)]
+    ends = {True: 0, False: 0}  # of what begins before
+    for start, end, fresh in sorted(span for span in spans if span[0] < span[1]):
+        if start < ends[True] or (fresh and start < ends[False]):
+            return True
+        ends[fresh] = max(ends[fresh], end)
+    return False
 
 
 def _is_steady(step: Any) -> bool:

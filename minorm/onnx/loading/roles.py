@@ -94,6 +94,7 @@ def assign(
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}
+    same = _roots(nodes) if updated else {}
     for node in owners:
         names = []
         for place in places(node):
@@ -107,10 +108,11 @@ def assign(
             roles.buffers[name] = origin[wish]
             names.append(name)
         node.statistics = tuple(names)
-        node.updates = _updates(node, nodes, updated)
+        node.updates = _updates(node, same, updated)
         if node.updates:
-            roles.updates = {name: new for name, new in roles.updates.items() if name not in names}
-            roles.snapshots |= {name for name in names if name in readers}
+            for name in names:
+                roles.updates.pop(name, None)
+            roles.snapshots.update(name for name in names if name in readers)
     roles.buffers |= {name: name for name, start in roles.buffers.items() if not start}
     return roles
 
@@ -122,16 +124,19 @@ def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Orig
     return arrays | {name: arrays[first] for name, first in weights.copies(nodes, arrays, source).items()}
 
 
-def _updates(node: Node, nodes: Sequence[Node], updated: Mapping[str, str]) -> bool:
+def _roots(nodes: Sequence[Node]) -> dict[str, str]:
+    """value -> the value that it is, perhaps under another name (Identity)."""
+    roots: dict[str, str] = {}
+    for node in nodes:
+        if node.operator == "Identity":
+            roots[node.outputs[0]] = roots.get(node.inputs[0], node.inputs[0])
+    return roots
+
+
+def _updates(node: Node, same: Mapping[str, str], updated: Mapping[str, str]) -> bool:
     """Whether the node's own running statistics are what the file keeps (and not what other nodes make of them)."""
-    same = {n.outputs[0]: n.inputs[0] for n in nodes if n.operator == "Identity"} if updated else {}
-    for name, new in zip(node.statistics, node.outputs[1:3], strict=False):
-        found = updated.get(name, new)
-        while found != new and found in same:
-            found = same[found]
-        if found != new:
-            return False
-    return True
+    kept = ((updated.get(name, new), new) for name, new in zip(node.statistics, node.outputs[1:3], strict=False))
+    return all(same.get(found, found) == same.get(new, new) for found, new in kept)
 
 
 def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:

@@ -39,7 +39,7 @@ LENGTHS = frozenset(("Shape", "Size"))
 
 def placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> set[str]:
     """The arrays that stand where an operator has weights, or beside the network's values, one number a channel."""
-    live = set(inputs)
+    live, learned = set(inputs), _Learned(arrays)
     for node in nodes:
         if node.operator not in LENGTHS and any(name in live for name in node.inputs):
             live.update(node.outputs)
@@ -60,37 +60,63 @@ def placed(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, An
                 found.update(source for name, source in scanned if name in found and source is not None)
         elif not any(name in live for name in node.inputs):
             if node.outputs[0] in weights:
-                weights.update(_learned(node, arrays))
+                weights.update(learned.through(node))
                 beside.update(node.inputs if node.operator in BESIDE else ())
         elif node.operator in BESIDE:
             beside.update(node.inputs)
             tokens.update(node.inputs if node.operator == "Concat" else ())
-        elif node.operator in PLACES and not (node.operator in NORMS and _is_neutral(node, arrays)):
+        elif node.operator in PLACES and not (node.operator in NORMS and learned.is_neutral(node)):
             weights.update(node.inputs[place] for place in PLACES[node.operator] if place < len(node.inputs))
-    begins = states(nodes)
+    begins, shared = states(nodes), images | kernels
     return {
         name
         for name, array in arrays.items()
         if (name in weights and array.size > 0 and array.ndim > 0)
         or (name in beside and (_is_channel(array.shape) or tables.repeats(array)))
-        or ((name in begins or (name in images | kernels and array.ndim > 3)) and _is_learned(array))
+        or ((name in begins or (name in shared and array.ndim > 3)) and learned[name])
         if not (name in tokens and (array == array.flat[:1]).all())  # padding
     }
 
 
-def _is_learned(array: Any) -> bool:
-    """Whether training may have made these numbers: neither all equal nor a formula's."""
-    return not ((array == array.flat[:1]).all() or tables.is_table(array))
+class _Learned(dict[str, bool]):
+    """name -> whether training may have made these numbers: neither all equal nor a formula's.
 
+    Each array is looked at once, however many nodes read it.
+    """
 
-def _learned(node: Node, arrays: Mapping[str, Any]) -> Iterable[str]:
-    """What a node makes a weight of that no input of the network takes part in: a learned query, on its way to keys."""
-    places = (0, *PLACES[node.operator]) if node.operator in NORMS else PLACES.get(node.operator, ())
-    if node.operator in BESIDE:
-        yield from (name for name in node.inputs if name not in arrays)
-    for name in (node.inputs[place] for place in places if place < len(node.inputs)):
-        if name not in arrays or _is_learned(arrays[name]):
-            yield name
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.arrays = arrays
+        self.neutral: dict[tuple[str, float], bool] = {}  # whether all of an array is this number
+
+    def __missing__(self, name: str) -> bool:
+        array = self.arrays[name]
+        self[name] = not ((array == array.flat[:1]).all() or tables.is_table(array))
+        return self[name]
+
+    def through(self, node: Node) -> Iterable[str]:
+        """What a node makes a weight of that no input of the network takes part in: a learned query, to become keys."""
+        places = (0, *PLACES[node.operator]) if node.operator in NORMS else PLACES.get(node.operator, ())
+        if node.operator in BESIDE:
+            yield from (name for name in node.inputs if name not in self.arrays)
+        for name in (node.inputs[place] for place in places if place < len(node.inputs)):
+            if name not in self.arrays or self[name]:
+                yield name
+
+    def is_neutral(self, node: Node) -> bool:
+        """Whether a normalization multiplies with ones and adds zeros: it has no weights, but the operator wants some.
+
+        So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
+        """
+        if isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
+            return False
+        scale, bias = (*node.inputs[1:3], "")[:2]
+        return scale in self.arrays and self._is_all(scale, 1) and (bias not in self.arrays or self._is_all(bias, 0))
+
+    def _is_all(self, name: str, number: float) -> bool:
+        if (name, number) not in self.neutral:
+            self.neutral[name, number] = bool((self.arrays[name] == number).all())
+        return self.neutral[name, number]
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
@@ -104,17 +130,6 @@ def states(nodes: Sequence[Node]) -> set[str]:
         for place in STATES.get(node.operator, ()):
             found.update(node.inputs[place : place + 1])
     return found
-
-
-def _is_neutral(node: Node, arrays: Mapping[str, Any]) -> bool:
-    """Whether a normalization multiplies with ones and adds zeros: it has no weights, but the operator wants some.
-
-    So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
-    """
-    if isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
-        return False
-    scale, bias = (arrays.get(name) for name in (*node.inputs[1:3], "")[:2])
-    return scale is not None and bool((scale == 1).all()) and (bias is None or not bias.any())
 
 
 def _is_channel(shape: tuple[int, ...]) -> bool:

@@ -61,18 +61,22 @@ def adopted(
     outputs    what the module returns: a layer whose new statistics are among it keeps its nodes
     """
     left = dict(updated)
+    layers: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes if described else ():
+        layers.setdefault((node.operator, node.scope), []).append(node)
     for path, how in described.items():
         names = ["running_mean", "running_var", *(["num_batches_tracked"] if how.momentum is None else [])]
         keys = [f"{path}.{name}" if path else name for name in names]
         if not all(key in initializers for key in keys) or any(updated.get(key) in outputs for key in keys):
             continue
         operator = "InstanceNormalization" if how.per_sample and keys[0] in updated else "BatchNormalization"
-        owners = [node for node in nodes if node.operator == operator and node.scope == path]
+        owners = layers.get((operator, path), [])
         if any(list(node.inputs[3:5]) not in ([], keys[:2]) for node in owners):
             continue
         for node in owners:
             node.inputs, node.described = (*node.inputs[:3], *keys), how
-            left = {name: new for name, new in left.items() if name not in keys}
+        for key in keys if owners else ():
+            left.pop(key, None)
     return left
 
 

@@ -50,6 +50,7 @@ class Wiring:
         types: Mapping[str, Any],
     ) -> None:
         self.arrays, self.learned, self.ranks, self.types = arrays, learned, ranks, types
+        self._views: dict[tuple[str, int], Any] = {}  # what was found, so that a value that many read is made once
         self.ends = {*ends, *(condition for node in nodes for condition, _ in node.conditions)}
         self.makers = {name: node for node in nodes for name in node.outputs if name}
         self.readers: dict[str, list[Node]] = {}
@@ -71,17 +72,18 @@ class Wiring:
         """
         readers = self.readers.get(name, [])
         if len(readers) > 1:
-            readers = [node for node in readers if not self.is_like(node, name, readers)]
+            among = set(map(id, readers))
+            readers = [node for node in readers if not self.is_like(node, name, among)]
         if name in self.ends or len(readers) != 1:
             return None
         return readers[0] if _is_one_of(readers[0], operators) else None
 
-    def is_like(self, node: Node, name: str, among: Sequence[Node]) -> bool:
-        """Whether a node gives another value the type of this one, for another of these nodes alone."""
+    def is_like(self, node: Node, name: str, among: Collection[int]) -> bool:
+        """Whether a node gives another value the type of this one, for another of these nodes (their ids) alone."""
         if node.operator != "CastLike" or node.inputs[0] == name or node.outputs[0] in self.ends:
             return False
         readers = self.readers.get(node.outputs[0], [])
-        return len(readers) == 1 and any(readers[0] is other for other in among)
+        return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
         """Whether nobody but these nodes reads what they make, their result apart; all under the same conditions."""
@@ -136,6 +138,11 @@ class Wiring:
     def _view(self, name: str, steps: int) -> Any:
         if name in self.arrays:
             return self.arrays[name]
+        if (name, steps) not in self._views:
+            self._views[name, steps] = self._made(name, steps)
+        return self._views[name, steps]
+
+    def _made(self, name: str, steps: int) -> Any:
         node = self.makers.get(name)
         if node is None or node.domain or not steps:
             return None
@@ -252,6 +259,8 @@ def _few(*arrays: Any) -> None:
 
 def _concat(node: Node, *parts: Any) -> Any:
     _few(*parts)
+    if sum(x.size for x in parts) > 2 * MAX_RANK:
+        raise ValueError("no shape or axes")
     return np.concatenate(parts)
 
 
